@@ -1,0 +1,286 @@
+"""The central type: a block of queries with their candidates as aligned arrays.
+
+Stages add columns; selection sets verdicts and weights. Nothing is removed on the way, so every candidate
+keeps what each judge said of it and the name of the step that decided on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+PADDING: Final = -1
+SOURCES: Final = {"bm25": 1, "dense": 2, "graph": 4, "random": 8}
+OPEN: Final = 0
+NEGATIVE: Final = 1
+_FIRST_LEGEND: Final = ("open", "negative")
+_LEGEND_KEY: Final = b"anmi.legend"
+_ARRAYS: Final = ("documents", "source", "verdict", "weight")
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Q queries with up to M candidates each.
+
+    Attributes
+    ----------
+    query_ids
+        Q identifiers. After :meth:`by_positive` a query stands once per positive.
+    positives
+        Document indexes of the known positives, int32 [Q, P], padded with -1.
+    documents
+        Document indexes of the candidates, int32 [Q, M], padded with -1; never a positive, no repeats in a row.
+    columns
+        Measurements of the candidates by name, float32 [Q, M]; NaN where missing.
+    positive_columns
+        The same measurements of the positives, float32 [Q, P].
+    query_columns
+        Measurements of whole queries, float32 [Q] (for example ``positive_rank``).
+    source
+        Bit-mask of :data:`SOURCES`, uint8 [Q, M].
+    verdict
+        Index into ``legend``, int16 [Q, M]: 0 undecided, 1 negative, above that the step that rejected it.
+    weight
+        Weight of each candidate as a negative in [0, 1], float32 [Q, M].
+    query_verdict
+        Index into ``legend``, int16 [Q]: 0 kept, otherwise the step that dropped the query.
+    legend
+        Names of the verdicts.
+    """
+
+    query_ids: NDArray[np.str_]
+    positives: NDArray[np.int32]
+    documents: NDArray[np.int32]
+    source: NDArray[np.uint8]
+    columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    positive_columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    query_columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    verdict: NDArray[np.int16] = field(default_factory=lambda: np.zeros((0, 0), np.int16))
+    weight: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    query_verdict: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
+    legend: tuple[str, ...] = _FIRST_LEGEND
+
+    def __post_init__(self) -> None:
+        shape = self.documents.shape
+        if self.verdict.shape != shape:
+            object.__setattr__(self, "verdict", np.zeros(shape, np.int16))
+        if self.weight.shape != shape:
+            object.__setattr__(self, "weight", np.ones(shape, np.float32))
+        if self.query_verdict.shape != shape[:1]:
+            object.__setattr__(self, "query_verdict", np.zeros(shape[0], np.int16))
+        wrong = [name for name, column in self.columns.items() if column.shape != shape]
+        wrong += [name for name, column in self.positive_columns.items() if column.shape != self.positives.shape]
+        if wrong or self.source.shape != shape or len(self.query_ids) != shape[0]:
+            raise ValueError(f"arrays do not fit a block of shape {shape}: {wrong or 'source or query_ids'}")
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    @property
+    def filled(self) -> NDArray[np.bool_]:
+        """True where a slot holds a candidate, [Q, M]."""
+        return self.documents != PADDING
+
+    @property
+    def undecided(self) -> NDArray[np.bool_]:
+        """True where a candidate of a kept query is still in play, [Q, M]."""
+        return self.filled & (self.verdict == OPEN) & (self.query_verdict == OPEN)[:, None]
+
+    @property
+    def negatives(self) -> NDArray[np.bool_]:
+        """True where a candidate was selected as a negative, [Q, M]."""
+        return self.filled & (self.verdict == NEGATIVE)
+
+    def with_columns(
+        self,
+        columns: Mapping[str, NDArray[Any]] | None = None,
+        positive_columns: Mapping[str, NDArray[Any]] | None = None,
+        query_columns: Mapping[str, NDArray[Any]] | None = None,
+    ) -> Candidates:
+        """Return a block with measurements added (or replaced)."""
+
+        def merged(old: dict[str, NDArray[np.float32]], new: Mapping[str, NDArray[Any]] | None) -> Any:
+            return old | {name: np.asarray(column, np.float32) for name, column in (new or {}).items()}
+
+        return replace(
+            self,
+            columns=merged(self.columns, columns),
+            positive_columns=merged(self.positive_columns, positive_columns),
+            query_columns=merged(self.query_columns, query_columns),
+        )
+
+    def rejected(self, step: str, mask: NDArray[np.bool_]) -> Candidates:
+        """Return a block in which the undecided candidates under ``mask`` [Q, M] carry the verdict ``step``."""
+        legend, code = self._code(step)
+        verdict = np.where(mask & self.undecided, np.int16(code), self.verdict)
+        return replace(self, verdict=verdict, legend=legend)
+
+    def dropped(self, step: str, mask: NDArray[np.bool_]) -> Candidates:
+        """Return a block in which the still kept queries under ``mask`` [Q] carry the verdict ``step``."""
+        legend, code = self._code(step)
+        verdict = np.where(mask & (self.query_verdict == OPEN), np.int16(code), self.query_verdict)
+        return replace(self, query_verdict=verdict, legend=legend)
+
+    def _code(self, step: str) -> tuple[tuple[str, ...], int]:
+        if step in self.legend:
+            return self.legend, self.legend.index(step)
+        return (*self.legend, step), len(self.legend)
+
+    def take(self, rows: NDArray[Any] | slice) -> Candidates:
+        """Return the given rows (an index array, a mask or a slice) as a block."""
+        return replace(
+            self,
+            query_ids=self.query_ids[rows],
+            positives=self.positives[rows],
+            query_verdict=self.query_verdict[rows],
+            columns={name: column[rows] for name, column in self.columns.items()},
+            positive_columns={name: column[rows] for name, column in self.positive_columns.items()},
+            query_columns={name: column[rows] for name, column in self.query_columns.items()},
+            **{name: getattr(self, name)[rows] for name in _ARRAYS},
+        )
+
+    def by_positive(self) -> Candidates:
+        """Return one row per (query, positive): the row's own positive first, the others behind it.
+
+        A threshold relative to "the positive" is then relative to column 0 of the positive arrays.
+        """
+        row, place = np.nonzero(self.positives != PADDING)
+        block = self.take(row)
+        width = np.arange(self.positives.shape[1])
+        order = np.where(width[None, :] == 0, place[:, None], width[None, :] - (width[None, :] <= place[:, None]))
+
+        def first(values: NDArray[Any]) -> NDArray[Any]:
+            return np.take_along_axis(values, order, axis=1)
+
+        return replace(
+            block,
+            positives=first(block.positives),
+            positive_columns={name: first(column) for name, column in block.positive_columns.items()},
+        )
+
+    @staticmethod
+    def concatenate(blocks: Sequence[Candidates]) -> Candidates:
+        """Stack blocks of the same columns, padding narrower ones."""
+        legend = max((block.legend for block in blocks), key=len)
+        width = max(block.documents.shape[1] for block in blocks)
+        positives = max(block.positives.shape[1] for block in blocks)
+        fill = {"documents": PADDING, "source": 0, "verdict": 0, "weight": 0.0}
+
+        def stack(values: Iterable[NDArray[Any]], columns: int, padding: float) -> NDArray[Any]:
+            return np.concatenate(
+                [np.pad(v, ((0, 0), (0, columns - v.shape[1])), constant_values=padding) for v in values]
+            )
+
+        first = blocks[0]
+        return Candidates(
+            query_ids=np.concatenate([block.query_ids for block in blocks]),
+            positives=stack((block.positives for block in blocks), positives, PADDING),
+            query_verdict=np.concatenate([block.query_verdict for block in blocks]),
+            columns={n: stack((b.columns[n] for b in blocks), width, np.nan) for n in first.columns},
+            positive_columns={
+                n: stack((b.positive_columns[n] for b in blocks), positives, np.nan) for n in first.positive_columns
+            },
+            query_columns={n: np.concatenate([b.query_columns[n] for b in blocks]) for n in first.query_columns},
+            legend=legend,
+            **{name: stack((getattr(b, name) for b in blocks), width, fill[name]) for name in _ARRAYS},
+        )
+
+    def to_table(self) -> pa.Table:
+        """Return the block as an Arrow table: one row per query, padding trimmed, lists of equal length in a row."""
+        filled, known = self.filled, self.positives != PADDING
+        arrays: dict[str, pa.Array] = {"query_id": pa.array(self.query_ids.tolist(), pa.string())}
+        arrays["positives"] = _lists(self.positives, known)
+        arrays |= {name: _lists(getattr(self, name), filled) for name in _ARRAYS}
+        arrays["query_verdict"] = pa.array(self.query_verdict)
+        arrays |= {f"c.{name}": _lists(column, filled) for name, column in self.columns.items()}
+        arrays |= {f"p.{name}": _lists(column, known) for name, column in self.positive_columns.items()}
+        arrays |= {f"q.{name}": pa.array(column) for name, column in self.query_columns.items()}
+        return pa.table(arrays).replace_schema_metadata({_LEGEND_KEY: "\x1f".join(self.legend).encode()})
+
+    @staticmethod
+    def from_table(table: pa.Table) -> Candidates:
+        """Rebuild a block from :meth:`to_table`."""
+        names = table.column_names
+        legend = tuple(table.schema.metadata[_LEGEND_KEY].decode().split("\x1f"))
+
+        def padded(name: str, padding: float) -> NDArray[Any]:
+            return _padded(table.column(name), padding)
+
+        return Candidates(
+            query_ids=np.array(table.column("query_id").to_pylist(), dtype=np.str_),
+            positives=padded("positives", PADDING),
+            documents=padded("documents", PADDING),
+            source=padded("source", 0),
+            verdict=padded("verdict", 0),
+            weight=padded("weight", 0.0),
+            query_verdict=table.column("query_verdict").to_numpy(),
+            columns={n[2:]: padded(n, np.nan) for n in names if n.startswith("c.")},
+            positive_columns={n[2:]: padded(n, np.nan) for n in names if n.startswith("p.")},
+            query_columns={n[2:]: table.column(n).to_numpy() for n in names if n.startswith("q.")},
+            legend=legend,
+        )
+
+
+def _lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:
+    offsets = np.concatenate([[0], np.cumsum(filled.sum(axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[filled]))
+
+
+def _padded(column: pa.ChunkedArray, padding: float) -> NDArray[Any]:
+    lists = column.combine_chunks()
+    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+    lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+    values = lists.flatten().to_numpy(zero_copy_only=False)
+    width = int(lengths.max(initial=0))
+    result = np.full((len(lengths), width), padding, dtype=values.dtype)
+    result[np.arange(width)[None, :] < lengths[:, None]] = values
+    return result
+
+
+class CandidateShards:
+    """Blocks of queries that are read, or made, one at a time.
+
+    Holds either the files of an artifact (read again at each pass) or a function that makes the blocks, so memory
+    is bounded by a shard whatever the number of queries.
+
+    Examples
+    --------
+    >>> len(list(CandidateShards(lambda: iter([]))))
+    0
+    """
+
+    def __init__(self, blocks: Callable[[], Iterator[Candidates]]) -> None:
+        self._blocks = blocks
+
+    @staticmethod
+    def of(blocks: Sequence[Candidates]) -> CandidateShards:
+        """Wrap blocks that are in memory already."""
+        return CandidateShards(lambda: iter(blocks))
+
+    @staticmethod
+    def read(files: Sequence[Path], opener: Callable[[Path], Any] = lambda path: str(path)) -> CandidateShards:
+        """Read shards from Parquet files, in the order given."""
+
+        def blocks() -> Iterator[Candidates]:
+            for path in files:
+                yield Candidates.from_table(pq.ParquetFile(opener(path)).read())
+
+        return CandidateShards(blocks)
+
+    def __iter__(self) -> Iterator[Candidates]:
+        return self._blocks()
+
+    def map(self, function: Callable[[Candidates], Candidates]) -> CandidateShards:
+        """Return shards on which ``function`` is applied as they are read."""
+        return CandidateShards(lambda: (function(block) for block in self))
+
+    def whole(self) -> Candidates:
+        """Return all shards as one block; for small collections and tests."""
+        return Candidates.concatenate(list(self))

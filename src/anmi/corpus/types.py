@@ -1,0 +1,53 @@
+"""What a collection is, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pandas as pd
+
+SPLITS: Final = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A text collection with relevance labels, checked and in one schema.
+
+    Attributes
+    ----------
+    name
+        How the collection was asked for, for example ``beir:../shared/data/scifact``.
+    language
+        ISO 639-1 code of the documents.
+    corpus
+        ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is its row.
+    queries
+        ``query_id, text, split, metadata``.
+    qrels
+        ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
+    equivalents
+        ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For scoring only.
+    graph
+        ``head, relation, tail``: facts about documents or entities; may be empty.
+    duplicates
+        ``document_id, duplicate_of, kind`` with kind ``exact`` or ``normalised``.
+    quarantine
+        ``kind, id, file, line, reason``: what was set aside, and why.
+    """
+
+    name: str
+    language: str
+    corpus: pd.DataFrame
+    queries: pd.DataFrame
+    qrels: pd.DataFrame
+    equivalents: pd.DataFrame
+    graph: pd.DataFrame
+    duplicates: pd.DataFrame
+    quarantine: pd.DataFrame
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def empty(*columns: str) -> pd.DataFrame:
+    """Return an empty table of string columns."""
+    return pd.DataFrame({column: pd.Series(dtype="str") for column in columns})

@@ -1,0 +1,1 @@
+"""See docs/architecture and the modules of this room."""

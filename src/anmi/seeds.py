@@ -1,0 +1,86 @@
+"""Random streams that depend on (seed, step, query) and on nothing else.
+
+A draw keyed this way is the same whatever the shard size, the number of workers, the engine or the order
+of the candidates. ``stream`` gives a NumPy generator for one query; ``uniform`` gives one number for every
+(query, document) slot of a block at once, by evaluating the same Philox counter cipher on whole arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Multipliers and Weyl constants of Philox4x64-10 (Salmon et al., SC 2011, table 2).
+_MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
+_WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def key(seed: int, step: str, query_id: str) -> NDArray[np.uint64]:
+    """Return the 128-bit Philox key of one query as two unsigned 64-bit words.
+
+    Examples
+    --------
+    >>> key(1, "random", "q1").shape
+    (2,)
+    """
+    text = f"{seed}\x1f{step}\x1f{query_id}".encode()
+    return np.frombuffer(hashlib.blake2b(text, digest_size=16).digest(), dtype=np.uint64)
+
+
+def stream(seed: int, step: str, query_id: str = "") -> np.random.Generator:
+    """Return the generator that belongs to (seed, step, query).
+
+    Examples
+    --------
+    >>> bool(stream(1, "split", "q1").random() == stream(1, "split", "q1").random())
+    True
+    """
+    return np.random.Generator(np.random.Philox(key=key(seed, step, query_id)))
+
+
+def _multiply(a: np.uint64, b: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """High and low words of the 128-bit product, from four 32-bit products."""
+    a_low, a_high = a & _LOW, a >> _HALF
+    b_low, b_high = b & _LOW, b >> _HALF
+    low = a_low * b_low
+    middle = a_high * b_low + (low >> _HALF)
+    cross = a_low * b_high + (middle & _LOW)
+    return a_high * b_high + (middle >> _HALF) + (cross >> _HALF), a * b
+
+
+def uniform(
+    seed: int, step: str, query_ids: Sequence[str] | NDArray[np.str_], documents: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Draw one uniform number in [0, 1) for every (query, document) slot.
+
+    Parameters
+    ----------
+    seed, step
+        Name the stream; ``step`` separates the draws of two samplers that see the same query.
+    query_ids
+        Q identifiers.
+    documents
+        Document indexes, shape [Q, M]; a document has the same number wherever it stands in the row.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape [Q, M].
+    """
+    with np.errstate(over="ignore"):
+        words = np.array([key(seed, step, str(q)) for q in query_ids], dtype=np.uint64).reshape(-1, 2)
+        k0, k1 = words[:, :1], words[:, 1:]
+        c0 = documents.astype(np.int64).astype(np.uint64)
+        c1, c2, c3 = (np.zeros_like(c0) for _ in range(3))
+        for _ in range(10):
+            high0, low0 = _multiply(_MULTIPLIERS[0], c0)
+            high1, low1 = _multiply(_MULTIPLIERS[1], c2)
+            c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+            k0, k1 = k0 + _WEYL[0], k1 + _WEYL[1]
+        result: NDArray[np.float64] = (c0 >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return result
