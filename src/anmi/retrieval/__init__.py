@@ -1,1 +1,1 @@
-"""See docs/architecture and the modules of this room."""
+"""Sources of candidates: lexical and dense retrieval over the whole corpus, and how they are merged."""

@@ -1,0 +1,135 @@
+"""Tokens for lexical retrieval, per language.
+
+Splitting at white-space is enough for few languages: stems and stop words where Snowball has them, morphemes for
+Korean, words for Chinese, and sub-word pieces where nothing better is known.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from anmi.errors import AnmiError, nearest
+
+_WORD: Final = re.compile(r"(?u)\b\w\w+\b")
+_NON_SPACE: Final = re.compile(r"\S+")
+# Snowball's names of the languages for which there is a stemmer.
+SNOWBALL: Final = {
+    "ar": "arabic", "ca": "catalan", "da": "danish", "de": "german", "el": "greek", "en": "english", "es": "spanish",
+    "eu": "basque", "fi": "finnish", "fr": "french", "hi": "hindi", "hu": "hungarian", "id": "indonesian",
+    "it": "italian", "lt": "lithuanian", "ne": "nepali", "nl": "dutch", "no": "norwegian", "pt": "portuguese",
+    "ro": "romanian", "ru": "russian", "sv": "swedish", "ta": "tamil", "tr": "turkish",
+}  # fmt: skip
+# Languages for which bm25s carries a stop-word list as well.
+_STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no", "tr", "da"}
+
+Tokenize = Callable[[Sequence[str]], list[list[str]]]
+
+
+def _snowball(language: str) -> Tokenize:
+    if language not in SNOWBALL:
+        raise AnmiError(f'no Snowball stemmer for language "{language}"; use tokenizer "subword" or "whitespace"')
+    import Stemmer
+    from bm25s.tokenization import _infer_stopwords
+
+    stemmer = Stemmer.Stemmer(SNOWBALL[language])
+    stop = frozenset(_infer_stopwords(language)) if language in _STOPWORDS else frozenset()
+
+    def tokenize(texts: Sequence[str]) -> list[list[str]]:
+        words = ([word for word in _WORD.findall(text.lower()) if word not in stop] for text in texts)
+        return [stemmer.stemWords(row) for row in words]
+
+    return tokenize
+
+
+def _module(name: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise AnmiError(f'this collection needs the package {name}: pip install "anmi[{extra}]"') from error
+
+
+def _kiwi(language: str) -> Tokenize:
+    kiwi = _module("kiwipiepy", "korean").Kiwi(num_workers=1)
+    # Content morphemes: nouns, verbs, adjectives, adverbs, roots, foreign words, numbers.
+    kept = ("N", "V", "M", "X", "SL", "SN", "SH")
+
+    def tokenize(texts: Sequence[str]) -> list[list[str]]:
+        return [[t.form.lower() for t in row if t.tag.startswith(kept)] for row in kiwi.tokenize(list(texts))]
+
+    return tokenize
+
+
+def _jieba(language: str) -> Tokenize:
+    import logging
+
+    jieba = _module("jieba", "chinese")
+    jieba.setLogLevel(logging.WARNING)
+
+    def tokenize(texts: Sequence[str]) -> list[list[str]]:
+        return [[word for word in jieba.cut(text.lower()) if _WORD.search(word) or word.isalnum()] for text in texts]
+
+    return tokenize
+
+
+def _subword(language: str) -> Tokenize:
+    from tokenizers import Tokenizer
+
+    from anmi.retrieval.encoders import minilm_folder
+
+    pieces = Tokenizer.from_file(str(minilm_folder() / "tokenizer.json"))
+    pieces.no_truncation()
+    pieces.no_padding()
+
+    def tokenize(texts: Sequence[str]) -> list[list[str]]:
+        return [row.tokens for row in pieces.encode_batch(list(texts), add_special_tokens=False)]
+
+    return tokenize
+
+
+def _whitespace(language: str) -> Tokenize:
+    return lambda texts: [_NON_SPACE.findall(text.lower()) for text in texts]
+
+
+TOKENIZERS: Final[dict[str, Callable[[str], Tokenize]]] = {
+    "snowball": _snowball,
+    "kiwi": _kiwi,
+    "jieba": _jieba,
+    "subword": _subword,
+    "whitespace": _whitespace,
+}
+
+
+def resolve(kind: str, language: str) -> str:
+    """Return the name of the tokeniser for ``kind`` (``auto`` chooses by language).
+
+    Examples
+    --------
+    >>> resolve("auto", "en"), resolve("auto", "ko"), resolve("auto", "ja")
+    ('snowball', 'kiwi', 'subword')
+    """
+    if kind != "auto":
+        if kind not in TOKENIZERS:
+            raise AnmiError(f'unknown tokenizer "{kind}"; {nearest(kind, ["auto", *TOKENIZERS])}')
+        return kind
+    return {"ko": "kiwi", "zh": "jieba"}.get(language, "snowball" if language in SNOWBALL else "subword")
+
+
+def tokenizer(kind: str, language: str) -> Tokenize:
+    """Return a function from texts to lists of tokens.
+
+    Parameters
+    ----------
+    kind
+        ``auto`` or a key of :data:`TOKENIZERS`.
+    language
+        ISO 639-1 code.
+
+    Examples
+    --------
+    >>> tokenizer("auto", "en")(["The running dogs"])
+    [['run', 'dog']]
+    """
+    return TOKENIZERS[resolve(kind, language)](language)
