@@ -1,0 +1,85 @@
+"""Debiased contrastive loss: corrects for negatives that are in truth positives."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from anmi.training.losses.logspace import weighted_logits
+from anmi.training.temperature import Temperature
+
+_SMALLEST_MEAN: Final = 1e-8
+
+
+class DebiasedContrastive(nn.Module):
+    """Contrastive loss whose negative term has the expected share of false negatives subtracted.
+
+    With Σ = Σᵢ wᵢ exp(sᵢ/t), N = Σᵢ wᵢ and τ⁺ the share of positives among what is drawn as negatives, the loss is
+    ``-log(exp(s⁺/t) / (exp(s⁺/t) + Ng))`` where
+
+    - form ``source``: ``Ng = max((Σ - τ⁺ N exp(s⁺/t)) / (1 - τ⁺), N exp(-1/t))``; it becomes InfoNCE as τ⁺ goes to 0;
+    - form ``paraphrase``: ``Ng = max((Σ - τ⁺ exp(s⁺/t)) / (N (1 - τ⁺)), 1e-8)``, as often retold: the positive's term
+      lacks the factor N, and the negatives enter by their mean instead of their sum.
+
+    Parameters
+    ----------
+    temperature
+        The module that gives t.
+    tau_plus
+        τ⁺ in [0, 1).
+    form
+        ``source`` or ``paraphrase``.
+
+    References
+    ----------
+    Chuang, Robinson, Lin, Torralba and Jegelka, "Debiased Contrastive Learning", NeurIPS 2020, equation 8.
+
+    Examples
+    --------
+    >>> loss = DebiasedContrastive(Temperature(1.0), tau_plus=0.0)
+    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
+    [0.6931]
+    """
+
+    def __init__(
+        self, temperature: Temperature, tau_plus: float = 0.1, form: Literal["source", "paraphrase"] = "source"
+    ) -> None:
+        super().__init__()
+        if not 0.0 <= tau_plus < 1.0:
+            raise ValueError(f"tau_plus {tau_plus} lies outside [0, 1)")
+        self.temperature = temperature
+        self.tau_plus = tau_plus
+        self.form = form
+
+    def forward(self, positive_similarity: Tensor, negative_similarity: Tensor, log_weights: Tensor) -> Tensor:
+        """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
+        t = self.temperature()
+        positive = positive_similarity / t
+        lonely = torch.isneginf(log_weights).all(dim=1)
+        if bool(lonely.all()):
+            return positive * 0.0
+        # A row of -inf alone has no gradient in logsumexp; it gets a harmless stand-in and is masked at the end.
+        safe = log_weights.masked_fill(lonely[:, None], 0.0)
+        similarity = negative_similarity.masked_fill(lonely[:, None], 0.0)
+        log_sum = torch.logsumexp(weighted_logits(similarity, safe, t), dim=1)
+        log_count = torch.logsumexp(safe, dim=1)
+        log_negative = self._log_negative(positive, log_sum, log_count, t)
+        return functional.softplus(log_negative - positive).masked_fill(lonely, 0.0)
+
+    def _log_negative(self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
+        source = self.form == "source"
+        scale = math.log1p(-self.tau_plus) if source else log_count + math.log1p(-self.tau_plus)
+        floor = log_count - 1.0 / t if source else torch.full_like(log_sum, math.log(_SMALLEST_MEAN))
+        if self.tau_plus == 0.0:
+            return torch.maximum(log_sum - scale, floor)
+        share = math.log(self.tau_plus) + positive + (log_count if source else 0.0)
+        # log(exp(a) - exp(b)) = a + log(1 - exp(b - a)) for b < a; elsewhere the difference is not positive and the
+        # floor holds. The double `where` keeps the branch not taken free of NaN gradients.
+        above = share < log_sum
+        exponent = torch.where(above, share - log_sum, torch.full_like(log_sum, -1.0))
+        difference = log_sum + torch.log(-torch.expm1(exponent)) - scale
+        return torch.where(above, torch.maximum(difference, floor), floor)

@@ -1,0 +1,64 @@
+"""From a batch to one number: encode, compare, apply a loss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from anmi.errors import AnmiError
+
+
+class ContrastiveObjective(nn.Module):
+    """Encodes a batch of :class:`anmi.training.batch.Collator` and applies a loss to its cosine similarities.
+
+    Parameters
+    ----------
+    model
+        The encoder.
+    loss
+        A loss of :mod:`anmi.training.losses`.
+    autocast
+        Type to encode in, or None for the encoder's own. Similarities and losses are always float32: divided by a
+        small temperature, the three digits of bfloat16 would be noise of the size of the gaps.
+    """
+
+    def __init__(self, model: nn.Module, loss: nn.Module, autocast: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+        self.autocast = autocast
+
+    def forward(self, batch: dict[str, Any]) -> Tensor:
+        """Return the weighted sum of the rows' losses divided by their number.
+
+        The divisor is the number of rows, not their weight, so a row pulls equally hard in whichever batch it is.
+
+        Raises
+        ------
+        AnmiError
+            The loss is not finite; names the queries of the batch.
+        """
+        queries, documents = self._encode(batch["queries"]), self._encode(batch["documents"])
+        similarity = queries @ documents.T
+        positive = similarity.gather(1, batch["positive"][:, None])[:, 0]
+        losses = self.loss(positive, similarity, batch["weights"].log())
+        result: Tensor = (losses * batch["query_weight"]).mean()
+        if not bool(torch.isfinite(result)):
+            wrong = [
+                q for q, value in zip(batch["query_ids"], losses.tolist(), strict=True) if not math.isfinite(value)
+            ]
+            raise AnmiError(
+                f"The training loss became {result.item()} in the batch with the queries {', '.join(wrong[:8])}"
+                f"{' and others' if len(wrong) > 8 else ''}; lower the learning rate, or look at these rows."
+            )
+        return result
+
+    def _encode(self, texts: dict[str, Any]) -> Tensor:
+        device = texts["place"].device
+        with torch.autocast(device.type, dtype=self.autocast, enabled=self.autocast is not None):
+            parts = [self.model(dict(group))["sentence_embedding"] for group in texts["groups"]]
+        return functional.normalize(torch.cat(parts).float(), dim=1)[texts["place"]]

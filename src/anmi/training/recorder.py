@@ -1,0 +1,104 @@
+"""What happens beside the steps: the log, the progress bar, the dev metric and the best weights so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+from transformers import TrainerCallback
+
+DEV_METRIC = "dev_ndcg@10"
+
+
+class Recorder(TrainerCallback):  # type: ignore[misc]
+    """Records every step and, at the end of every epoch, the dev metric.
+
+    Parameters
+    ----------
+    temperature
+        Gives the current temperature.
+    evaluate_dev
+        Scores the model on the dev queries, larger is better; None where there are none.
+    keep_best
+        Remember the weights of the epoch with the best dev metric (the first of equals).
+    show_progress
+        Draw a progress bar.
+    """
+
+    def __init__(
+        self,
+        temperature: Callable[[], float],
+        evaluate_dev: Callable[[Any], float] | None,
+        *,
+        keep_best: bool,
+        show_progress: bool,
+    ) -> None:
+        self._temperature = temperature
+        self._evaluate_dev = evaluate_dev
+        self._keep_best = keep_best
+        self._show_progress = show_progress
+        self._bar: Any = None
+        self._best_state: dict[str, torch.Tensor] | None = None
+        self._steps: list[dict[str, float]] = []
+        self.best_epoch: int | None = None
+        self.best_dev: float | None = None
+        self.loss = float("nan")
+
+    def log(self) -> pd.DataFrame:
+        """Return ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step.
+
+        The dev metric stands in the last step of its epoch and is NaN elsewhere.
+        """
+        columns = ["step", "epoch", "loss", "temperature", "learning_rate", DEV_METRIC]
+        return pd.DataFrame(self._steps, columns=columns).astype({"step": np.int64})
+
+    def restore_best(self, model: nn.Module) -> None:
+        """Put the best weights back into ``model``, if they were asked for and a dev metric exists."""
+        if self._best_state is not None:
+            model.load_state_dict(self._best_state)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Open the progress bar."""
+        self._bar = tqdm(total=state.max_steps, desc="training", unit="step", disable=not self._show_progress)
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Record the step while the learning rate is still the one it was made with."""
+        step = state.global_step + 1
+        rate = kwargs["optimizer"].param_groups[0]["lr"]
+        values = (step, step * args.num_train_epochs / state.max_steps, self.loss, self._temperature(), rate, np.nan)
+        names = ("step", "epoch", "loss", "temperature", "learning_rate", DEV_METRIC)
+        self._steps.append(dict(zip(names, values, strict=True)))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Move the progress bar."""
+        self._bar.update()
+        self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure on dev, and remember the weights if they are the best so far."""
+        if self._evaluate_dev is None:
+            return
+        model = kwargs["model"]
+        was_training = model.training
+        model.eval()
+        value = float(self._evaluate_dev(model))
+        model.train(was_training)
+        self._steps[-1][DEV_METRIC] = value
+        if self.best_dev is None or value > self.best_dev:
+            self.best_dev, self.best_epoch = value, round(state.epoch)
+            if self._keep_best:
+                self._best_state = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Close the progress bar."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the progress bar, also when training stopped with an error."""
+        if self._bar is not None:
+            self._bar.close()

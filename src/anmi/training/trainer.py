@@ -1,0 +1,291 @@
+"""Trains a sentence-transformers encoder on mined rows."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+import torch
+import transformers
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch import nn
+from transformers.trainer_callback import PrinterCallback
+
+from anmi.errors import AnmiError
+from anmi.training.batch import Collator, Row, read_rows
+from anmi.training.losses import build_loss
+from anmi.training.objective import ContrastiveObjective
+from anmi.training.options import TrainingOptions
+from anmi.training.recorder import Recorder
+
+STATIC_LEARNING_RATE: Final = 2e-3
+TRANSFORMER_LEARNING_RATE: Final = 2e-5
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What training gave.
+
+    Attributes
+    ----------
+    model
+        The trained encoder (the object that was passed in).
+    log
+        ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step; the dev metric is NaN except in
+        the last step of an epoch.
+    summary
+        Plain values about the run: rows, steps, seconds, best epoch, precision, how far the weights moved.
+    """
+
+    model: SentenceTransformer
+    log: pd.DataFrame
+    summary: dict[str, Any]
+
+
+def train(
+    rows: pd.DataFrame,
+    *,
+    encoder: SentenceTransformer,
+    options: TrainingOptions,
+    output: Path | None,
+    evaluate_dev: Callable[[SentenceTransformer], float] | None = None,
+    seed: int,
+    show_progress: bool = True,
+) -> TrainingResult:
+    """Train ``encoder`` in place and save it.
+
+    Parameters
+    ----------
+    rows
+        One (query, positive) pair a row, with the columns ``query_id, query, positive_id, positive, negative_ids,
+        negatives, weights, query_weight, positive_ids``. Negatives are ordered best first and may be empty lists;
+        ``positive_ids`` are all documents known to be relevant to the query.
+    encoder
+        Trained on the device where it is.
+    options
+        Settings.
+    output
+        Folder for the trained model (safetensors), replaced if it exists; None saves nothing.
+    evaluate_dev
+        Scores a model on the dev queries, larger is better; called at the end of every epoch.
+    seed
+        The same seed gives the same weights on a CPU.
+    show_progress
+        Draw a progress bar.
+
+    Raises
+    ------
+    AnmiError
+        Rows are missing or inconsistent, the loss became NaN or infinite, or no weight has changed.
+    """
+    data = read_rows(rows, options.negatives)
+    before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
+    precision = choose_precision(options, encoder)
+    started = time.monotonic()
+    with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
+        arguments = _arguments(options, encoder, seed, Path(scratch))
+        recorder = _run(data, encoder, options, arguments, precision, evaluate_dev, show_progress)
+    moved = _moved(before, encoder)
+    if options.keep_best:
+        recorder.restore_best(encoder)
+    encoder.eval()
+    log = recorder.log()
+    summary = {
+        "rows": len(data),
+        "mined_negatives": sum(weight > 0 for row in data for weight in row.weights),
+        "steps": len(log),
+        "epochs": options.epochs,
+        "best_epoch": recorder.best_epoch,
+        "best_dev_ndcg@10": recorder.best_dev,
+        "final_loss": float(log["loss"].iloc[-1]),
+        "final_temperature": float(log["temperature"].iloc[-1]),
+        "learning_rate": arguments.learning_rate,
+        "precision": str(precision).removeprefix("torch."),
+        "device": str(encoder.device),
+        "relative_weight_change": moved,
+        "seconds": round(time.monotonic() - started, 2),
+        "seed": seed,
+    }
+    if output is not None:
+        save(encoder, output)
+    return TrainingResult(encoder, log, summary)
+
+
+def is_static(encoder: SentenceTransformer) -> bool:
+    """Return whether the encoder is a table of token vectors, without a transformer."""
+    return isinstance(encoder[0], StaticEmbedding)
+
+
+def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:
+    """Return the type to encode in: bfloat16 only where the hardware computes with it natively.
+
+    A table of token vectors has no matrix products to gain from it and stays float32.
+    """
+    if options.precision != "auto":
+        return torch.bfloat16 if options.precision == "bfloat16" else torch.float32
+    if is_static(encoder):
+        return torch.float32
+    kind = encoder.device.type
+    native = False
+    if kind == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif kind == "cpu" and hasattr(torch.cpu, "get_capabilities"):
+        found = torch.cpu.get_capabilities()
+        native = bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+    return torch.bfloat16 if native else torch.float32
+
+
+def save(encoder: SentenceTransformer, output: Path) -> None:
+    """Save an encoder as safetensors; the folder appears, or replaces an old one, only when it is complete."""
+    partial, old = (output.with_name(f".{output.name}.{suffix}") for suffix in ("partial", "old"))
+    for leftover in (partial, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    encoder.save(str(partial), create_model_card=False, safe_serialization=True)
+    if output.exists():
+        output.rename(old)
+    partial.rename(output)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+class _Trainer(SentenceTransformerTrainer):  # type: ignore[misc]
+    """The library's trainer with our objective, which wants the whole batch, and without its model card."""
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        loss = self.loss(inputs)
+        self.recorder.loss = loss.item()
+        return (loss, {}) if return_outputs else loss
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """No card is written, and its callback would look for codecarbon."""
+
+
+def _run(
+    data: list[Row],
+    encoder: SentenceTransformer,
+    options: TrainingOptions,
+    arguments: SentenceTransformerTrainingArguments,
+    precision: torch.dtype,
+    evaluate_dev: Callable[[SentenceTransformer], float] | None,
+    show_progress: bool,
+) -> Recorder:
+    loss = build_loss(options)
+    temperature: nn.Module = loss.temperature  # type: ignore[assignment]
+    recorder = Recorder(
+        lambda: temperature().item(), evaluate_dev, keep_best=options.keep_best, show_progress=show_progress
+    )
+    trainer = _Trainer(
+        model=encoder,
+        args=arguments,
+        train_dataset=Dataset.from_dict({"row": list(range(len(data)))}),
+        loss=ContrastiveObjective(encoder, loss, precision if precision != torch.float32 else None),
+        data_collator=Collator(data, _tokeniser(encoder, options), options.in_batch, options.texts_per_pass),
+        optimizers=(_optimizer(encoder, temperature, options, arguments.learning_rate), None),
+        callbacks=[recorder],
+    )
+    trainer.recorder = recorder
+    trainer.remove_callback(PrinterCallback)
+    try:
+        trainer.train()
+    finally:
+        recorder.close()
+    return recorder
+
+
+def _arguments(
+    options: TrainingOptions, encoder: SentenceTransformer, seed: int, scratch: Path
+) -> SentenceTransformerTrainingArguments:
+    by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(scratch),
+        num_train_epochs=options.epochs,
+        per_device_train_batch_size=options.batch_size,
+        learning_rate=options.learning_rate or by_kind,
+        warmup_steps=options.warmup,
+        lr_scheduler_type=options.scheduler,
+        max_grad_norm=options.max_grad_norm,
+        seed=seed,
+        data_seed=seed,
+        use_cpu=encoder.device.type == "cpu",
+        save_strategy="no",
+        eval_strategy="no",
+        logging_strategy="no",
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        remove_unused_columns=False,
+    )
+    # One process, one device: with more, the library would wrap the model in DataParallel.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
+
+
+def _optimizer(
+    encoder: SentenceTransformer, temperature: nn.Module, options: TrainingOptions, learning_rate: float
+) -> torch.optim.Optimizer:
+    """AdamW; biases and norms (one-dimensional parameters) and the temperature are not decayed."""
+    trainable = [p for p in encoder.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": options.weight_decay},
+        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": list(temperature.parameters()), "weight_decay": 0.0, "lr": options.temperature_learning_rate},
+    ]
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate)
+
+
+def _tokeniser(encoder: SentenceTransformer, options: TrainingOptions) -> Callable[[list[str], str], dict[str, Any]]:
+    """Tokenise as ``encode`` does, prompts included, but cut at the training length."""
+    cut = {} if options.max_length is None or is_static(encoder) else {"max_length": options.max_length}
+
+    def tokenise(texts: list[str], role: str) -> dict[str, Any]:
+        prompt = encoder.prompts.get(role) or None
+        features: dict[str, Any] = encoder.preprocess(texts, prompt=prompt, **cut)
+        return features
+
+    return tokenise
+
+
+def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> float:
+    """Return the relative change of the weights; refuse a training that changed none."""
+    change = sum(float((p.detach().cpu() - before[name]).double().square().sum()) for name, p in _named(encoder))
+    size = sum(float(p.double().square().sum()) for p in before.values())
+    if change == 0.0:
+        raise AnmiError(
+            "Training changed no weight of the encoder: are its parameters frozen, do all rows weigh 0, or does no row "
+            "have a negative (batch size 1 without mined negatives)?"
+        )
+    return float((change / max(size, 1e-30)) ** 0.5)
+
+
+def _named(encoder: SentenceTransformer) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from encoder.named_parameters()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the libraries' load reports, hints and bars while training, and put their loggers back."""
+    loggers = [logging.getLogger(name) for name in ("sentence_transformers", "accelerate")]
+    levels = [logger.level for logger in loggers]
+    verbosity = transformers.utils.logging.get_verbosity()
+    transformers.utils.logging.set_verbosity_error()
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        transformers.utils.logging.set_verbosity(verbosity)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
