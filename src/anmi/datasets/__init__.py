@@ -1,1 +1,18 @@
-"""See docs/architecture and the modules of this room."""
+"""Custom datasets. All are versioned, written aside and renamed, and free of pickle."""
+
+from anmi.datasets.artifact import ArtifactDataset
+from anmi.datasets.candidates import CandidateShardsDataset
+from anmi.datasets.files import JsonDataset, NumpyDataset, TableDataset, TextDataset
+from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
+
+__all__ = [
+    "ArtifactDataset",
+    "CandidateShardsDataset",
+    "FolderDataset",
+    "JsonDataset",
+    "JsonLinesChunks",
+    "NumpyDataset",
+    "StoreDataset",
+    "TableDataset",
+    "TextDataset",
+]

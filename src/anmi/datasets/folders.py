@@ -1,0 +1,185 @@
+"""Folders: indexes and models that know how to save themselves, training rows in numbered chunks, the store."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+from kedro.io.core import AbstractDataset, DatasetError, Version
+
+from anmi.datasets.artifact import ArtifactDataset
+from anmi.datasets.files import plain
+
+
+def resolve_loader(dotted: str) -> Callable[[Path], Any]:
+    """Return the function or class method that a catalog entry names, from this package only.
+
+    Parameters
+    ----------
+    dotted
+        For example ``anmi.retrieval.bm25.BM25Index.load``.
+
+    Raises
+    ------
+    DatasetError
+        The name is outside ``anmi`` or does not exist.
+    """
+    parts = dotted.split(".")
+    if parts[0] != "anmi" or not all(part.isidentifier() and not part.startswith("_") for part in parts):
+        raise DatasetError(f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package")
+    for cut in range(len(parts) - 1, 0, -1):
+        module_name = ".".join(parts[:cut])
+        try:
+            found: Any = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not module_name.startswith(error.name):
+                raise
+            continue
+        for name in parts[cut:]:
+            found = getattr(found, name, None)
+        # Modules of this package may hold names that they imported from elsewhere.
+        if callable(found) and str(getattr(found, "__module__", "")).split(".")[0] == "anmi":
+            return found  # type: ignore[no-any-return]
+        break
+    raise DatasetError(f"loader {dotted!r} does not exist")
+
+
+class FolderDataset(ArtifactDataset):
+    """A folder written by an object with ``save(path)``, or one that is made already.
+
+    A folder given as a ``Path`` is moved when it lies in the system's temporary folder, copied otherwise. Loading
+    returns the path, or what ``loader`` makes of it.
+
+    Parameters
+    ----------
+    filepath, version, credentials, fs_args, metadata
+        See :class:`ArtifactDataset`.
+    loader
+        Dotted name inside ``anmi`` of a function that takes the path.
+    """
+
+    is_folder: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        filepath: str,
+        loader: str | None = None,
+        version: Version | None = None,
+        credentials: dict[str, Any] | None = None,
+        fs_args: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            filepath=filepath, version=version, credentials=credentials, fs_args=fs_args, metadata=metadata
+        )
+        self._loader = loader
+
+    def _write(self, data: Any, path: Path) -> None:
+        if isinstance(data, (str, Path)):
+            source = Path(data)
+            if not source.is_dir():
+                raise DatasetError(f"{source} is not a folder")
+            temporary = source.resolve().is_relative_to(Path(tempfile.gettempdir()).resolve())
+            shutil.move(source, path) if temporary else shutil.copytree(source, path)
+        elif hasattr(data, "save"):
+            path.mkdir()
+            data.save(path)
+        else:
+            raise DatasetError(f"{type(data).__name__} has no save(path), so it cannot become a folder")
+
+    def _read(self, path: Path) -> Any:
+        return resolve_loader(self._loader)(path) if self._loader else path
+
+
+class JsonLinesChunks(ArtifactDataset):
+    """A table as numbered JSON-lines files, ``part_001.jsonl`` and so on.
+
+    Parameters
+    ----------
+    filepath, version, credentials, fs_args, metadata
+        See :class:`ArtifactDataset`.
+    rows
+        Rows per file.
+    """
+
+    is_folder: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        filepath: str,
+        rows: int = 100_000,
+        version: Version | None = None,
+        credentials: dict[str, Any] | None = None,
+        fs_args: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            filepath=filepath, version=version, credentials=credentials, fs_args=fs_args, metadata=metadata
+        )
+        self._rows = rows
+
+    def _write(self, data: pd.DataFrame, path: Path) -> None:
+        path.mkdir()
+        for number, start in enumerate(range(0, max(len(data), 1), self._rows), start=1):
+            chunk = data.iloc[start : start + self._rows]
+            rows = chunk.astype(object).where(chunk.notna(), None).to_dict(orient="records")
+            with (path / f"part_{number:03d}.jsonl").open("w", encoding="utf-8") as file:
+                file.writelines(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+    def _read(self, path: Path) -> pd.DataFrame:
+        rows = []
+        # By number, not by name: part_1000 follows part_999.
+        for file in sorted(path.glob("part_*.jsonl"), key=lambda name: int(name.stem.split("_")[1])):
+            with file.open(encoding="utf-8") as lines:
+                rows.extend(json.loads(line) for line in lines)
+        return pd.DataFrame(rows)
+
+
+class StoreDataset(AbstractDataset[Any, Any]):
+    """The content-addressed cache of embeddings and judgments, opened once per run and shared by the nodes.
+
+    It is a cache and not an artifact: it has no versions, and nodes write into it rather than save it.
+
+    Parameters
+    ----------
+    filepath
+        Folder of the store; made when absent.
+    metadata
+        Read by kedro-viz.
+    """
+
+    def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
+        self._filepath = Path(filepath)
+        self.metadata = metadata
+        self._store: Any = None
+
+    def load(self) -> Any:
+        """Open the store."""
+        if self._store is None:
+            from anmi.store import Store
+
+            self._store = Store(self._filepath)
+        return self._store
+
+    def save(self, data: Any) -> None:
+        """Refuse: nodes write into the store while they work."""
+        raise DatasetError("the store is a cache that nodes write into; it cannot be the output of a node")
+
+    def _exists(self) -> bool:
+        return True
+
+    def _release(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _describe(self) -> dict[str, Any]:
+        return {"filepath": str(self._filepath)}

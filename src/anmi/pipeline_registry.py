@@ -1,0 +1,37 @@
+"""Which pipelines there are, and in which order they run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Final
+
+from kedro.pipeline import Pipeline
+
+STAGES: Final = (
+    "ingestion",
+    "bm25",
+    "consistency",
+    "dense",
+    "denoising",
+    "elo",
+    "selection",
+    "training",
+    "evaluation",
+    "reporting",
+)
+
+
+def register_pipelines() -> dict[str, Pipeline]:
+    """Return every stage as a pipeline of its own, ``mining`` (up to selection) and ``__default__`` (all of them).
+
+    Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of that name.
+    """
+    present = [name for name in STAGES if importlib.util.find_spec(f"anmi.pipelines.{name}")]
+    stages = {name: importlib.import_module(f"anmi.pipelines.{name}").create_pipeline() for name in present}
+    mining = STAGES[: STAGES.index("selection") + 1]
+    return {
+        **stages,
+        "mining": sum((stages[name] for name in mining if name in stages), Pipeline([])),
+        "__default__": sum(stages.values(), Pipeline([])),
+    }

@@ -1,0 +1,31 @@
+"""Project settings, read by Kedro before anything else of the project.
+
+Three environment variables get a default here, because the libraries read them when they are imported:
+
+- ``DO_NOT_TRACK=1``: Kedro's telemetry stays silent (``.telemetry`` says so, too).
+- ``TOKENIZERS_PARALLELISM=false``: tokenizers otherwise warn at every fork.
+- ``HF_HUB_OFFLINE=1``: without it every load of a local model waits for a hub that may not be reachable, and finding
+  out takes as long as the time-outs. Set ``ANMI_ONLINE=1`` to allow downloads from the hub.
+"""
+
+import os
+
+from omegaconf.resolvers import oc
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+if not os.environ.get("ANMI_ONLINE"):
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
+# is complete when tracking reads it.
+HOOKS = ()
+DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
+
+CONFIG_LOADER_ARGS = {
+    "base_env": "base",
+    "default_run_env": "local",
+    "config_patterns": {"mlflow": ["mlflow*", "mlflow*/**"]},
+    # Kedro allows environment variables in credentials only; paths need them as well.
+    "custom_resolvers": {"oc.env": oc.env},
+}
