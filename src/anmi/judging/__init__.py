@@ -1,1 +1,1 @@
-"""See docs/architecture and the modules of this room."""
+"""Judging candidates: cross-encoders, calibration, preferences and Elo."""

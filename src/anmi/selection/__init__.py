@@ -1,1 +1,1 @@
-"""See docs/architecture and the modules of this room."""
+"""Recipes: from judged candidates to chosen negatives."""

@@ -155,4 +155,8 @@ class Store:
                 computed.update(zip(chunk, data, strict=True))
                 bar.update(len(chunk))
         merged = [computed[key] if value is None else value for key, value in zip(keys, values, strict=True)]
-        return np.frombuffer(b"".join(merged), dtype=np.float32).reshape(len(texts), -1) if merged else np.zeros((0, 0), np.float32)
+        return (
+            np.frombuffer(b"".join(merged), dtype=np.float32).reshape(len(texts), -1)
+            if merged
+            else np.zeros((0, 0), np.float32)
+        )

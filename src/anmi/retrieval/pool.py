@@ -1,0 +1,120 @@
+"""Merging the sources into one block per query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from anmi.candidates import PADDING, SOURCES
+
+RECIPROCAL_RANK_CONSTANT = 60.0
+
+
+def positives_of(query_ids: list[str], qrels: pd.DataFrame, document_index: Mapping[str, int]) -> NDArray[np.int32]:
+    """Return the known positives of each query, int32 [Q, P], padded with -1, in the order of the qrels.
+
+    Examples
+    --------
+    >>> qrels = pd.DataFrame({"query_id": ["a", "b", "b"], "document_id": ["x", "x", "y"], "relevance": [1, 1, 1]})
+    >>> positives_of(["a", "b"], qrels, {"x": 0, "y": 1}).tolist()
+    [[0, -1], [0, 1]]
+    """
+    row = pd.Series(np.arange(len(query_ids)), index=query_ids)
+    known = qrels[(qrels.relevance > 0) & qrels.query_id.isin(row.index)]
+    rows = row.loc[known.query_id].to_numpy()
+    order = np.argsort(rows, kind="stable")
+    rows, documents = rows[order], known.document_id.map(document_index).to_numpy(np.int64)[order]
+    counts = np.bincount(rows, minlength=len(query_ids))
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    result = np.full((len(query_ids), max(int(counts.max(initial=0)), 1)), PADDING, np.int32)
+    result[rows, place] = documents
+    return result
+
+
+def with_duplicates(positives: NDArray[np.int32], group: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the documents that must not be candidates: positives and every document of the same text.
+
+    Parameters
+    ----------
+    positives
+        int32 [Q, P], padded with -1.
+    group
+        For every document the index of the first one with the same text, int32 [N].
+
+    Returns
+    -------
+    numpy.ndarray
+        int32 [Q, P']; the members of the positives' groups, padded with -1.
+    """
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(len(group)))
+    sizes = np.bincount(group, minlength=len(group))
+    if sizes.max(initial=1) == 1:
+        return positives
+    of_positive = group[np.maximum(positives, 0)]
+    member = np.arange(int(sizes[of_positive].max()))
+    slot = np.minimum(starts[of_positive][:, :, None] + member, len(group) - 1)
+    valid = (member < sizes[of_positive][:, :, None]) & (positives != PADDING)[:, :, None]
+    members = np.where(valid, order[slot], PADDING).reshape(len(positives), -1)
+    members = -np.sort(-members, axis=1)
+    return members[:, : max(int((members != PADDING).sum(axis=1).max(initial=0)), 1)].astype(np.int32)
+
+
+def without(documents: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Blank the excluded documents of each row: int32 [Q, M] with -1 where a document is in ``excluded`` [Q, P]."""
+    result = documents.copy()
+    for column in excluded.T:
+        result[(documents == column[:, None]) & (column != PADDING)[:, None]] = PADDING
+    return result
+
+
+def compacted(documents: NDArray[np.int32], *others: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+    """Move padding to the end of each row, keeping the order of the rest, and cut columns that are all padding."""
+    order = np.argsort(documents == PADDING, axis=1, kind="stable")
+    width = int((documents != PADDING).sum(axis=1).max(initial=0))
+    return [np.take_along_axis(values, order, axis=1)[:, :width] for values in (documents, *others)]
+
+
+def union(
+    first: NDArray[np.int32], first_source: NDArray[np.uint8], second: NDArray[np.int32], second_source: str
+) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Merge two candidate lists per query; a document in both carries both source bits.
+
+    Parameters
+    ----------
+    first, second
+        int32 [Q, A] and [Q, B], padded with -1, no repeats within a row.
+    first_source
+        uint8 [Q, A].
+    second_source
+        Name of the second source.
+
+    Returns
+    -------
+    documents, source
+        [Q, up to A + B], in order of document index.
+
+    Examples
+    --------
+    >>> a, b = np.array([[3, 1]], np.int32), np.array([[1, 2]], np.int32)
+    >>> [x.tolist() for x in union(a, np.array([[1, 1]], np.uint8), b, "dense")]
+    [[[1, 2, 3]], [[3, 2, 1]]]
+    """
+    documents = np.concatenate([first, second], axis=1)
+    bits = np.concatenate([first_source, np.full(second.shape, SOURCES[second_source], np.uint8)], axis=1)
+    order = np.argsort(documents, axis=1, kind="stable")
+    documents, bits = (np.take_along_axis(values, order, axis=1) for values in (documents, bits))
+    same = documents[:, 1:] == documents[:, :-1]
+    bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
+    documents[:, 1:][same] = PADDING
+    bits[documents == PADDING] = 0
+    merged, merged_bits = compacted(documents, bits)
+    return merged.astype(np.int32), merged_bits.astype(np.uint8)
+
+
+def fused_rank(*ranks: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Reciprocal-rank fusion: Σ 1 / (60 + rank) over the sources, a missing rank counting nothing (Cormack et al. 2009)."""
+    return np.sum([np.nan_to_num(1.0 / (RECIPROCAL_RANK_CONSTANT + rank)) for rank in ranks], axis=0).astype(np.float32)

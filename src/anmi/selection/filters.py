@@ -1,0 +1,187 @@
+"""Steps that reject candidates, or whole queries, that are not safe or not wanted as negatives."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.special import ndtr
+
+from anmi.candidates import SOURCES, Candidates
+from anmi.selection.recipe import Context, Params, step
+
+
+def gap(block: Candidates) -> NDArray[np.float32]:
+    """Elo of the row's own positive minus Elo of each candidate, [Q, M]."""
+    result: NDArray[np.float32] = block.positive_columns["elo"][:, :1] - block.columns["elo"]
+    return result
+
+
+class Consistency(Params):
+    """What becomes of a query whose positive BM25 does not find."""
+
+    policy: Literal["drop", "downweight", "keep"] = Field(
+        "drop", description="`drop` is what the published filter does."
+    )
+    weight: float = Field(0.5, ge=0, le=1, description="Weight of such a query under `downweight`; ½ halves its pull.")
+
+
+@step("consistency", Consistency, requires=lambda p: {"consistent"})
+def consistency(block: Candidates, params: Consistency, context: Context) -> Candidates:
+    """Drop, down-weight or keep the queries whose positive is not in the top K of BM25 (methods §1)."""
+    inconsistent = block.query_columns["consistent"] < 0.5
+    if params.policy == "drop":
+        return block.dropped("consistency", inconsistent)
+    if params.policy == "downweight":
+        return block.with_columns(query_columns={"weight": np.where(inconsistent, params.weight, 1.0)})
+    return block
+
+
+class Source(Params):
+    """Which source a candidate must have come from."""
+
+    source: Literal["bm25", "dense", "graph", "random"] = Field(description="Name of the source.")
+
+
+@step("source", Source)
+def source(block: Candidates, params: Source, context: Context) -> Candidates:
+    """Reject candidates that the named source did not retrieve."""
+    return block.rejected("source", (block.source & SOURCES[params.source]) == 0)
+
+
+class RankWindow(Params):
+    """Ranks that are kept."""
+
+    column: str = Field("dense_rank", description="Column with the rank; dense ranking is what most recipes window.")
+    first: int = Field(1, ge=1, description="Best rank kept.")
+    last: int = Field(100, ge=1, description="Worst rank kept; 100 is the usual depth.")
+
+
+@step("rank_window", RankWindow, requires=lambda p: {p.column})
+def rank_window(block: Candidates, params: RankWindow, context: Context) -> Candidates:
+    """Reject candidates outside a window of ranks; an unknown rank is outside."""
+    rank = block.columns[params.column]
+    return block.rejected("rank_window", ~((rank >= params.first) & (rank <= params.last)))
+
+
+class Denoise(Params):
+    """Bar on the judged probability of relevance."""
+
+    threshold: float = Field(
+        0.5, gt=0, le=1, description="Reject at or above it: 0.3 conservative, 0.5 balanced, 0.7 for curated corpora."
+    )
+    unjudged: Literal["reject", "keep"] = Field(
+        "reject", description="A candidate nobody judged is not known to be clean, so it is not used."
+    )
+
+
+@step("denoise", Denoise, requires=lambda p: {"p_relevant"})
+def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
+    """Reject candidates that the judge calls relevant (RocketQA; methods §3.1)."""
+    probability = block.columns["p_relevant"]
+    if params.unjudged == "reject":
+        block = block.rejected("unjudged", np.isnan(probability))
+    return block.rejected("denoise", probability >= params.threshold)
+
+
+class MaxRatio(Params):
+    """Ceiling relative to the positive's score."""
+
+    column: str = Field("dense", description="Score that is compared.")
+    max_ratio: float = Field(
+        0.95,
+        gt=0,
+        le=1.5,
+        description="Ceiling as a share of the positive's score; larger is bolder (strict 0.90, bold 0.98).",
+    )
+
+
+@step("max_ratio", MaxRatio, requires=lambda p: {p.column})
+def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidates:
+    """Keep s < s⁺ − |s⁺|(1 − ratio), relative to the row's own positive (NV-Retriever; methods §3.2).
+
+    For positive scores this is s < ratio · s⁺; in this form the rule keeps its direction for negative ones.
+    """
+    positive = block.positive_columns[params.column][:, :1]
+    ceiling = positive - np.abs(positive) * (1 - params.max_ratio)
+    return block.rejected("max_ratio", ~(block.columns[params.column] < ceiling))
+
+
+class Margin(Params):
+    """Distance below the positive's score."""
+
+    column: str = Field("dense", description="Score that is compared.")
+    margin: float = Field(0.05, ge=0, description="Least distance below the positive; 0.05 is NV-Retriever's.")
+
+
+@step("margin", Margin, requires=lambda p: {p.column})
+def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
+    """Keep s < s⁺ − margin, relative to the row's own positive (NV-Retriever; methods §3.2)."""
+    ceiling = block.positive_columns[params.column][:, :1] - params.margin
+    return block.rejected("margin", ~(block.columns[params.column] < ceiling))
+
+
+class EloGap(Params):
+    """The danger zone of Elo gaps."""
+
+    danger: float = Field(100.0, description="Gap in Elo below which a candidate is as good as the positive.")
+    max_probability: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Reject when P(gap < danger), given its standard error, exceeds this; None goes by the estimate.",
+    )
+
+
+@step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"})
+def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
+    """Reject candidates too close to the positive in Elo, by estimate or by interval (methods §2)."""
+    distance = gap(block)
+    block = block.rejected("unrated", np.isnan(distance))
+    if params.max_probability is None:
+        return block.rejected("elo_gap", ~(distance >= params.danger))
+    chance = ndtr((params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6))
+    return block.rejected("elo_gap", ~(chance <= params.max_probability))
+
+
+class EloWindow(Params):
+    """The difficulty window of the curriculum."""
+
+    difficulty: float = Field(0.5, ge=0, le=1, description="0 asks for easy negatives, 1 for hard ones.")
+    mode: Literal["prefer", "reject"] = Field(
+        "prefer", description="`prefer` takes candidates outside only when the window has too few, so no row is lost."
+    )
+
+
+@step("elo_window", EloWindow, requires=lambda p: {"elo"})
+def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candidates:
+    """Prefer gaps from 100 + 300(1 − d) to 400 + 200(1 − d) for difficulty d (methods §3.6)."""
+    distance, easy = gap(block), 1 - params.difficulty
+    inside = (distance >= 100 + 300 * easy) & (distance <= 400 + 200 * easy)
+    if params.mode == "reject":
+        return block.rejected("elo_window", ~inside)
+    return block.with_columns({"preferred": inside})
+
+
+class MinWeight(Params):
+    """Bar on the weight."""
+
+    weight: float = Field(0.1, ge=0, le=1, description="Candidates at or below it teach next to nothing.")
+
+
+@step("min_weight", MinWeight)
+def min_weight(block: Candidates, params: MinWeight, context: Context) -> Candidates:
+    """Reject candidates whose weight has fallen to the bar or below."""
+    return block.rejected("min_weight", ~(block.weight > params.weight))
+
+
+class MinNegatives(Params):
+    """Rows with too few negatives."""
+
+    count: int = Field(1, ge=1, description="A row with fewer undecided candidates is dropped; 1 keeps all that teach.")
+
+
+@step("min_negatives", MinNegatives)
+def min_negatives(block: Candidates, params: MinNegatives, context: Context) -> Candidates:
+    """Drop rows that have too few candidates left to draw from."""
+    return block.dropped("min_negatives", block.undecided.sum(axis=1) < params.count)

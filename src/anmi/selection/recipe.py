@@ -1,0 +1,203 @@
+"""A recipe is a list of steps; this module holds the registry of steps and runs recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.errors import AnmiError, nearest
+
+
+class Params(BaseModel):
+    """Base of the parameters of a step."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a step may know besides the block.
+
+    Attributes
+    ----------
+    seed
+        Of the run; draws are keyed by it, the query and the step.
+    negatives
+        Negatives wanted per row.
+    fitted
+        What the step's own ``fit`` returned; None for steps without one.
+    """
+
+    seed: int
+    negatives: int
+    fitted: Any = None
+
+
+Apply = Callable[[Candidates, Any, Context], Candidates]
+Fit = Callable[[Iterable[Candidates], Any, Context], Any]
+
+
+@dataclass(frozen=True)
+class StepType:
+    """A kind of step: its parameters, the columns it reads, and what it does to a block."""
+
+    name: str
+    params: type[Params]
+    apply: Apply
+    requires: Callable[[Any], set[str]]
+    fit: Fit | None = None
+
+
+STEPS: Final[dict[str, StepType]] = {}
+
+
+def step(
+    name: str, params: type[Params], requires: Callable[[Any], set[str]] = lambda p: set(), fit: Fit | None = None
+) -> Callable[[Apply], Apply]:
+    """Register a function as the step ``name``."""
+
+    def register(apply: Apply) -> Apply:
+        STEPS[name] = StepType(name, params, apply, requires, fit)
+        return apply
+
+    return register
+
+
+class Step(BaseModel):
+    """One step of a recipe: its kind and validated parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    params: Any
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse(cls, value: Any) -> Any:
+        _load_steps()
+        if isinstance(value, str):
+            value = {value: {}}
+        if not isinstance(value, dict) or len(value) != 1:
+            raise ValueError(
+                f"a step is one name with its parameters, such as `- max_ratio: {{ratio: 0.95}}`, not {value!r}"
+            )
+        name, params = next(iter(value.items()))
+        if name not in STEPS:
+            raise ValueError(f'unknown step "{name}"; {nearest(name, STEPS)}')
+        known = STEPS[name].params
+        wrong = [key for key in params or {} if key not in known.model_fields]
+        if wrong:
+            raise ValueError(f'step "{name}" has no parameter "{wrong[0]}"; {nearest(wrong[0], known.model_fields)}')
+        return {"name": name, "params": known(**(params or {}))}
+
+    @property
+    def type(self) -> StepType:
+        """The registered kind of this step."""
+        return STEPS[self.name]
+
+
+class Recipe(BaseModel):
+    """A complete, citable configuration of one way to choose negatives and train on them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    description: str = Field(description="One sentence for people who choose among recipes.")
+    source: str = Field("", description="Paper, report or code the recipe follows.")
+    negatives: int = Field(7, ge=0, le=1000, description="Negatives per row; 7 is what most published recipes use.")
+    steps: list[Step] = Field(default_factory=list, description="Run in order on every block of candidates.")
+    training: dict[str, Any] = Field(
+        default_factory=dict, description="Training options this recipe sets, over those of `params:training`."
+    )
+
+    @property
+    def requires(self) -> set[str]:
+        """Columns the recipe reads; stages that make none of them are passed through."""
+        return set().union(*(item.type.requires(item.params) for item in self.steps))
+
+
+class RecipeBook(BaseModel):
+    """All recipes by name."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Recipe]
+    reserved: ClassVar[tuple[str, ...]] = ("bm25", "zero_shot")
+
+    def names(self) -> list[str]:
+        """Return the names of the recipes, sorted."""
+        return sorted(self.__pydantic_extra__)
+
+    def get(self, name: str) -> Recipe:
+        """Return a recipe.
+
+        Raises
+        ------
+        AnmiError
+            Unknown name, with the nearest known one.
+        """
+        if name not in self.__pydantic_extra__:
+            raise AnmiError(f'unknown recipe "{name}"; {nearest(name, self.__pydantic_extra__)}')
+        return self.__pydantic_extra__[name]
+
+
+def recipe_book(raw: dict[str, Any]) -> RecipeBook:
+    """Validate recipes read from YAML.
+
+    Raises
+    ------
+    AnmiError
+        One sentence naming the recipe and what is wrong with it.
+    """
+    try:
+        return RecipeBook(**raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = " → ".join(str(part) for part in first["loc"])
+        raise AnmiError(f"recipe {where}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+@dataclass
+class Runner:
+    """Applies a recipe to shards of candidates, one row per (query, positive).
+
+    Parameters
+    ----------
+    recipe
+        What to run.
+    seed
+        Of the run.
+    """
+
+    recipe: Recipe
+    seed: int
+    _fitted: dict[int, Any] = field(default_factory=dict)
+
+    def run(self, shards: CandidateShards) -> CandidateShards:
+        """Return the shards with verdicts and weights set; steps that pool over queries are fitted first."""
+        for place, item in enumerate(self.recipe.steps):
+            if item.type.fit is not None:
+                before = shards.map(lambda block, upto=place: self._apply(block, upto))  # type: ignore[misc]
+                self._fitted[place] = item.type.fit(before, item.params, self._context(place))
+        return shards.map(lambda block: self._apply(block, len(self.recipe.steps)))
+
+    def _context(self, place: int) -> Context:
+        return Context(self.seed, self.recipe.negatives, self._fitted.get(place))
+
+    def _apply(self, block: Candidates, upto: int) -> Candidates:
+        missing = self.recipe.requires - set(block.columns) - set(block.query_columns)
+        if missing:
+            raise AnmiError(
+                f"the recipe reads {', '.join(sorted(missing))}, which no stage has measured for these candidates; "
+                "run the pipelines from denoising on again with this recipe"
+            )
+        for place, item in enumerate(self.recipe.steps[:upto]):
+            block = item.type.apply(block, item.params, self._context(place))
+        return block
+
+
+def _load_steps() -> None:
+    """Import the modules whose steps register themselves."""
+    from anmi.selection import filters, mixture, samplers, weighters  # noqa: F401

@@ -1,0 +1,59 @@
+"""Steps that pick the negatives among the candidates still undecided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from anmi import seeds
+from anmi.candidates import NEGATIVE, Candidates
+from anmi.selection.recipe import Context, Params, step
+
+
+def choose(block: Candidates, key: NDArray[np.floating], count: int) -> Candidates:
+    """Make the ``count`` undecided candidates of the largest key in each row its negatives.
+
+    Ties go to the smaller document index, so the order of the candidates does not matter.
+    """
+    usable = block.undecided & ~np.isnan(key)
+    order = np.lexsort((block.documents, np.where(usable, -key, np.inf)), axis=1)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    taken = usable & (place < count)
+    return replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
+
+
+def row_keys(block: Candidates) -> list[str]:
+    """Names of the rows' random streams: the query and the row's own positive."""
+    return [f"{query}\x1f{own}" for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)]
+
+
+class Top(Params):
+    """Take the hardest."""
+
+    by: str = Field("dense", description="Column of which the largest values are taken.")
+    first: str | None = Field(None, description="Column whose true values go before all others, such as `preferred`.")
+
+
+@step("top", Top, requires=lambda p: {p.by} - {"hardness", "zone_preference"})
+def top(block: Candidates, params: Top, context: Context) -> Candidates:
+    """Take the n candidates of the largest value in a column, or first those marked in another."""
+    key = block.columns[params.by].astype(np.float64)
+    if params.first is not None:
+        spread = np.nanmax(np.abs(key), initial=1.0)
+        key = key + np.where(block.columns[params.first] > 0.5, 4 * spread, 0.0)
+    return choose(block, key, context.negatives)
+
+
+class Random(Params):
+    """Take any."""
+
+
+@step("random", Random)
+def random(block: Candidates, params: Random, context: Context) -> Candidates:
+    """Draw n candidates uniformly without replacement, from the row's own random stream."""
+    draws = seeds.uniform(context.seed, "selection/random", row_keys(block), block.documents)
+    return choose(block, draws, context.negatives)
