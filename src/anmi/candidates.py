@@ -265,7 +265,7 @@ class CandidateShards:
         return CandidateShards(lambda: iter(blocks))
 
     @staticmethod
-    def read(files: Sequence[Path], opener: Callable[[Path], Any] = lambda path: str(path)) -> CandidateShards:
+    def read(files: Sequence[Path], opener: Callable[[Path], Any] = str) -> CandidateShards:
         """Read shards from Parquet files, in the order given."""
 
         def blocks() -> Iterator[Candidates]:

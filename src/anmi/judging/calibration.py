@@ -71,7 +71,7 @@ def reliability(
     Returns
     -------
     dict
-        ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: Σ share·|predicted − observed|.
+        ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: their mean distance.
     """
     weights = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
     place = np.minimum((np.asarray(probabilities) * bins).astype(int), bins - 1)

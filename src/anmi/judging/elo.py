@@ -107,8 +107,9 @@ class _Problem:
     prior_precision: float
 
     def take(self, rows: NDArray[np.int64]) -> _Problem:
-        parts = (values[rows] for values in (self.first, self.second, self.share, self.mass))
-        return _Problem(*parts, self.width, self.prior_precision)
+        return _Problem(
+            self.first[rows], self.second[rows], self.share[rows], self.mass[rows], self.width, self.prior_precision
+        )
 
     def _z(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         a, b = (np.take_along_axis(strengths, index, axis=1) for index in (self.first, self.second))
@@ -150,7 +151,8 @@ class _Problem:
     def _scatter(self, values: NDArray[np.float64], index: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         target = self.first if index is None else index
         flat = (np.arange(len(values))[:, None] * self.width + target).ravel()
-        return np.bincount(flat, weights=values.ravel(), minlength=len(values) * self.width).reshape(-1, self.width)
+        total: NDArray[np.float64] = np.bincount(flat, values.ravel(), len(values) * self.width).astype(np.float64)
+        return total.reshape(-1, self.width)
 
 
 def _hazard(z: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -43,9 +43,7 @@ def fit_temperature(positive: NDArray[np.float32], others: NDArray[np.float32]) 
     difference = (positive[:, None] - others).astype(np.float64)
     difference = difference[np.isfinite(difference)]
     if len(difference) == 0:
-        raise AnmiError(
-            "no judged (positive, candidate) pair to fit a preference temperature on; judge more candidates"
-        )
+        raise AnmiError("no judged (positive, candidate) pair to fit a temperature on; judge more candidates")
     difference = difference[:: max(1, len(difference) // _MAX_DIFFERENCES)]
     scale = float(np.abs(difference).mean()) or 1.0
 
@@ -161,7 +159,7 @@ def _without_repeats(
         live, repeated = live[unsettled], repeated[unsettled]
         if len(live) == 0:
             return order
-        ids = [query_ids[i] for i in live]
+        ids = [query_ids[int(i)] for i in live]
         draw = seeds.uniform(seed, f"elo/repair/{cycle}/{attempt}", ids, np.zeros((len(live), 1), np.int32))[:, 0]
         here = repeated.argmax(axis=1)
         there = np.minimum((draw * sizes[live]).astype(np.int64), sizes[live] - 1)

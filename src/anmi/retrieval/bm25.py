@@ -60,7 +60,7 @@ class BM25Index:
         """Index texts; see the class for the parameters."""
         if engine not in ENGINES:
             raise AnmiError(f'unknown BM25 engine "{engine}"; {nearest(engine, ENGINES)}')
-        settings = {
+        settings: dict[str, Any] = {
             "documents": len(texts), "language": language, "tokenizer": resolve(kind, language),
             "engine": engine, "k1": k1, "b": b, "method": method,
         }  # fmt: skip

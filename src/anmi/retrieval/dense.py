@@ -50,7 +50,7 @@ class DenseIndex:
         if len(document_ids) != count:
             raise ValueError(f"{count} vectors but {len(document_ids)} document ids")
         if kind == "flat":
-            engine = faiss.IndexFlatIP(width)
+            engine: Any = faiss.IndexFlatIP(width)
         elif kind == "hnsw":
             engine = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
             engine.hnsw.efConstruction = 200

@@ -67,7 +67,7 @@ def quiet() -> Iterator[None]:
 
 
 def check_name(name: str) -> None:
-    """Raise an AnmiError unless ``name`` can be an encoder: known, an existing folder, or like ``organisation/model``."""
+    """Raise an AnmiError unless ``name`` is known, an existing folder, or like ``organisation/model``."""
     if name in NAMES or Path(name).is_dir() or (name.count("/") == 1 and not name.startswith((".", "/"))):
         return
     raise AnmiError(

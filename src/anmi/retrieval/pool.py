@@ -116,5 +116,6 @@ def union(
 
 
 def fused_rank(*ranks: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Reciprocal-rank fusion: Σ 1 / (60 + rank) over the sources, a missing rank counting nothing (Cormack et al. 2009)."""
-    return np.sum([np.nan_to_num(1.0 / (RECIPROCAL_RANK_CONSTANT + rank)) for rank in ranks], axis=0).astype(np.float32)
+    """Reciprocal-rank fusion: Σ 1 / (60 + rank) over the sources; a missing rank counts 0 (Cormack et al. 2009)."""
+    shares = [np.nan_to_num(1.0 / (RECIPROCAL_RANK_CONSTANT + rank)) for rank in ranks]
+    return np.sum(shares, axis=0).astype(np.float32)

@@ -50,12 +50,13 @@ class FittedMixture:
 
 def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> FittedMixture | None:
     """Fit the mixture to the undecided candidates of all queries; None, with a warning, when one Gaussian is better."""
-    values = np.concatenate([block.columns[params.column][block.undecided] for block in blocks] or [np.zeros(0)])
-    values = values[np.isfinite(values)].astype(np.float64)
-    if len(values) < params.fewest:
-        log.warning("mixture: %d values are too few to fit two components; weights stay 1", len(values))
+    parts = [block.columns[params.column][block.undecided] for block in blocks]
+    values = np.concatenate(parts) if parts else np.zeros(0, np.float32)
+    finite = values[np.isfinite(values)].astype(np.float64)
+    if len(finite) < params.fewest:
+        log.warning("mixture: %d values are too few to fit two components; weights stay 1", len(finite))
         return None
-    return fit_gaussians(values[:: max(1, len(values) // _MOST_VALUES)])
+    return fit_gaussians(finite[:: max(1, len(finite) // _MOST_VALUES)])
 
 
 def fit_gaussians(values: NDArray[np.float64]) -> FittedMixture | None:

@@ -83,7 +83,7 @@ class Step(BaseModel):
             value = {value: {}}
         if not isinstance(value, dict) or len(value) != 1:
             raise ValueError(
-                f"a step is one name with its parameters, such as `- max_ratio: {{ratio: 0.95}}`, not {value!r}"
+                f"a step is one name with its parameters, such as `- max_ratio: {{max_ratio: 0.95}}`: {value!r}"
             )
         name, params = next(iter(value.items()))
         if name not in STEPS:

@@ -137,7 +137,7 @@ class Store:
         """
         keys = [digest(fingerprint, text) for text in texts]
         values = self.read(keys)
-        # Longest first, across all texts: batches of like length waste little padding, and too large a batch fails early.
+        # Longest first: batches of like length waste little padding, and too large a batch fails early.
         absent = {key: text for key, value, text in zip(keys, values, texts, strict=True) if value is None}
         order = sorted(absent, key=lambda key: (-len(absent[key]), key))
         computed: dict[bytes, bytes] = {}

@@ -15,7 +15,6 @@ from typing import Any, Final
 import pandas as pd
 import torch
 import transformers
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
@@ -27,6 +26,7 @@ from anmi.training.losses import build_loss
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.recorder import Recorder
+from datasets import Dataset
 
 STATIC_LEARNING_RATE: Final = 2e-3
 TRANSFORMER_LEARNING_RATE: Final = 2e-5
@@ -94,7 +94,15 @@ def train(
     started = time.monotonic()
     with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
         arguments = _arguments(options, encoder, seed, Path(scratch))
-        recorder = _run(data, encoder, options, arguments, precision, evaluate_dev, show_progress)
+        recorder = _run(
+            data,
+            encoder,
+            options,
+            arguments=arguments,
+            precision=precision,
+            evaluate_dev=evaluate_dev,
+            show_progress=show_progress,
+        )
     moved = _moved(before, encoder)
     if options.keep_best:
         recorder.restore_best(encoder)
@@ -176,6 +184,7 @@ def _run(
     data: list[Row],
     encoder: SentenceTransformer,
     options: TrainingOptions,
+    *,
     arguments: SentenceTransformerTrainingArguments,
     precision: torch.dtype,
     evaluate_dev: Callable[[SentenceTransformer], float] | None,
@@ -260,7 +269,8 @@ def _tokeniser(encoder: SentenceTransformer, options: TrainingOptions) -> Callab
 
 def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> float:
     """Return the relative change of the weights; refuse a training that changed none."""
-    change = sum(float((p.detach().cpu() - before[name]).double().square().sum()) for name, p in _named(encoder))
+    pairs = ((p.detach().cpu(), before[name]) for name, p in encoder.named_parameters())
+    change = sum(float((after - old).double().square().sum()) for after, old in pairs)
     size = sum(float(p.double().square().sum()) for p in before.values())
     if change == 0.0:
         raise AnmiError(
@@ -268,10 +278,6 @@ def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> flo
             "have a negative (batch size 1 without mined negatives)?"
         )
     return float((change / max(size, 1e-30)) ** 0.5)
-
-
-def _named(encoder: SentenceTransformer) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from encoder.named_parameters()
 
 
 @contextmanager

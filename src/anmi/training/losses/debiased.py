@@ -57,11 +57,11 @@ class DebiasedContrastive(nn.Module):
 
     def forward(self, positive_similarity: Tensor, negative_similarity: Tensor, log_weights: Tensor) -> Tensor:
         """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
-        t = self.temperature()
+        t: Tensor = self.temperature()
         positive = positive_similarity / t
-        lonely = torch.isneginf(log_weights).all(dim=1)
-        if bool(lonely.all()):
+        if negative_similarity.shape[1] == 0:
             return positive * 0.0
+        lonely = torch.isneginf(log_weights).all(dim=1)
         # A row of -inf alone has no gradient in logsumexp; it gets a harmless stand-in and is masked at the end.
         safe = log_weights.masked_fill(lonely[:, None], 0.0)
         similarity = negative_similarity.masked_fill(lonely[:, None], 0.0)

@@ -52,7 +52,7 @@ class WeightedInfoNCE(nn.Module):
         torch.Tensor
             Shape [B], never negative; 0, with zero gradient, for a row without negatives.
         """
-        t = self.temperature()
+        t: Tensor = self.temperature()
         positive = (positive_similarity / t)[:, None]
         logits = torch.cat([positive, weighted_logits(negative_similarity, log_weights, t)], dim=1)
         return torch.logsumexp(logits, dim=1) - positive[:, 0]
