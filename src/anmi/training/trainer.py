@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,6 @@ import pandas as pd
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
@@ -26,6 +26,7 @@ from anmi.training.losses import build_loss
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.recorder import Recorder
+from anmi.training.tokenise import Tokeniser, is_static
 from datasets import Dataset
 
 STATIC_LEARNING_RATE: Final = 2e-3
@@ -89,6 +90,8 @@ def train(
         Rows are missing or inconsistent, the loss became NaN or infinite, or no weight has changed.
     """
     data = read_rows(rows, options.negatives)
+    if not any(p.requires_grad for p in encoder.parameters()):
+        raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
     before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
     precision = choose_precision(options, encoder)
     started = time.monotonic()
@@ -127,11 +130,6 @@ def train(
     if output is not None:
         save(encoder, output)
     return TrainingResult(encoder, log, summary)
-
-
-def is_static(encoder: SentenceTransformer) -> bool:
-    """Return whether the encoder is a table of token vectors, without a transformer."""
-    return isinstance(encoder[0], StaticEmbedding)
 
 
 def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:
@@ -195,12 +193,15 @@ def _run(
     recorder = Recorder(
         lambda: temperature().item(), evaluate_dev, keep_best=options.keep_best, show_progress=show_progress
     )
+    # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
+    per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
+    tokenise = Tokeniser(encoder, options.max_length)
     trainer = _Trainer(
         model=encoder,
         args=arguments,
         train_dataset=Dataset.from_dict({"row": list(range(len(data)))}),
         loss=ContrastiveObjective(encoder, loss, precision if precision != torch.float32 else None),
-        data_collator=Collator(data, _tokeniser(encoder, options), options.in_batch, options.texts_per_pass),
+        data_collator=Collator(data, tokenise, options.in_batch, per_pass),
         optimizers=(_optimizer(encoder, temperature, options, arguments.learning_rate), None),
         callbacks=[recorder],
     )
@@ -253,18 +254,6 @@ def _optimizer(
         {"params": list(temperature.parameters()), "weight_decay": 0.0, "lr": options.temperature_learning_rate},
     ]
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate)
-
-
-def _tokeniser(encoder: SentenceTransformer, options: TrainingOptions) -> Callable[[list[str], str], dict[str, Any]]:
-    """Tokenise as ``encode`` does, prompts included, but cut at the training length."""
-    cut = {} if options.max_length is None or is_static(encoder) else {"max_length": options.max_length}
-
-    def tokenise(texts: list[str], role: str) -> dict[str, Any]:
-        prompt = encoder.prompts.get(role) or None
-        features: dict[str, Any] = encoder.preprocess(texts, prompt=prompt, **cut)
-        return features
-
-    return tokenise
 
 
 def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> float:

@@ -1,0 +1,52 @@
+"""Texts to an encoder's input features, as ``encode`` makes them but cut at the training length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch import Tensor
+
+
+def is_static(encoder: SentenceTransformer) -> bool:
+    """Return whether the encoder is a table of token vectors, without a transformer."""
+    return isinstance(encoder[0], StaticEmbedding)
+
+
+class Tokeniser:
+    """Tokenises by role, with the encoder's prompt for that role.
+
+    Parameters
+    ----------
+    encoder
+        The encoder; its prompts called ``query`` and ``document`` are used where it has them.
+    max_length
+        Most tokens of a text, or None for the encoder's own limit. Static encoders have no limit and ignore it.
+    """
+
+    def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
+        self._encoder = encoder
+        self._static = is_static(encoder)
+        self._cut = {} if max_length is None or self._static else {"max_length": max_length}
+        self._known: dict[str, Tensor] = {}
+
+    def __call__(self, texts: list[str], role: str) -> dict[str, Any]:
+        """Return the input features of ``texts``; ``role`` is ``query`` or ``document``."""
+        prompt = self._encoder.prompts.get(role) or ""
+        if self._static:
+            return self._from_table([prompt + text for text in texts])
+        features: dict[str, Any] = self._encoder.preprocess(texts, prompt=prompt or None, **self._cut)
+        return features
+
+    def _from_table(self, texts: list[str]) -> dict[str, Any]:
+        """Tokenise every text once per run: for a static encoder it would be most of the training time."""
+        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        if new:
+            features = self._encoder.preprocess(new)
+            parts = torch.tensor_split(features["input_ids"].to(torch.int32), features["offsets"][1:])
+            self._known.update(zip(new, parts, strict=True))
+        tokens = [self._known[text] for text in texts]
+        lengths = torch.tensor([0, *(len(part) for part in tokens[:-1])])
+        return {"input_ids": torch.cat(tokens).long(), "offsets": lengths.cumsum(0)}

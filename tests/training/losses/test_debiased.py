@@ -1,0 +1,75 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.training.losses import DebiasedContrastive, WeightedInfoNCE, build_loss
+from anmi.training.options import TrainingOptions
+from anmi.training.temperature import Temperature
+
+
+def slow_debiased(positive, negatives, weights, t, tau, form):
+    total = sum(w * math.exp(s / t) for s, w in zip(negatives, weights, strict=True))
+    n = sum(weights)
+    if form == "source":
+        negative = max((total - tau * n * math.exp(positive / t)) / (1 - tau), n * math.exp(-1 / t))
+    else:
+        negative = max((total - tau * math.exp(positive / t)) / (n * (1 - tau)), 1e-8)
+    return -math.log(math.exp(positive / t) / (math.exp(positive / t) + negative))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    positive=st.floats(-1, 1),
+    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8),
+    t=st.floats(0.1, 1),
+    tau=st.floats(0, 0.5),
+    form=st.sampled_from(["source", "paraphrase"]),
+)
+def test_debiased_is_the_formula(positive, negatives, t, tau, form):
+    loss = DebiasedContrastive(Temperature(t).double(), tau, form)
+    similarity, weights = ([pair[i] for pair in negatives] for i in (0, 1))
+    as_row = {"dtype": torch.float64}
+    got = loss(
+        torch.tensor([positive], **as_row),
+        torch.tensor([similarity], **as_row),
+        torch.tensor([weights], **as_row).log(),
+    )
+    assert got.item() == pytest.approx(slow_debiased(positive, similarity, weights, t, tau, form), rel=1e-6, abs=1e-9)
+
+
+def test_without_false_negatives_it_is_infonce():
+    generator = torch.Generator().manual_seed(1)
+    positive = torch.rand(16, generator=generator, dtype=torch.float64) * 2 - 1
+    similarity = torch.rand(16, 9, generator=generator, dtype=torch.float64) * 2 - 1
+    log_weights = torch.rand(16, 9, generator=generator, dtype=torch.float64).log()
+    infonce = WeightedInfoNCE(Temperature(0.07).double())(positive, similarity, log_weights)
+    distances = []
+    for tau in (1e-3, 1e-6, 1e-12, 0.0):
+        debiased = DebiasedContrastive(Temperature(0.07).double(), tau)(positive, similarity, log_weights)
+        distances.append((debiased - infonce).abs().median().item())
+    assert distances == sorted(distances, reverse=True)
+    torch.testing.assert_close(debiased, infonce, rtol=1e-9, atol=1e-9)
+
+
+def test_the_floor_stops_the_gradient_of_negatives_already_beaten():
+    similarity = torch.tensor([[0.1, 0.0]], requires_grad=True)
+    loss = DebiasedContrastive(Temperature(0.07), tau_plus=0.1)(torch.tensor([0.9]), similarity, torch.zeros(1, 2))
+    loss.sum().backward()
+    assert torch.equal(similarity.grad, torch.zeros(1, 2))
+
+
+def test_options_choose_the_loss():
+    loss = build_loss(TrainingOptions(loss="debiased", tau_plus=0.05, debiased_form="paraphrase", temperature=0.2))
+    assert isinstance(loss, DebiasedContrastive)
+    assert (loss.tau_plus, loss.form) == (0.05, "paraphrase")
+    assert loss.temperature().item() == pytest.approx(0.2)
+    assert isinstance(build_loss(TrainingOptions()), WeightedInfoNCE)
+
+
+@pytest.mark.parametrize("tau", [-0.1, 1.0])
+def test_impossible_share_is_refused(tau):
+    with pytest.raises(ValueError, match="tau_plus"):
+        DebiasedContrastive(Temperature(), tau)

@@ -1,0 +1,136 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.training.batch import Row, assemble, read_rows
+
+
+def row(query, positive, negatives=(), weights=None, also=(), query_id=None) -> Row:
+    """A row whose document ids are the texts in capitals."""
+    return Row(
+        query_id=query_id or query,
+        query=query,
+        positive_id=positive.upper(),
+        positive=positive,
+        negative_ids=tuple(text.upper() for text in negatives),
+        negatives=tuple(negatives),
+        weights=tuple(weights or [1.0] * len(negatives)),
+        query_weight=1.0,
+        positive_ids=frozenset({positive.upper(), *also}),
+    )
+
+
+def weights_of(rows, in_batch):
+    """{row number: {document text: weight}} without zeros, for reading."""
+    assembly = assemble(rows, in_batch)
+    return [{assembly.texts[j]: float(w) for j, w in enumerate(line) if w > 0} for line in assembly.weights], assembly
+
+
+def test_in_batch_columns_by_mode():
+    rows = [row("q1", "a", ["x"], [0.5]), row("q2", "b", ["y"])]
+    assert weights_of(rows, "none")[0] == [{"x": 0.5}, {"y": 1.0}]
+    assert weights_of(rows, "positives")[0] == [{"b": 1.0, "x": 0.5}, {"a": 1.0, "y": 1.0}]
+    assert weights_of(rows, "all")[0] == [{"b": 1.0, "x": 0.5, "y": 1.0}, {"a": 1.0, "x": 1.0, "y": 1.0}]
+
+
+def test_rows_without_mined_negatives_use_the_batch_alone():
+    weights, assembly = weights_of([row("q1", "a"), row("q2", "b"), row("q3", "c")], "all")
+    assert weights == [{"b": 1, "c": 1}, {"a": 1, "c": 1}, {"a": 1, "b": 1}]
+    assert [assembly.texts[c] for c in assembly.positive] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("mode", ["none", "positives", "all"])
+def test_no_known_positive_is_ever_a_negative(mode):
+    rows = [
+        row("q1", "a", ["b", "x"], also=["B"]),  # b is another known positive of q1, mined by mistake
+        row("q2", "b", ["a"]),
+        row("q3", "a", ["y"]),  # shares its positive with q1
+    ]
+    weights, assembly = weights_of(rows, mode)
+    assert weights[0].keys() <= {"x", "y"}
+    assert "a" not in weights[2]
+    assert assembly.texts.count("a") == 1
+
+
+def test_positives_of_the_same_query_in_other_rows_are_masked_though_not_listed():
+    rows = [row("q", "a", query_id="1"), row("q", "b", query_id="1"), row("r", "c")]
+    assert weights_of(rows, "all")[0][:2] == [{"c": 1.0}, {"c": 1.0}]
+
+
+def test_a_copy_of_the_positive_under_another_id_is_not_a_negative():
+    copy = Row("q2", "q2", "COPY", "a", (), (), (), 1.0, frozenset({"COPY"}))
+    mined = Row("q3", "q3", "C", "c", ("COPY2",), ("a",), (1.0,), 1.0, frozenset({"C"}))
+    weights, assembly = weights_of([row("q1", "a"), copy, mined], "all")
+    assert weights[0] == {"c": 1.0}
+    assert weights[1] == {"c": 1.0}
+    assert weights[2] == {"a": 1.0}
+    assert assembly.texts == ["a", "c"]
+
+
+def test_a_copy_of_a_listed_positive_is_masked_by_its_id():
+    # q1 lists COPY as relevant; in this batch its text "z" appears under that id and under Z.
+    rows = [row("q1", "a", also=["COPY"]), Row("q2", "q2", "COPY", "z", (), (), (), 1.0, frozenset({"COPY"}))]
+    assert weights_of(rows, "all")[0][0] == {}
+
+
+def test_a_rejected_negative_does_not_return_through_another_row():
+    rows = [row("q1", "a", ["x"], [0.0]), row("q2", "b", ["x"])]
+    weights, _ = weights_of(rows, "all")
+    assert "x" not in weights[0]
+    assert weights[1] == {"a": 1.0, "x": 1.0}
+
+
+def test_padding_is_not_even_encoded():
+    padded = row("q1", "a", ["x", "", ""], [0.7, 0.0, 0.0])
+    weights, assembly = weights_of([padded, row("q2", "b")], "all")
+    assert assembly.texts == ["a", "b", "x"]
+    assert weights[0] == {"b": 1.0, "x": pytest.approx(0.7)}
+
+
+def test_order_of_negatives_does_not_matter():
+    one = weights_of([row("q1", "a", ["x", "y", "x"], [0.5, 1.0, 0.2]), row("q2", "b")], "positives")[0]
+    two = weights_of([row("q1", "a", ["x", "x", "y"], [0.2, 0.5, 1.0]), row("q2", "b")], "positives")[0]
+    assert one == two
+    assert one[0]["x"] == pytest.approx(0.2)
+
+
+def table(**changes) -> pd.DataFrame:
+    values = {
+        "query_id": "q7",
+        "query": "what",
+        "positive_id": "d1",
+        "positive": "that",
+        "negative_ids": np.array(["d2", "d3"], dtype=object),
+        "negatives": ["this", "these"],
+        "weights": np.array([1.0, 0.5], dtype=np.float32),
+        "query_weight": 1.0,
+        "positive_ids": ["d1"],
+    }
+    return pd.DataFrame([{**values, **changes}])
+
+
+def test_rows_are_read_from_lists_and_arrays_and_cut():
+    (read,) = read_rows(table(), negatives=1)
+    assert read.negative_ids == ("d2",)
+    assert read.weights == (1.0,)
+    (full,) = read_rows(table())
+    assert full.negatives == ("this", "these")
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (table(weights=[1.0]), ["q7", "2 negative ids", "1 weights"]),
+        (table(weights=[1.0, float("nan")]), ["q7", "nan"]),
+        (table(weights=[1.0, -1.0]), ["q7", "-1.0"]),
+        (table(query_weight=float("inf")), ["q7", "inf"]),
+        (table().drop(columns=["weights", "positive"]), ["positive, weights"]),
+        (table().iloc[:0], ["no training rows"]),
+    ],
+)
+def test_broken_rows_are_refused_by_name(broken, words):
+    with pytest.raises(AnmiError) as error:
+        read_rows(broken)
+    for word in words:
+        assert word in str(error.value)

@@ -1,0 +1,201 @@
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from anmi.errors import AnmiError
+from anmi.training.options import TrainingOptions
+from anmi.training.trainer import choose_precision, train
+
+WORDS = [f"w{i}" for i in range(60)]
+
+
+@pytest.fixture
+def encoder() -> SentenceTransformer:
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = torch.randn(len(WORDS) + 1, 8, generator=torch.Generator().manual_seed(0))
+    return SentenceTransformer(
+        modules=[StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()], device="cpu"
+    )
+
+
+def table(rows: int = 20, negatives: int = 2, **changes) -> pd.DataFrame:
+    """Query w_i belongs to the document "w_{i+20} w_{i+40}"; a table has to be learned, word overlap does not help."""
+
+    def document(i: int) -> str:
+        return f"w{i % 20 + 20} w{i % 20 + 40}"
+
+    return pd.DataFrame(
+        [
+            {
+                "query_id": f"q{i}",
+                "query": f"w{i}",
+                "positive_id": f"d{i}",
+                "positive": document(i),
+                "negative_ids": [f"d{(i + j) % 20}" for j in range(1, negatives + 1)],
+                "negatives": [document(i + j) for j in range(1, negatives + 1)],
+                "weights": [1.0] * negatives,
+                "query_weight": 1.0,
+                "positive_ids": [f"d{i}"],
+                **changes,
+            }
+            for i in range(rows)
+        ]
+    )
+
+
+def accuracy(encoder: SentenceTransformer) -> float:
+    data = table()
+    queries, documents = (
+        torch.from_numpy(encoder.encode(data[name].tolist(), show_progress_bar=False)) for name in ("query", "positive")
+    )
+    return float(((queries @ documents.T).argmax(1) == torch.arange(len(data))).float().mean())
+
+
+def options(**changes) -> TrainingOptions:
+    return TrainingOptions(**{"epochs": 3, "batch_size": 8, "learning_rate": 0.05, **changes})
+
+
+def fit(encoder, rows=None, output=None, evaluate_dev=None, seed=1, **changes):
+    return train(
+        table() if rows is None else rows,
+        encoder=encoder,
+        options=options(**changes),
+        output=output,
+        evaluate_dev=evaluate_dev,
+        seed=seed,
+        show_progress=False,
+    )
+
+
+@pytest.mark.parametrize("loss", ["infonce", "debiased"])
+@pytest.mark.parametrize("negatives", [0, 2])
+def test_training_learns_the_pairs(encoder, loss, negatives):
+    before = accuracy(encoder)
+    result = fit(encoder, table(negatives=negatives), epochs=15, loss=loss, tau_plus=0.01)
+    assert before < 0.4
+    assert accuracy(result.model) > 0.9
+    assert result.summary["relative_weight_change"] > 0.01
+
+
+def test_log_has_one_row_a_step(encoder):
+    result = fit(encoder, evaluate_dev=accuracy, learnable_temperature=True, warmup=0.25)
+    log = result.log
+    assert list(log.columns) == ["step", "epoch", "loss", "temperature", "learning_rate", "dev_ndcg@10"]
+    assert log["step"].tolist() == list(range(1, 10))
+    assert log["epoch"].iloc[-1] == pytest.approx(3.0)
+    assert log["dev_ndcg@10"].notna().tolist() == [False, False, True] * 3
+    assert log["learning_rate"].max() == pytest.approx(0.05)
+    assert log["learning_rate"].iloc[0] == 0.0
+    assert log["loss"].iloc[-1] < log["loss"].iloc[0]
+    json.dumps(result.summary, allow_nan=False)
+
+
+def test_learnable_temperature_moves_and_a_fixed_one_does_not(encoder):
+    learned = fit(encoder, learnable_temperature=True).log["temperature"]
+    assert learned.iloc[-1] != pytest.approx(0.07, rel=1e-3)
+    assert learned.between(0.01, 1.0).all()
+    fixed = fit(encoder, learnable_temperature=False).log["temperature"]
+    assert fixed.tolist() == pytest.approx([0.07] * len(fixed))
+
+
+def weights(model: SentenceTransformer) -> torch.Tensor:
+    return model[0].embedding.weight.detach().clone()
+
+
+def test_same_seed_gives_the_same_weights_and_another_seed_others(encoder):
+    start = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    results = []
+    for seed in (1, 1, 2):
+        encoder.load_state_dict(start)
+        torch.rand(seed)  # what was drawn before must not matter
+        results.append(weights(fit(encoder, seed=seed).model))
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+
+
+def test_dev_chooses_the_epoch_that_is_kept(encoder):
+    seen = []
+
+    def evaluate(model: SentenceTransformer) -> float:
+        seen.append(weights(model))
+        return [0.2, 0.9, 0.5][len(seen) - 1]
+
+    result = fit(encoder, evaluate_dev=evaluate)
+    assert torch.equal(weights(result.model), seen[1])
+    assert (result.summary["best_epoch"], result.summary["best_dev_ndcg@10"]) == (2, 0.9)
+
+
+def test_without_keep_best_the_last_epoch_stays(encoder):
+    seen = []
+
+    def evaluate(model: SentenceTransformer) -> float:
+        seen.append(weights(model))
+        return -float(len(seen))
+
+    assert torch.equal(weights(fit(encoder, evaluate_dev=evaluate, keep_best=False).model), seen[-1])
+
+
+def test_rows_of_weight_zero_teach_nothing(encoder):
+    with pytest.raises(AnmiError, match="changed no weight"):
+        fit(encoder, table(query_weight=0.0))
+
+
+def test_frozen_encoder_is_refused(encoder):
+    for parameter in encoder.parameters():
+        parameter.requires_grad_(False)
+    with pytest.raises(AnmiError, match="no weight that may change"):
+        fit(encoder)
+
+
+def test_nothing_to_learn_from_is_refused(encoder):
+    with pytest.raises(AnmiError, match="changed no weight"):
+        fit(encoder, table(negatives=0), in_batch="none")
+
+
+def test_nan_loss_names_the_queries(encoder):
+    with torch.no_grad():
+        encoder[0].embedding.weight[4] = float("nan")  # the row of w3
+    with pytest.raises(AnmiError, match=r"queries (.*, )?q3\b"):
+        fit(encoder, table(negatives=0), in_batch="positives")
+
+
+def test_saved_model_is_the_trained_one_and_replaces_an_old_one(encoder, tmp_path):
+    output = tmp_path / "deep" / "model"
+    for _ in range(2):
+        result = fit(encoder, output=output)
+    assert [path.name for path in output.parent.iterdir()] == ["model"]
+    names = {path.name for path in output.rglob("*") if path.is_file()}
+    assert "model.safetensors" in names
+    assert not {name for name in names if name.endswith((".bin", ".pkl", ".pt")) or name == "README.md"}
+    again = SentenceTransformer(str(output), device="cpu")
+    assert torch.equal(weights(again), weights(result.model))
+    assert again.encode("w1").tolist() == result.model.encode("w1").tolist()
+
+
+def test_training_leaves_nothing_lying_about_and_is_silent(encoder, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    fit(encoder)
+    assert os.listdir(tmp_path) == []  # noqa: PTH208
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+
+
+def test_static_encoder_stays_float32(encoder):
+    assert choose_precision(TrainingOptions(), encoder) == torch.float32
+    assert choose_precision(TrainingOptions(precision="bfloat16"), encoder) == torch.bfloat16
+
+
+def test_unknown_option_is_refused():
+    with pytest.raises(ValueError, match="extra"):
+        TrainingOptions(temprature=0.1)
+    assert not Path("tmp_trainer").exists()
