@@ -1,1 +1,1 @@
-"""See docs/architecture and the modules of this room."""
+"""How good a ranking is, whether a difference is real, and what the mined negatives are made of."""

@@ -1,0 +1,185 @@
+"""Retrieval metrics per query, computed by trec_eval through pytrec_eval.
+
+Everything is BEIR-compatible: linear gain in nDCG, the same cut-offs, identical ids ignored. Equal scores are
+ordered as trec_eval orders them: by document id, descending by bytes, whatever the order of the rows. trec_eval
+holds scores in single precision, so scores that differ by less than that are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pytrec_eval
+from numpy.typing import NDArray
+
+from anmi.errors import AnmiError
+
+KS: Final = (1, 5, 10, 20, 50, 100)
+RANK: Final = "rank"
+_TREC_NAMES: Final = {
+    "ndcg": "ndcg_cut",
+    "map": "map_cut",
+    "recall": "recall",
+    "precision": "P",
+    "accuracy": "success",
+}
+
+
+def evaluate(
+    qrels: pd.DataFrame,
+    run: pd.DataFrame,
+    ks: Sequence[int] = KS,
+    *,
+    ignore_identical_ids: bool = True,
+) -> pd.DataFrame:
+    """Score a run against relevance labels, query by query.
+
+    Parameters
+    ----------
+    qrels
+        ``query_id, document_id, relevance`` with whole-number relevance; above 0 is relevant, and nDCG uses the
+        grade itself as the gain.
+    run
+        ``query_id, document_id, score``; larger scores are better, the order of the rows does not matter.
+        Queries without labels are left out.
+    ks
+        Cut-offs, each at least 1.
+    ignore_identical_ids
+        Leave out of the run a document that has the id of its query, as BEIR does for collections in which the
+        queries are documents themselves. A document that the qrels judge relevant is an answer and always stays.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per query of the qrels, index ``query_id`` in order of first appearance. Columns ``ndcg@k``,
+        ``map@k``, ``mrr@k``, ``recall@k``, ``precision@k``, ``accuracy@k`` (1 if anything relevant is in the top
+        k), ``f2@k`` = 5PR / (4P + R), all in [0, 1]; and ``rank`` of the first relevant document (from 1; NaN
+        when none is in the run). A query without any result scores 0 everywhere.
+
+    Raises
+    ------
+    AnmiError
+        For a missing column, a score that is not finite, relevance that is not a whole number, a pair given twice,
+        empty qrels, or a cut-off below 1.
+
+    Examples
+    --------
+    >>> qrels = pd.DataFrame({"query_id": ["q"], "document_id": ["d1"], "relevance": [1]})
+    >>> run = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["d1", "d2"], "score": [0.2, 0.9]})
+    >>> evaluate(qrels, run, ks=(1, 10))[["mrr@1", "mrr@10", "rank"]].loc["q"].tolist()
+    [0.0, 0.5, 2.0]
+    """
+    cuts = sorted(set(ks))
+    if not cuts or cuts[0] < 1:
+        raise AnmiError(f"metrics need cut-offs of at least 1, and got {list(ks)}")
+    _check(qrels, "relevance", "qrels")
+    _check(run, "score", "run")
+    if qrels.empty:
+        raise AnmiError("the qrels hold no labels, so nothing can be evaluated; check the split that was asked for")
+    labels = _nested(qrels, "relevance", np.int64)
+    results = _nested(_without_identical(run, qrels) if ignore_identical_ids else run, "score", np.float64)
+
+    at = ",".join(str(k) for k in cuts)
+    measures = {f"{name}.{at}" for name in _TREC_NAMES.values()} | {"recip_rank"}
+    raw = pytrec_eval.RelevanceEvaluator(labels, measures).evaluate(
+        {query: found for query, found in results.items() if query in labels}
+    )
+    index = pd.Index(list(labels), name="query_id")
+    table = pd.DataFrame.from_dict(raw, orient="index", dtype=np.float64).reindex(index)
+    return _named(table, cuts)
+
+
+def _named(table: pd.DataFrame, cuts: Sequence[int]) -> pd.DataFrame:
+    """Rename trec_eval's columns and add what it does not offer: MRR at k, F2 at k, the rank itself."""
+    zeros = pd.Series(0.0, index=table.index)
+
+    def column(name: str) -> pd.Series[float]:
+        return table[name].fillna(0.0) if name in table else zeros
+
+    reciprocal = column("recip_rank")
+    rank = (1.0 / reciprocal.where(reciprocal > 0)).round()
+    result: dict[str, pd.Series[float]] = {}
+    for name, trec in _TREC_NAMES.items():
+        result |= {f"{name}@{k}": column(f"{trec}_{k}") for k in cuts}
+    # A run cut at k has the same first relevant document, if it is within k, and none otherwise.
+    result |= {f"mrr@{k}": reciprocal.where(rank <= k, 0.0) for k in cuts}
+    result |= {f"f2@{k}": _f2(result[f"precision@{k}"], result[f"recall@{k}"]) for k in cuts}
+    result[RANK] = rank
+    return pd.DataFrame(result, index=table.index)
+
+
+def _f2(precision: pd.Series[float], recall: pd.Series[float]) -> pd.Series[float]:
+    """F-measure that weights recall twice as much as precision; 0 where both are 0."""
+    below = 4 * precision + recall
+    return (5 * precision * recall / below.where(below > 0)).fillna(0.0)
+
+
+def summarise(per_query: pd.DataFrame) -> dict[str, float]:
+    """Average the metrics and describe the ranks.
+
+    Parameters
+    ----------
+    per_query
+        From :func:`evaluate`.
+
+    Returns
+    -------
+    dict
+        The mean of every metric under its own name; ``rank_mean``, ``rank_median``, ``rank_min``, ``rank_max`` of
+        the first relevant document over the queries where one was found (left out when there is no such query);
+        ``rank_not_found``, the number of queries where none was; and ``queries``.
+    """
+    means = per_query.drop(columns=RANK).mean()
+    summary = {str(name): float(value) for name, value in means.items()}
+    rank = per_query[RANK].dropna()
+    if len(rank):
+        summary |= {f"rank_{name}": float(rank.agg(name)) for name in ("mean", "median", "min", "max")}
+    return summary | {"rank_not_found": float(len(per_query) - len(rank)), "queries": float(len(per_query))}
+
+
+def _check(table: pd.DataFrame, value: str, what: str) -> None:
+    """Refuse a table that trec_eval would misread in silence."""
+    missing = {"query_id", "document_id", value} - set(table.columns)
+    if missing:
+        raise AnmiError(f"the {what} lack {', '.join(sorted(missing))}; they need query_id, document_id and {value}")
+    numbers = pd.to_numeric(table[value], errors="coerce").to_numpy(np.float64)
+    wrong = ~np.isfinite(numbers)
+    if value == "relevance":
+        wrong |= numbers != np.floor(numbers)
+    expected = "a whole number" if value == "relevance" else "a finite number"
+    _refuse(table, wrong, what, f"has a {value} that is not {expected}; correct it")
+    twice = table.duplicated(["query_id", "document_id"]).to_numpy()
+    _refuse(table, twice, what, "stands more than once; keep one")
+
+
+def _refuse(table: pd.DataFrame, wrong: NDArray[Any], what: str, problem: str) -> None:
+    if wrong.any():
+        first = table.iloc[int(np.argmax(wrong))]
+        raise AnmiError(f"{what}: query {first['query_id']}, document {first['document_id']} {problem}")
+
+
+def _without_identical(run: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """Drop rows whose document is the query itself, unless that document is labelled relevant."""
+    same = run["query_id"].astype(str) == run["document_id"].astype(str)
+    if not same.any():
+        return run
+    own = qrels["query_id"].astype(str) == qrels["document_id"].astype(str)
+    answers = set(qrels.loc[own & (qrels["relevance"] > 0), "query_id"].astype(str))
+    return run[~same | run["query_id"].astype(str).isin(answers)]
+
+
+def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[str, dict[str, Any]]:
+    """Turn a long table into pytrec_eval's query → document → value."""
+    codes, queries = pd.factorize(table["query_id"].astype(str))
+    order = np.argsort(codes, kind="stable")
+    documents: list[str] = table["document_id"].astype(str).to_numpy(dtype=object)[order].tolist()
+    values: list[Any] = table[value].to_numpy().astype(dtype)[order].tolist()
+    ends = np.cumsum(np.bincount(codes, minlength=len(queries))).tolist()
+    starts = [0, *ends[:-1]]
+    return {
+        str(query): dict(zip(documents[start:end], values[start:end], strict=True))
+        for query, start, end in zip(queries, starts, ends, strict=True)
+    }

@@ -1,0 +1,172 @@
+"""Is a difference real? Intervals by bootstrap, p-values by permutation, both over queries.
+
+The intervals are percentile intervals. For the mean over a few hundred queries they agree with the
+bias-corrected ones in the third decimal, and they stay defined where those do not: many per-query differences
+are exactly zero, which leaves the bias correction of BCa without a usable jackknife.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from anmi.errors import AnmiError
+from anmi.seeds import stream
+
+_BATCH_VALUES: Final = 2_000_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A mean difference with its interval and the p-value of "there is none"."""
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the four numbers by name."""
+        return asdict(self)
+
+
+def compare(
+    a: NDArray[Any], b: NDArray[Any], *, seed: int, resamples: int = 10_000, confidence: float = 0.95
+) -> Comparison:
+    """Compare two systems on the same queries.
+
+    Parameters
+    ----------
+    a, b
+        A metric per query, aligned, [n], n at least 2.
+    seed
+        Of the resampling; the same inputs and seed give the same numbers.
+    resamples
+        Bootstrap samples, and sign flips; with 2ⁿ at most ``resamples`` the permutation test is exact.
+    confidence
+        Coverage of the interval, in (0, 1).
+
+    Returns
+    -------
+    Comparison
+        Mean of a − b, its percentile bootstrap interval over queries, and the two-sided p-value of the paired
+        permutation test (signs of the differences flipped). Without any difference: 0, [0, 0] and p = 1.
+
+    Raises
+    ------
+    AnmiError
+        For arrays of different length, fewer than 2 queries, or values that are not finite.
+
+    Examples
+    --------
+    >>> compare(np.array([1.0, 0.5, 0.25]), np.array([1.0, 0.5, 0.25]), seed=1)
+    Comparison(difference=0.0, low=0.0, high=0.0, p_value=1.0)
+    """
+    first, second = _checked(a), _checked(b)
+    if len(first) != len(second):
+        raise AnmiError(f"a paired comparison needs the same queries, and got {len(first)} and {len(second)} values")
+    difference = first - second
+    if not difference.any():
+        return Comparison(0.0, 0.0, 0.0, 1.0)
+    mean, low, high = interval(difference, seed=seed, resamples=resamples, confidence=confidence)
+    test = stats.permutation_test(
+        (difference,),
+        np.mean,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=resamples,
+        batch=_batch(len(difference)),
+        alternative="two-sided",
+        rng=stream(seed, "permutation"),
+    )
+    return Comparison(mean, low, high, float(test.pvalue))
+
+
+def interval(
+    values: NDArray[Any], *, seed: int, resamples: int = 10_000, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Return the mean with its percentile bootstrap interval.
+
+    Parameters
+    ----------
+    values
+        A metric per query, [n], n at least 2.
+    seed, resamples, confidence
+        As in :func:`compare`.
+
+    Returns
+    -------
+    tuple
+        Mean, lower end, upper end.
+
+    Raises
+    ------
+    AnmiError
+        For fewer than 2 values, or values that are not finite.
+
+    Examples
+    --------
+    >>> interval(np.array([0.5, 0.5, 0.5]), seed=1)
+    (0.5, 0.5, 0.5)
+    """
+    sample = _checked(values)
+    mean = float(sample.mean())
+    if np.ptp(sample) == 0:
+        return float(sample[0]), float(sample[0]), float(sample[0])
+    bounds = stats.bootstrap(
+        (sample,),
+        np.mean,
+        vectorized=True,
+        n_resamples=resamples,
+        batch=_batch(len(sample)),
+        confidence_level=confidence,
+        method="percentile",
+        rng=stream(seed, "bootstrap"),
+    ).confidence_interval
+    return mean, float(bounds.low), float(bounds.high)
+
+
+def holm(p_values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:
+    """Adjust p-values for their number (Holm 1979), in the order given.
+
+    Raises
+    ------
+    AnmiError
+        For a value outside [0, 1].
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p_values, np.float64)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise AnmiError(f"p-values must lie in [0, 1], and got {values.tolist()}")
+    order = np.argsort(values, kind="stable")
+    scaled = values[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return adjusted
+
+
+def _checked(values: NDArray[Any]) -> NDArray[np.float64]:
+    array = np.asarray(values, np.float64)
+    if array.ndim != 1 or len(array) < 2:
+        raise AnmiError(f"resampling needs at least 2 queries in one row of values, and got shape {array.shape}")
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        raise AnmiError(
+            f"{int(wrong.sum())} of {len(array)} values are not finite, the first at place {int(np.argmax(wrong))}; "
+            "leave those queries out or score them 0"
+        )
+    return array
+
+
+def _batch(n: int) -> int:
+    """Resamples held in memory at once."""
+    return max(1, _BATCH_VALUES // n)
