@@ -167,7 +167,8 @@ def _without_identical(run: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     if not same.any():
         return run
     own = qrels["query_id"].astype(str) == qrels["document_id"].astype(str)
-    answers = set(qrels.loc[own & (qrels["relevance"] > 0), "query_id"].astype(str))
+    relevant = pd.to_numeric(qrels["relevance"]) > 0
+    answers = set(qrels.loc[own & relevant, "query_id"].astype(str))
     return run[~same | run["query_id"].astype(str).isin(answers)]
 
 
