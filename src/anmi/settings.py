@@ -12,6 +12,8 @@ import os
 
 from omegaconf.resolvers import oc
 
+from anmi.hooks import CheckHooks, ManifestHooks, RunRecord, TimingHooks, TrackingHooks
+
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if not os.environ.get("ANMI_ONLINE"):
@@ -19,12 +21,15 @@ if not os.environ.get("ANMI_ONLINE"):
 
 # Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
 # is complete when tracking reads it.
-HOOKS = ()
+_record = RunRecord()
+HOOKS = (TrackingHooks(_record), ManifestHooks(_record), TimingHooks(_record), CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
 
 CONFIG_LOADER_ARGS = {
     "base_env": "base",
     "default_run_env": "local",
+    # A test or production file overrides the keys it names, not the whole branch.
+    "merge_strategy": {"parameters": "soft", "globals": "soft", "mlflow": "soft"},
     "config_patterns": {"mlflow": ["mlflow*", "mlflow*/**"]},
     # Kedro allows environment variables in credentials only; paths need them as well.
     "custom_resolvers": {"oc.env": oc.env},

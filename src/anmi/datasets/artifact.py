@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-import fsspec
+import fsspec  # type: ignore[import-untyped]
 from kedro.io.core import AbstractVersionedDataset, DatasetError, Version, get_protocol_and_path
 
 _COMPLETE = "_complete"
@@ -43,7 +43,7 @@ def aside(target: Path) -> Iterator[Path]:
         shutil.rmtree(room, ignore_errors=True)
 
 
-class ArtifactDataset(AbstractVersionedDataset[Any, Any]):
+class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     """A versioned file or folder; subclasses say how to write it to and read it from a local path.
 
     Remote locations (anything fsspec knows) are written to a local folder first and then uploaded; a folder counts as
@@ -112,7 +112,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):
         return self._read(self._local())
 
     def _local(self) -> Path:
-        source = self._get_load_path()
+        source: PurePosixPath = self._get_load_path()
         if self._fs is None:
             return Path(source)
         if self._download is None:

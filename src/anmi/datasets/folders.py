@@ -45,7 +45,7 @@ def resolve_loader(dotted: str) -> Callable[[Path], Any]:
             found = getattr(found, name, None)
         # Modules of this package may hold names that they imported from elsewhere.
         if callable(found) and str(getattr(found, "__module__", "")).split(".")[0] == "anmi":
-            return found  # type: ignore[no-any-return]
+            return found
         break
     raise DatasetError(f"loader {dotted!r} does not exist")
 
@@ -135,7 +135,7 @@ class JsonLinesChunks(ArtifactDataset):
                 file.writelines(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
     def _read(self, path: Path) -> pd.DataFrame:
-        rows = []
+        rows: list[dict[str, Any]] = []
         # By number, not by name: part_1000 follows part_999.
         for file in sorted(path.glob("part_*.jsonl"), key=lambda name: int(name.stem.split("_")[1])):
             with file.open(encoding="utf-8") as lines:
@@ -143,7 +143,7 @@ class JsonLinesChunks(ArtifactDataset):
         return pd.DataFrame(rows)
 
 
-class StoreDataset(AbstractDataset[Any, Any]):
+class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
     """The content-addressed cache of embeddings and judgments, opened once per run and shared by the nodes.
 
     It is a cache and not an artifact: it has no versions, and nodes write into it rather than save it.

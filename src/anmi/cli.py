@@ -1,0 +1,256 @@
+# mypy: allow-untyped-decorators
+"""The project's commands: ``kedro run`` with plain errors, ``kedro anmi results`` and ``kedro anmi explain``."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+from kedro.framework.cli.project import run as kedro_run
+from kedro.framework.cli.utils import CONTEXT_SETTINGS, env_option
+
+from anmi.errors import AnmiError
+
+RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
+_TEXT_START: Final = 60
+
+
+@click.group(context_settings=CONTEXT_SETTINGS, name="anmi")
+def cli() -> None:
+    """Commands of this project."""
+
+
+def user_error(error: BaseException) -> str | None:
+    """Return the one sentence that a user needs, or None where the error is a defect of ours.
+
+    Kedro wraps what a dataset raises, so causes are looked at as well.
+    """
+    from kedro.io.core import DatasetNotFoundError, VersionNotFoundError
+    from kedro.validation.exceptions import ParameterValidationError
+    from omegaconf.errors import OmegaConfBaseException
+
+    outer: BaseException | None = error
+    chain: list[BaseException] = []
+    while outer is not None and outer not in chain:
+        chain.append(outer)
+        outer = outer.__cause__ or outer.__context__
+    for found in chain:
+        if isinstance(found, AnmiError):
+            return str(found)
+    for found in chain:
+        if isinstance(found, VersionNotFoundError):
+            name = str(error).split(":", 1)[0]
+            return f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
+        if isinstance(found, (ParameterValidationError, OmegaConfBaseException, DatasetNotFoundError)):
+            return " ".join(str(found).split())
+        if isinstance(found, ValueError) and str(found).startswith("Failed to find the pipeline named"):
+            return " ".join(str(found).split())
+    return None
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Print an error that the user can do something about as one sentence, without a traceback."""
+    try:
+        yield
+    except Exception as error:
+        message = user_error(error)
+        if message is None:
+            raise
+        raise click.ClickException(message) from None
+
+
+@contextmanager
+def told_of_interruption() -> Iterator[None]:
+    """Let the hooks close the run's records on Ctrl-C and when a scheduler ends the process."""
+
+    def stop(*_: object) -> None:
+        sys.exit(128 + signal.SIGTERM)
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as error:
+        from kedro.framework.project import settings
+
+        # As Kedro calls hooks: the last registered first, so the manifest is complete when tracking reads it.
+        for hook in reversed(settings.HOOKS):
+            if hasattr(hook, "interrupted"):
+                hook.interrupted(error)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _run(**options: Any) -> Any:
+    assert kedro_run.callback is not None
+    with plain_errors(), told_of_interruption():
+        return kedro_run.callback(**options)
+
+
+# Kedro's own command with Kedro's own options; only what becomes of an error is ours.
+run = click.Command("run", callback=_run, params=kedro_run.params, help=kedro_run.help)
+cli.add_command(run)
+
+
+@cli.group(name="anmi")
+def anmi() -> None:
+    """Look at what the last run brought."""
+
+
+@contextmanager
+def _catalog(env: str | None) -> Iterator[Any]:
+    from kedro.framework.session import KedroSession
+
+    with plain_errors(), KedroSession.create(env=env) as session:
+        yield session.load_context().catalog
+
+
+def _saved(catalog: Any, name: str, pipeline: str) -> Any:
+    if name not in catalog or not catalog.exists(name):
+        raise AnmiError(f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`) first')
+    return catalog.load(name)
+
+
+@anmi.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
+@env_option
+def results(as_json: bool, env: str | None) -> None:
+    """Print the results of the last run."""
+    with _catalog(env) as catalog:
+        saved = _saved(catalog, "results", "evaluation,reporting")
+        if as_json:
+            click.echo(json.dumps({key: saved.get(key) for key in RESULT_KEYS}, indent=2, ensure_ascii=False))
+            return
+        _print_results(saved)
+
+
+def _print_results(saved: dict[str, Any]) -> None:
+    import pandas as pd
+    from rich.console import Console
+
+    from anmi.report.console import rejections_table, results_table
+
+    console = Console()
+    console.print(results_table(pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])))
+    console.print(rejections_table(pd.DataFrame(saved["funnel"])))
+    leak = saved.get("leak")
+    if leak:
+        console.print("  ".join(f"{key.replace('_', ' ')}: {value}" for key, value in leak.items()), highlight=False)
+    for name, place in (saved.get("paths") or {}).items():
+        # Not through the console, which would break a long path.
+        click.echo(f"{name.replace('_', ' '):<18} {place}")
+
+
+@anmi.command()
+@click.argument("query_id")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show.")
+@env_option
+def explain(query_id: str, top: int, env: str | None) -> None:
+    """Show every candidate of a query, what each judge said, and why it was or was not taken.
+
+    The first --top candidates are shown, and those further down that were taken.
+    """
+    from rich.console import Console
+
+    with _catalog(env) as catalog:
+        rows = find_rows(_saved(catalog, "selection", "mining"), query_id)
+        corpus, queries = _saved(catalog, "corpus", "ingestion"), _saved(catalog, "queries", "ingestion")
+        text = queries.loc[queries["query_id"] == query_id, "text"]
+        console = Console(width=None if sys.stdout.isatty() else 200)
+        console.print(f"{query_id}: {text.iloc[0] if len(text) else ''}", style="bold", markup=False, highlight=False)
+        for row in rows:
+            if row.query_verdict[0]:
+                console.print(f"dropped by {row.legend[row.query_verdict[0]]}", style="red", markup=False)
+            for name, values in row.query_columns.items():
+                console.print(f"{name}: {_number(values[0])}", markup=False, highlight=False)
+            console.print(explanation(row, corpus, top))
+
+
+def find_rows(shards: Any, query_id: str) -> list[Any]:
+    """Return the rows of a query, one block each.
+
+    Raises
+    ------
+    AnmiError
+        No shard holds the query; the message names the nearest ids.
+    """
+    import numpy as np
+
+    found, known = [], set()
+    for block in shards:
+        known.update(block.query_ids.tolist())
+        found += [block.take(np.array([row])) for row in np.flatnonzero(block.query_ids == query_id)]
+    if not found:
+        close = difflib.get_close_matches(query_id, known, n=3, cutoff=0.3) or sorted(known)[:3]
+        hint = f"the nearest are {', '.join(close)}" if close else "the selection is empty"
+        raise AnmiError(f'the selection has no query "{query_id}": {hint}')
+    return found
+
+
+def explanation(row: Any, corpus: Any, top: int) -> Any:
+    """Return the table of one query.
+
+    Parameters
+    ----------
+    row
+        A block of one query.
+    corpus
+        ``document_id, title, text``; a document's index is its row.
+    top
+        Candidates to show from the front; negatives are shown wherever they stand.
+
+    Returns
+    -------
+    rich.table.Table
+        Positives first, then candidates in their order.
+    """
+    import numpy as np
+    from rich.table import Table
+    from rich.text import Text
+
+    from anmi.candidates import NEGATIVE, SOURCES
+
+    table = Table()
+    names = list(row.columns)
+    for name in ("rank", "document", "start", "source", *names, "verdict", "weight"):
+        table.add_column(name, justify="right" if name in names or name in ("rank", "weight") else "left")
+
+    def add(rank: str, document: int, source: str, numbers: list[str], verdict: str, weight: str, style: str) -> None:
+        entry = corpus.iloc[document]
+        start = " ".join(f"{entry['title'] or ''} {entry['text']}".split())[:_TEXT_START]
+        cells = (rank, str(entry["document_id"]), start, source, *numbers, verdict, weight)
+        table.add_row(*(Text(cell) for cell in cells), style=style)
+
+    for place in np.flatnonzero(row.positives[0] >= 0):
+        measured = [_number(row.positive_columns[n][0, place]) if n in row.positive_columns else "" for n in names]
+        add("+", row.positives[0, place], "qrels", measured, "positive", "", "green")
+    filled = np.flatnonzero(row.filled[0])
+    shown = filled[(np.arange(len(filled)) < top) | (row.verdict[0, filled] == NEGATIVE)]
+    for place in shown:
+        code = int(row.verdict[0, place])
+        sources = "+".join(name for name, bit in SOURCES.items() if row.source[0, place] & bit)
+        measured = [_number(row.columns[n][0, place]) for n in names]
+        weight = _number(row.weight[0, place]) if code == NEGATIVE else ""
+        style = "bold" if code == NEGATIVE else "" if code == 0 else "dim"
+        add(str(place + 1), row.documents[0, place], sources, measured, row.legend[code], weight, style)
+    table.caption = f"{len(shown)} of {len(filled)} candidates; bold: taken as negatives, dim: rejected by the step"
+    return table
+
+
+def _number(value: float) -> str:
+    """Format a measurement; NaN, which means not measured, is left empty.
+
+    Examples
+    --------
+    >>> _number(12.0), _number(0.123456), _number(float("nan"))
+    ('12', '0.123', '')
+    """
+    return "" if math.isnan(value) else f"{value:.4g}" if abs(value) >= 1 else f"{value:.3f}"

@@ -1,0 +1,157 @@
+# mypy: allow-untyped-decorators
+"""Checks of what the user asked for, before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kedro.config import AbstractConfigLoader
+from kedro.framework.context import KedroContext
+from kedro.framework.hooks import hook_impl
+from kedro.framework.project import pipelines
+from kedro.validation.type_extractor import TypeExtractor
+from pydantic import BaseModel, ValidationError
+
+from anmi.errors import AnmiError, nearest
+
+ENCODERS: Final = ("minilm", "static")
+COLLECTIONS: Final = {
+    "api_docs": "api_docs",
+    "beir": "beir:DIR",
+    "pairs": "pairs:GLOB[;GLOB...]",
+    "ir_datasets": "ir_datasets:ID",
+}
+_HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_RUNTIME_REFERENCE: Final = re.compile(r"\$\{runtime_params:\s*(\w+)")
+
+
+class CheckHooks:
+    """Name what is misspelt on the command line, with the nearest valid name."""
+
+    @hook_impl
+    def after_context_created(self, context: KedroContext) -> None:
+        """Check runtime parameters, recipe, encoder and collection."""
+        loader = context.config_loader
+        check_names(loader.runtime_params or {}, known_parameters(loader))
+        parameters = loader["parameters"]
+        if isinstance(parameters.get("recipes"), Mapping) and "recipe" in parameters:
+            check_recipe(parameters["recipe"], parameters["recipes"])
+        if "encoder" in parameters:
+            check_encoder(parameters["encoder"], context.project_path)
+        if "collection" in parameters:
+            check_collection(parameters["collection"])
+        for name, model in TypeExtractor(dict(pipelines)).extract_types_from_pipelines().items():
+            check_model(name, parameters, model)
+
+
+def known_parameters(loader: AbstractConfigLoader) -> set[str]:
+    """Return the top-level parameters of the configuration, and those it takes through ``${runtime_params:...}``."""
+    arguments = {"base_env": loader.base_env, "default_run_env": loader.default_run_env}
+    plain = type(loader)(
+        conf_source=loader.conf_source,
+        env=loader.env,
+        config_patterns=loader.config_patterns,
+        merge_strategy=loader.merge_strategy,
+        runtime_params={},
+        custom_resolvers=getattr(loader, "_custom_resolvers", None),
+        **arguments,
+    )
+    references = {
+        name
+        for environment in (loader.base_env, loader.env or loader.default_run_env)
+        for file in Path(loader.conf_source, environment).glob("**/*.yml")
+        for name in _RUNTIME_REFERENCE.findall(file.read_text(encoding="utf-8"))
+    }
+    return set(plain["parameters"]) | references
+
+
+def check_names(asked: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a runtime parameter that the configuration does not have."""
+    known = set(known)
+    for name in asked:
+        if name not in known:
+            raise AnmiError(f'there is no parameter "{name}": {nearest(name, known)}')
+
+
+def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
+    """Refuse a branch of the parameters that its model does not accept.
+
+    Kedro would, too; it cannot say which name is the nearest, and it prints many lines.
+
+    Parameters
+    ----------
+    name
+        Dotted name of the branch, as in ``params:NAME``.
+    parameters
+        All of them.
+    model
+        What the node that takes the branch is annotated with; anything but a pydantic model is left to Kedro.
+    """
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return
+    value: Any = parameters
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise AnmiError(f'the configuration lacks the parameter "{name}"')
+        value = value[part]
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join([name, *map(str, first["loc"])])
+        if first["type"] == "extra_forbidden":
+            raise AnmiError(f'there is no parameter "{place}": {_nearest_field(model, first["loc"])}') from None
+        given = f", not {first['input']!r}" if isinstance(first["input"], (str, int, float)) else ""
+        message = first["msg"].removeprefix("Value error, ")
+        raise AnmiError(f'parameter "{place}": {message}{given}') from None
+
+
+def _nearest_field(model: type[BaseModel], place: tuple[int | str, ...]) -> str:
+    inner: Any = model
+    for part in place[:-1]:
+        field = getattr(inner, "model_fields", {}).get(part)
+        inner = None if field is None else field.annotation
+    known = getattr(inner, "model_fields", None)
+    return nearest(str(place[-1]), known) if known else "its model has no such field"
+
+
+def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
+    """Refuse a recipe that is not registered."""
+    if recipe not in recipes:
+        raise AnmiError(f'there is no recipe "{recipe}": {nearest(str(recipe), recipes)}')
+
+
+def check_encoder(encoder: Any, project: Path) -> None:
+    """Refuse an encoder that is neither a name of ours, nor a folder, nor shaped like a name on the hub.
+
+    Examples
+    --------
+    >>> check_encoder("minilm", Path())
+    >>> check_encoder("sentence-transformers/all-mpnet-base-v2", Path())
+    """
+    name = str(encoder)
+    if name in ENCODERS or _HUB_NAME.fullmatch(name) or Path(name).is_dir() or (project / name).is_dir():
+        return
+    if Path(name).suffix or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise AnmiError(f'encoder "{name}" is not a folder here: give {" or ".join(ENCODERS)}, a folder or ORG/NAME')
+    raise AnmiError(f'there is no encoder "{name}": {nearest(name, ENCODERS)}, an existing folder, or ORG/NAME')
+
+
+def check_collection(collection: Any) -> None:
+    """Refuse a collection whose kind is unknown or whose place is missing.
+
+    Examples
+    --------
+    >>> check_collection("beir:../shared/data/scifact")
+    >>> check_collection("beir:")
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: collection "beir:" lacks its place: write it as beir:DIR
+    """
+    kind, _, place = str(collection).partition(":")
+    if kind not in COLLECTIONS:
+        raise AnmiError(f'there is no collection "{collection}": {nearest(kind, COLLECTIONS)}')
+    if not place.strip() and ":" in COLLECTIONS[kind]:
+        raise AnmiError(f'collection "{collection}" lacks its place: write it as {COLLECTIONS[kind]}')

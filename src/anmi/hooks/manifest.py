@@ -1,0 +1,123 @@
+# mypy: allow-untyped-decorators
+"""The run manifest: what a run read, wrote, was told and took, as one JSON file.
+
+Kedro loads the newest version of each dataset on its own, so pipelines that are run separately can mix versions;
+the manifest says which were used, and ``--load-versions`` replays them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+from kedro.framework.context import KedroContext
+from kedro.framework.hooks import hook_impl
+from kedro.io import CatalogProtocol
+from kedro.pipeline import Pipeline
+from kedro.pipeline.node import Node
+
+from anmi.hooks.record import RunRecord, data_root, write_beside_data
+
+_LOG_BYTES = 5_000_000
+
+
+class ManifestHooks:
+    """Keep the record of the run and write it to ``<data>/runs/<run_id>/manifest.json`` at the start and at the end.
+
+    Parameters
+    ----------
+    record
+        Shared with the hooks that add to it or read it.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._root = "data"
+        self._project = Path.cwd()
+        self._parameters: dict[str, Any] = {}
+        self._catalog: CatalogProtocol | None = None
+
+    @hook_impl
+    def after_context_created(self, context: KedroContext) -> None:
+        """Learn where things lie."""
+        self._root = data_root(context)
+        self._project = context.project_path
+
+    @hook_impl
+    def after_catalog_created(self, parameters: dict[str, Any]) -> None:
+        """Keep the parameters as validated, with their defaults."""
+        self._parameters = parameters.get("parameters", {})
+
+    @hook_impl
+    def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
+        """Open the record."""
+        self._catalog = catalog
+        self._record.begin(run_params, self._parameters, self._project)
+        if "://" not in self._root:
+            add_log_file(Path(self._root) / "logs" / "anmi.log")
+        self._write()
+
+    @hook_impl
+    def after_dataset_loaded(self, dataset_name: str, node: Node) -> None:
+        """Note the version that was read."""
+        dataset = self._persisted(dataset_name)
+        if dataset is not None:
+            self._record.loaded[dataset_name] = _version(dataset, "resolve_load_version")
+
+    @hook_impl
+    def after_dataset_saved(self, dataset_name: str, node: Node) -> None:
+        """Note the version that was written."""
+        dataset = self._persisted(dataset_name)
+        if dataset is not None:
+            self._record.saved[dataset_name] = _version(dataset, "resolve_save_version")
+
+    @hook_impl
+    def after_pipeline_run(self, pipeline: Pipeline) -> None:
+        """Close the record."""
+        self._record.finish()
+        self._write()
+
+    @hook_impl
+    def on_pipeline_error(self, error: Exception, pipeline: Pipeline) -> None:
+        """Close the record with the error."""
+        self._record.finish(error)
+        self._write()
+
+    def interrupted(self, error: BaseException) -> None:
+        """Close the record of a run that was stopped from outside; Kedro calls no hook then."""
+        if self._record.run_id and self._record.end is None:
+            self._record.finish(error)
+            self._write()
+
+    def _persisted(self, name: str) -> Any:
+        if self._catalog is None or name.startswith("params:") or name == "parameters":
+            return None
+        dataset = self._catalog.get(name)
+        return dataset if hasattr(dataset, "_filepath") else None
+
+    def _write(self) -> None:
+        text = json.dumps(self._record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_beside_data(self._root, f"runs/{self._record.run_id}/manifest.json", text)
+
+
+def _version(dataset: Any, resolve: str) -> str | None:
+    return str(getattr(dataset, resolve)()) if getattr(dataset, "_version", None) else None
+
+
+def add_log_file(path: Path) -> None:
+    """Let everything that is logged also go to a rotating file; one such file at a time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=3, delay=True, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.set_name("anmi-file")
+    # Kedro's and Python's warnings do not propagate (see conf/logging.yml), so the root alone would miss them.
+    for name in ("", "kedro", "py.warnings"):
+        logger = logging.getLogger(name)
+        for old in [h for h in logger.handlers if h.get_name() == "anmi-file"]:
+            logger.removeHandler(old)
+            old.close()
+        if name == "" or not logger.propagate:
+            logger.addHandler(handler)

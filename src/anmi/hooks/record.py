@@ -1,0 +1,169 @@
+"""What is known of a run: shared by the hooks that write it down."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import fsspec  # type: ignore[import-untyped]
+from kedro.framework.context import KedroContext
+
+from anmi.datasets.artifact import aside
+from anmi.datasets.files import plain
+
+_PACKAGES: Final = (
+    "anmi",
+    "bm25s",
+    "faiss-cpu",
+    "kedro",
+    "mlflow",
+    "model2vec",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "scikit-learn",
+    "scipy",
+    "sentence-transformers",
+    "torch",
+    "transformers",
+)
+
+
+@dataclass
+class RunRecord:
+    """One run as the manifest tells it.
+
+    Attributes
+    ----------
+    loaded, saved
+        Version of every persisted dataset that was read or written; None where a dataset has no versions.
+    nodes
+        ``node, seconds, peak_mib`` in the order in which they ended.
+    status
+        ``running``, ``finished``, ``failed`` or ``interrupted``.
+    """
+
+    run_id: str = ""
+    status: str = "running"
+    environment: str = "local"
+    pipelines: list[str] = field(default_factory=list)
+    start: str = ""
+    end: str | None = None
+    error: str | None = None
+    git: dict[str, Any] = field(default_factory=dict)
+    python: str = ""
+    machine: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    runtime_parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    loaded: dict[str, str | None] = field(default_factory=dict)
+    saved: dict[str, str | None] = field(default_factory=dict)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+
+    def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:
+        """Forget the run before and start with this one."""
+        self.__init__()  # type: ignore[misc]
+        self.run_id = run_params["run_id"]
+        self.environment = run_params.get("env") or "local"
+        self.pipelines = list(run_params.get("pipeline_names") or ["__default__"])
+        self.runtime_parameters = dict(run_params.get("runtime_params") or {})
+        self.parameters = as_plain(parameters)
+        self.start = now()
+        self.git = git_state(project)
+        self.python = platform.python_version()
+        self.machine = {"platform": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()}
+        self.versions = package_versions()
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Set the end and how it came; only the first call counts."""
+        if self.end is not None:
+            return
+        self.end = now()
+        self.status = "finished" if error is None else "failed" if isinstance(error, Exception) else "interrupted"
+        self.error = None if error is None else f"{type(error).__name__}: {error}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the manifest."""
+        return asdict(self)
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def as_plain(value: Any) -> Any:
+    """Turn parameters (pydantic models among them) into what JSON knows."""
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump(mode="json"))
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_plain(item) for item in value]
+    return plain(value)
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Flatten nested mappings to dotted keys; lists stay values.
+
+    Examples
+    --------
+    >>> flatten({"a": {"b": 1, "c": {}}, "d": [1, 2]})
+    {'a.b': 1, 'd': [1, 2]}
+    """
+    if not isinstance(value, Mapping):
+        return {prefix: value}
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        result |= flatten(item, f"{prefix}.{key}" if prefix else str(key))
+    return result
+
+
+def git_state(project: Path) -> dict[str, Any]:
+    """Return commit and whether the tree has changes; empty outside a repository."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(project), *arguments], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+
+def package_versions() -> dict[str, str]:
+    """Return the installed versions of the packages that can change a result."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def data_root(context: KedroContext) -> str:
+    """Return where the artifacts lie: a URL, or a path made absolute against the project."""
+    root = str(context.config_loader["globals"].get("data", "data"))
+    return root if "://" in root else str((context.project_path / root).resolve())
+
+
+def write_beside_data(root: str, name: str, text: str) -> str:
+    """Write a small text file under the data root, local or remote, and return where it lies."""
+    place = f"{root.rstrip('/')}/{name}"
+    if "://" in root:
+        with fsspec.open(place, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        with aside(Path(place)) as path:
+            path.write_text(text, encoding="utf-8")
+    return place

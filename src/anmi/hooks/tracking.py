@@ -1,0 +1,331 @@
+# mypy: allow-untyped-decorators
+"""One MLflow run per ``kedro run``, through the client only: no global state, no autologging.
+
+``mlflow`` is imported when a pipeline runs and not before, because that takes seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from kedro.framework.context import KedroContext
+from kedro.framework.hooks import hook_impl
+from kedro.io import CatalogProtocol
+from kedro.pipeline import Pipeline
+from kedro.pipeline.node import Node
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from anmi.datasets.files import plain
+from anmi.errors import AnmiError
+from anmi.hooks.record import RunRecord, data_root, flatten
+
+logger = logging.getLogger(__name__)
+
+_BATCH: Final = 100
+_LONGEST_VALUE: Final = 6000
+_LONGEST_KEY: Final = 250
+_FAILED: Final = "failed."
+
+
+class TrackingSettings(BaseModel):
+    """``conf/*/mlflow.yml``.
+
+    Attributes
+    ----------
+    enabled
+        Whether runs are tracked at all.
+    tracking_uri
+        Where to; null for a SQLite database under the data root. ``MLFLOW_TRACKING_URI`` goes before both.
+    experiment
+        Name of the experiment; made when absent.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool = True
+    tracking_uri: str | None = None
+    experiment: str = "anmi"
+
+
+class TrackingHooks:
+    """Write parameters, dataset versions, metrics and small artifacts of a run to MLflow.
+
+    A dataset takes part by its catalog metadata: ``metadata: {anmi: {mlflow: metrics}}`` for JSON whose numbers are
+    metrics (a list of numbers becomes a curve), ``{anmi: {mlflow: artifact}}`` for a file to keep beside the run.
+
+    Parameters
+    ----------
+    record
+        The run's record, filled by :class:`anmi.hooks.manifest.ManifestHooks`.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._settings = TrackingSettings(enabled=False)
+        self._root = "data"
+        self._catalog: CatalogProtocol | None = None
+        self._client: Any = None
+        self._run_id: str | None = None
+        self._shared = False
+
+    @hook_impl
+    def after_context_created(self, context: KedroContext) -> None:
+        """Read the settings."""
+        self._settings = read_settings(context)
+        self._root = data_root(context)
+        self._client, self._run_id = None, None
+
+    @hook_impl
+    def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
+        """Open the run and log what was asked for."""
+        if not self._settings.enabled:
+            return
+        self._catalog = catalog
+        uri = tracking_uri(self._settings, self._root)
+        try:
+            with _quiet():
+                self._open(uri)
+                self._log_parameters()
+        except Exception as error:
+            raise AnmiError(
+                f"the tracking store {_without_password(uri)} cannot be used ({_first_line(error)}): check "
+                "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
+            ) from error
+
+    @hook_impl
+    def after_dataset_saved(self, dataset_name: str, data: Any, node: Node) -> None:
+        """Log metrics and artifacts as they appear."""
+        if self._run_id is None or self._catalog is None:
+            return
+        dataset = self._catalog.get(dataset_name)
+        kind = ((getattr(dataset, "metadata", None) or {}).get("anmi") or {}).get("mlflow")
+        with self._forgiving(f"logging {dataset_name}"):
+            if kind == "metrics":
+                self._log_metrics(data)
+            elif kind == "artifact":
+                self._log_artifact(dataset_name, dataset)
+
+    @hook_impl
+    def after_pipeline_run(self, pipeline: Pipeline) -> None:
+        """Close the run."""
+        self._close("FINISHED")
+
+    @hook_impl
+    def on_pipeline_error(self, error: Exception, pipeline: Pipeline) -> None:
+        """Close the run as failed."""
+        self._close("FAILED", error)
+
+    def interrupted(self, error: BaseException) -> None:
+        """Close the run that was stopped from outside; Kedro calls no hook then."""
+        self._close("KILLED", error)
+
+    def _open(self, uri: str) -> None:
+        # An unreachable server is noticed in seconds; the default is to try for many minutes.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+        if uri.startswith("sqlite:///"):
+            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        from mlflow import MlflowClient
+
+        self._client = MlflowClient(tracking_uri=uri)
+        shared = os.environ.get("MLFLOW_RUN_ID")
+        self._shared = bool(shared)
+        tags = self._tags()
+        if shared:
+            self._client.get_run(shared)
+            self._client.update_run(shared, status="RUNNING")
+            self._run_id = shared
+            self._log_tags(tags)
+        else:
+            experiment = self._experiment(uri)
+            run = self._client.create_run(experiment, run_name=self._record.run_id, tags=tags)
+            self._run_id = run.info.run_id
+
+    def _experiment(self, uri: str) -> str:
+        name = self._settings.experiment
+        found = self._client.get_experiment_by_name(name)
+        if found is not None:
+            if found.lifecycle_stage != "active":
+                raise AnmiError(f'experiment "{name}" was deleted: restore it or choose another name')
+            return str(found.experiment_id)
+        local = uri.startswith("sqlite:///")
+        place = (Path(uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri() if local else None
+        try:
+            return str(self._client.create_experiment(name, artifact_location=place))
+        except Exception:
+            # Another run may have made it in between.
+            found = self._client.get_experiment_by_name(name)
+            if found is None:
+                raise
+            return str(found.experiment_id)
+
+    def _tags(self) -> dict[str, str]:
+        record = self._record
+        tags = {
+            "run_id": record.run_id,
+            "environment": record.environment,
+            "pipelines": ",".join(record.pipelines),
+            "git_commit": record.git.get("commit", "unknown"),
+            "git_changed": str(record.git.get("changed", "unknown")).lower(),
+            "mlflow.source.name": "anmi",
+        }
+        if "commit" in record.git:
+            tags["mlflow.source.git.commit"] = record.git["commit"]
+        return tags
+
+    def _log_parameters(self) -> None:
+        from mlflow.entities import Param
+
+        values = {
+            _name(key): str(value)[:_LONGEST_VALUE]
+            for key, value in flatten(of_this_run(self._record.parameters)).items()
+        }
+        if self._shared:
+            # Parameters cannot change; what another task of this run has logged stays.
+            known = self._client.get_run(self._run_id).data.params
+            values = {key: value for key, value in values.items() if key not in known}
+        for batch in _batches([Param(key, value) for key, value in values.items()]):
+            self._client.log_batch(self._run_id, params=batch)
+
+    def _log_tags(self, tags: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        for batch in _batches([RunTag(_name(key), value[:_LONGEST_VALUE]) for key, value in tags.items()]):
+            self._client.log_batch(self._run_id, tags=batch)
+
+    def _log_metrics(self, data: Any) -> None:
+        from mlflow.entities import Metric
+
+        stamp = int(time.time() * 1000)
+        metrics = [
+            Metric(_name(key), float(value), stamp, step)
+            for key, values in flatten(plain(data)).items()
+            for step, value in enumerate(values if isinstance(values, list) else [values])
+            if isinstance(value, (int, float))
+        ]
+        for batch in _batches(metrics):
+            self._client.log_batch(self._run_id, metrics=batch)
+
+    def _log_artifact(self, name: str, dataset: Any) -> None:
+        path = dataset._get_load_path() if hasattr(dataset, "_get_load_path") else dataset._filepath
+        if getattr(dataset, "_protocol", "file") != "file":
+            self._log_tags({f"artifact.{name}": f"{dataset._protocol}://{path}"})
+        elif Path(path).is_dir():
+            self._client.log_artifacts(self._run_id, str(path), name)
+        else:
+            self._client.log_artifact(self._run_id, str(path))
+
+    def _close(self, status: str, error: BaseException | None = None) -> None:
+        if self._run_id is None:
+            return
+        with self._forgiving("closing the run"), _quiet():
+            record = self._record
+            versions = {f"load.{name}": version or "unversioned" for name, version in record.loaded.items()}
+            versions |= {f"save.{name}": version or "unversioned" for name, version in record.saved.items()}
+            if error is not None:
+                versions["error"] = f"{type(error).__name__}: {error}"
+            self._log_tags(versions)
+            if "://" not in self._root:
+                manifest = Path(self._root) / "runs" / record.run_id / "manifest.json"
+                self._client.log_artifact(self._run_id, str(manifest), f"runs/{record.run_id}")
+            if self._shared:
+                status = self._shared_status(status)
+            self._client.set_terminated(self._run_id, status=status)
+        self._run_id = None
+
+    def _shared_status(self, status: str) -> str:
+        """Return the status of a run that several tasks share: failed while a task of it is."""
+        mine = _name(_FAILED + ",".join(self._record.pipelines))
+        tags = self._client.get_run(self._run_id).data.tags
+        if status != "FINISHED":
+            self._client.set_tag(self._run_id, mine, self._record.run_id)
+            return status
+        if mine in tags:
+            self._client.delete_tag(self._run_id, mine)
+        return "FAILED" if any(tag.startswith(_FAILED) and tag != mine for tag in tags) else status
+
+    @contextmanager
+    def _forgiving(self, what: str) -> Iterator[None]:
+        """Let a run of hours outlive its tracking server."""
+        try:
+            yield
+        except Exception as error:
+            logger.warning("tracking: %s failed: %s", what, _first_line(error))
+
+
+def read_settings(context: KedroContext) -> TrackingSettings:
+    """Return the settings of the environment; what is not there keeps its default."""
+    from kedro.config import MissingConfigException
+
+    try:
+        return TrackingSettings.model_validate(context.config_loader["mlflow"])
+    except MissingConfigException:
+        return TrackingSettings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        known = ", ".join(TrackingSettings.model_fields)
+        raise AnmiError(f"mlflow.yml: {'.'.join(map(str, first['loc']))}: {first['msg']} (it takes {known})") from error
+
+
+def tracking_uri(settings: TrackingSettings, root: str) -> str:
+    """Return where runs are tracked: the environment variable, the setting, or a database under the data root."""
+    asked = os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri
+    if asked:
+        return asked
+    if "://" in root:
+        raise AnmiError(f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI")
+    return f"sqlite:///{root}/tracking/mlflow.db"
+
+
+def of_this_run(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the recipes that were not chosen."""
+    recipes, chosen = parameters.get("recipes"), parameters.get("recipe")
+    if not isinstance(recipes, Mapping) or chosen not in recipes:
+        return dict(parameters)
+    return {**parameters, "recipes": {chosen: recipes[chosen]}}
+
+
+def _name(key: str) -> str:
+    """Return a key that MLflow accepts.
+
+    Examples
+    --------
+    >>> _name("test.ndcg@10")
+    'test.ndcg_at_10'
+    """
+    return re.sub(r"[^\w.\- :/]", "_", key.replace("@", "_at_"))[:_LONGEST_KEY]
+
+
+def _batches(items: Sequence[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(items), _BATCH):
+        yield list(items[start : start + _BATCH])
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"//[^/@]*@", "//***@", uri)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep MLflow's accounts of its start and of database migrations out of the console."""
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    names = ("alembic", "mlflow", "mlflow.store.db.utils")
+    levels = {name: logging.getLogger(name).level for name in names}
+    try:
+        for name in names:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -1,0 +1,147 @@
+"""A small Kedro project that uses this project's settings, hooks and commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+FILES = {
+    "pyproject.toml": """
+        [tool.kedro]
+        package_name = "miniature"
+        project_name = "miniature"
+        kedro_init_version = "1.7.0"
+        source_dir = "src"
+    """,
+    "conf/base/globals.yml": "data: ${oc.env:ANMI_DATA_ROOT,data}\n",
+    "conf/base/mlflow.yml": "experiment: miniature\n",
+    "conf/local/.gitkeep": "",
+    "conf/test/globals.yml": "data: data/test\n",
+    "conf/base/parameters.yml": """
+        collection: api_docs
+        encoder: minilm
+        recipe: plain
+        recipes:
+          plain: {negatives: 7}
+          naive_top: {negatives: 3}
+        table: {rows: 5, shape: {width: 2}}
+        fail: "no"
+        place: ${runtime_params:elsewhere,here}
+    """,
+    "conf/test/parameters.yml": "table: {shape: {width: 1}}\n",
+    "conf/base/catalog.yml": """
+        table:
+          type: anmi.datasets.TableDataset
+          filepath: ${globals:data}/mini/table.parquet
+          versioned: true
+        metrics:
+          type: anmi.datasets.JsonDataset
+          filepath: ${globals:data}/mini/metrics.json
+          versioned: true
+          metadata: {anmi: {mlflow: metrics}}
+        report:
+          type: anmi.datasets.TextDataset
+          filepath: ${globals:data}/mini/report.html
+          versioned: true
+          metadata: {anmi: {mlflow: artifact}}
+    """,
+    "src/miniature/__init__.py": "",
+    "src/miniature/cli.py": "from anmi.cli import cli\n",
+    "src/miniature/settings.py": """
+        from anmi.settings import CONFIG_LOADER_ARGS, DISABLE_HOOKS_FOR_PLUGINS, HOOKS
+    """,
+    "src/miniature/pipeline_registry.py": """
+        import os, signal, time
+        import pandas as pd
+        from kedro.pipeline import Node, Pipeline
+        from pydantic import BaseModel, ConfigDict, Field
+        from anmi.errors import AnmiError
+
+        class Shape(BaseModel):
+            model_config = ConfigDict(extra="forbid")
+            width: int = Field(2, ge=1)
+
+        class Table(BaseModel):
+            model_config = ConfigDict(extra="forbid")
+            rows: int
+            shape: Shape = Shape()
+            hidden_default: float = 0.25
+
+        def make(options: Table, fail: str) -> pd.DataFrame:
+            if fail == "user":
+                raise AnmiError("corpus.jsonl, line 3: no _id: add one")
+            if fail == "defect":
+                raise RuntimeError("something of ours is broken")
+            if fail == "stopped":
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(5)
+            return pd.DataFrame({"a": range(options.rows)})
+
+        def measure(table: pd.DataFrame) -> dict:
+            held = bytearray(64 * 2**20)
+            return {"test": {"ndcg@10": float(len(table)) / 10, "name": "x"}, "loss": [3.0, 2.0, 1.0], "n": len(held)}
+
+        def write(metrics: dict) -> str:
+            return f"<p>{metrics['test']['ndcg@10']}</p>"
+
+        def register_pipelines():
+            first = Pipeline([Node(make, ["params:table", "params:fail"], "table", name="make")])
+            second = Pipeline([Node(measure, "table", "metrics", name="measure"),
+                               Node(write, "metrics", "report", name="write")])
+            return {"first": first, "second": second, "__default__": first + second}
+    """,
+}
+
+
+@dataclass
+class Project:
+    """A project folder, and ``kedro`` in it as a user would type it."""
+
+    path: Path
+
+    def kedro(self, *arguments: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "ANMI", "KEDRO"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "kedro", *arguments],
+            cwd=self.path,
+            env={**environment, "COLUMNS": "200", **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    @property
+    def database(self) -> str:
+        return f"sqlite:///{self.path}/data/tracking/mlflow.db"
+
+
+def write_project(path: Path) -> Project:
+    import textwrap
+
+    for name, text in FILES.items():
+        file = path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+    (path / "conf" / "logging.yml").write_text((Path(__file__).parents[2] / "conf" / "logging.yml").read_text())
+    return Project(path)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return write_project(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project after one run; shared, so tests only read it."""
+    project = write_project(tmp_path_factory.mktemp("finished"))
+    project.console = project.kedro("run", "--params", "table.rows=6,recipe=naive_top")  # type: ignore[attr-defined]
+    return project
