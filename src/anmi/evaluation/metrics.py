@@ -179,7 +179,7 @@ def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[st
     documents: list[str] = table["document_id"].astype(str).to_numpy(dtype=object)[order].tolist()
     values: list[Any] = table[value].to_numpy().astype(dtype)[order].tolist()
     ends = np.cumsum(np.bincount(codes, minlength=len(queries))).tolist()
-    starts = [0, *ends[:-1]]
+    starts = [0, *ends][: len(ends)]
     return {
         str(query): dict(zip(documents[start:end], values[start:end], strict=True))
         for query, start, end in zip(queries, starts, ends, strict=True)

@@ -1,0 +1,144 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from anmi.candidates import NEGATIVE, Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.evaluation.diagnostics import distributions, funnel, gap, leak
+
+
+def block(seed: int = 0, queries: int = 6, width: int = 8) -> Candidates:
+    """A selected block: one query dropped, candidates rejected by two steps, up to 3 negatives a query."""
+    rng = np.random.default_rng(seed)
+    documents = np.array([rng.permutation(100)[:width] for _ in range(queries)], np.int32)
+    documents[0, 5:] = -1
+    made = Candidates(
+        query_ids=np.array([f"q{seed}_{i}" for i in range(queries)]),
+        positives=np.full((queries, 1), 200, np.int32),
+        documents=documents,
+        source=np.ones((queries, width), np.uint8),
+        columns={
+            "dense": rng.random((queries, width), np.float32),
+            "elo": 1000 * rng.random((queries, width), np.float32),
+        },
+        positive_columns={
+            "dense": np.full((queries, 1), 0.9, np.float32),
+            "elo": np.full((queries, 1), 1200, np.float32),
+        },
+    )
+    made = made.rejected("denoise", made.columns["dense"] > 0.8)
+    made = made.dropped("consistency", np.arange(queries) == 2)
+    made = made.rejected("max_ratio", made.columns["dense"] > 0.6)
+    drawn = made.undecided & (np.cumsum(made.undecided, axis=1) <= 3)
+    verdict = np.where(drawn, np.int16(NEGATIVE), made.verdict)
+    return Candidates(**{**made.__dict__, "verdict": verdict})
+
+
+def test_the_funnel_by_hand():
+    columns = {"dense": np.array([[0.9, 0.1, 0.2, 0.3], [0.9, 0.7, 0.1, np.nan]], np.float32)}
+    made = Candidates(
+        query_ids=np.array(["a", "b"]),
+        positives=np.array([[9], [9]], np.int32),
+        documents=np.array([[1, 2, 3, 4], [1, 2, 3, -1]], np.int32),
+        source=np.ones((2, 4), np.uint8),
+        columns=columns,
+    )
+    made = made.rejected("denoise", columns["dense"] > 0.8).dropped("consistency", np.array([False, True]))
+    verdict = made.verdict.copy()
+    verdict[0, 1:3] = NEGATIVE
+    made = Candidates(**{**made.__dict__, "verdict": verdict})
+    rows = funnel(CandidateShards.of([made]), n=2)
+    assert [(r["step"], r["candidates"], r["queries"]) for r in rows] == [
+        ("candidates", 7, 2),
+        ("denoise", 2, 0),
+        ("consistency", 2, 1),
+        ("not drawn", 1, 1),
+        ("negatives", 2, 1),
+        ("all 2 negatives", 2, 1),
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=4, unique=True))
+def test_nothing_is_lost_in_the_funnel_however_it_is_sharded(seeds):
+    blocks = [block(seed) for seed in seeds]
+    rows = funnel(blocks, n=3)
+    total = rows[0]["candidates"]
+    assert total == sum(int(b.filled.sum()) for b in blocks)
+    assert total == sum(r["candidates"] for r in rows if r["kind"] in ("rejected", "undecided", "negative"))
+    assert funnel([Candidates.concatenate(blocks)], n=3) == rows
+    assert next(r for r in rows if r["step"] == "consistency")["queries"] == len(blocks)
+
+
+def test_no_shards():
+    assert funnel([])[0] == {"step": "candidates", "kind": "total", "candidates": 0, "queries": 0}
+    assert distributions([]) == {}
+    assert gap([]) == {}
+
+
+def test_leak_by_hand():
+    rows = pd.DataFrame({"query_id": ["q1", "q2", "q2", "q3"], "negative_ids": [["a", "b"], ["a", "c"], ["d"], []]})
+    equivalents = pd.DataFrame({"query_id": ["q1", "q2", "q9"], "document_id": ["b", "d", "a"]})
+    qrels = pd.DataFrame({"query_id": ["q2", "q2"], "document_id": ["c", "a"], "relevance": [2, 0]})
+    found = leak(rows, equivalents, qrels)
+    assert (found["count"], found["total"], found["share"]) == (3, 5, 0.6)
+    assert (found["queries"], found["queries_total"], found["known"]) == (2, 3, 2)
+
+
+@given(st.integers(1, 400), st.data())
+@settings(max_examples=30, deadline=None)
+def test_the_interval_of_the_leak_is_wilsons(total, data):
+    count = data.draw(st.integers(0, total))
+    rows = pd.DataFrame({"query_id": ["q"], "negative_ids": [[str(i) for i in range(total)]]})
+    equivalents = pd.DataFrame({"query_id": "q", "document_id": [str(i) for i in range(count)]}, dtype="str")
+    qrels = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
+    found = leak(rows, equivalents, qrels)
+    z, p = norm.ppf(0.975), count / total
+    centre = (p + z * z / (2 * total)) / (1 + z * z / total)
+    half = z * np.sqrt(p * (1 - p) / total + z * z / (4 * total**2)) / (1 + z * z / total)
+    assert found["share"] == p
+    assert (found["low"], found["high"]) == (
+        pytest.approx(centre - half, abs=1e-9),
+        pytest.approx(centre + half, abs=1e-9),
+    )
+
+
+def test_leak_without_negatives():
+    nothing = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
+    found = leak(pd.DataFrame({"query_id": ["q"], "negative_ids": [[]]}), nothing, nothing)
+    assert (found["count"], found["total"], found["low"], found["high"]) == (0, 0, 0.0, 1.0)
+
+
+def test_gap_is_positive_minus_negative():
+    blocks = [block(1), block(2)]
+    found = gap(CandidateShards.of(blocks), "elo")
+    expected = np.concatenate(
+        [(1200 - b.columns["elo"])[b.negatives & (b.query_verdict == 0)[:, None]] for b in blocks]
+    )
+    assert found["mean"] == pytest.approx(expected.mean(), rel=1e-6)
+    assert sum(found["counts"]) == found["count"] == len(expected)
+    assert gap(CandidateShards.of(blocks), "cross") == {}
+
+
+def test_distributions_count_every_candidate_once():
+    blocks = [block(1), block(2)]
+    found = distributions(CandidateShards.of(blocks), columns=("dense", "elo", "cross"))
+    assert set(found) == {"dense", "elo"}
+    dense = found["dense"]
+    filled = sum(int(b.filled.sum()) for b in blocks)
+    assert sum(dense["kept"]) + sum(sum(counts) for counts in dense["rejected"].values()) == filled
+    assert sum(dense["positives"]) == 12
+    assert set(dense["rejected"]) == {"denoise", "consistency", "max_ratio"}
+    lowest = dense["edges"][np.nonzero(dense["rejected"]["denoise"])[0][0] + 1]
+    assert lowest >= 0.8
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_one_way_iterator_is_refused():
+    with pytest.raises(AnmiError, match="twice"):
+        distributions(iter([block()]))

@@ -1,0 +1,136 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.errors import AnmiError
+from anmi.evaluation.metrics import evaluate, summarise
+
+
+def table(value, **queries):
+    rows = [(q, d, v) for q, documents in queries.items() for d, v in documents.items()]
+    return pd.DataFrame(rows, columns=["query_id", "document_id", value])
+
+
+def qrels(**queries):
+    return table("relevance", **queries)
+
+
+def run(**queries):
+    return table("score", **queries)
+
+
+def slow_metrics(labels: dict[str, int], scores: dict[str, float], k: int) -> dict[str, float]:
+    """One query, straight from the definitions; ties by document id, descending by bytes."""
+    ranked = sorted(scores, key=lambda d: (np.float32(scores[d]), d.encode()), reverse=True)
+    gains = [max(labels.get(d, 0), 0) for d in ranked[:k]]
+    relevant = sum(grade > 0 for grade in labels.values())
+    hits = [g > 0 for g in gains]
+    ideal = sorted((g for g in labels.values() if g > 0), reverse=True)[:k]
+    discounted = [sum(g / math.log2(i + 2) for i, g in enumerate(values)) for values in (gains, ideal)]
+    precision, recall = sum(hits) / k, sum(hits) / relevant if relevant else 0.0
+    first = next((i + 1 for i, d in enumerate(ranked) if labels.get(d, 0) > 0), math.nan)
+    average = sum(sum(hits[: i + 1]) / (i + 1) for i in range(len(hits)) if hits[i])
+    return {
+        f"ndcg@{k}": discounted[0] / discounted[1] if discounted[1] else 0.0,
+        f"map@{k}": average / relevant if relevant else 0.0,
+        f"mrr@{k}": 1 / first if first <= k else 0.0,
+        f"recall@{k}": recall,
+        f"precision@{k}": precision,
+        f"accuracy@{k}": float(any(hits)),
+        f"f2@{k}": 5 * precision * recall / (4 * precision + recall) if precision + recall else 0.0,
+        "rank": float(first),
+    }
+
+
+DOCUMENTS = [f"d{i}" for i in range(12)] + ["é", "D1"]
+LABELS = st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(0, 3), min_size=1, max_size=6)
+SCORES = st.dictionaries(
+    st.sampled_from(DOCUMENTS), st.sampled_from([-1.0, 0.0, 0.5, 0.5 + 1e-12, 2.0]) | st.floats(-5, 5), max_size=14
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(LABELS, SCORES), min_size=1, max_size=3))
+def test_every_metric_matches_its_definition(cases):
+    labels = {f"q{i}": case[0] for i, case in enumerate(cases)}
+    scores = {f"q{i}": case[1] for i, case in enumerate(cases)}
+    found = evaluate(qrels(**labels), run(**scores), ks=(1, 3, 10))
+    for query, judged in labels.items():
+        for k in (1, 3, 10):
+            for name, value in slow_metrics(judged, scores[query], k).items():
+                assert found.loc[query, name] == pytest.approx(value, abs=1e-9, nan_ok=True), (query, name)
+
+
+def test_ndcg_uses_the_grade_as_gain():
+    found = evaluate(qrels(q={"a": 3, "b": 1, "c": 2}), run(q={"b": 9, "x": 8, "a": 7, "c": 6}), ks=(3, 10))
+    at_3 = (1 / 1 + 0 + 3 / 2) / (3 / 1 + 2 / math.log2(3) + 1 / 2)
+    at_10 = (1 / 1 + 0 + 3 / 2 + 2 / math.log2(5)) / (3 / 1 + 2 / math.log2(3) + 1 / 2)
+    assert found.loc["q", "ndcg@3"] == pytest.approx(at_3)
+    assert found.loc["q", "ndcg@10"] == pytest.approx(at_10)
+
+
+def test_queries_without_results_count_as_zero_and_unlabelled_ones_are_left_out():
+    found = evaluate(qrels(q1={"a": 1}, q2={"a": 1}), run(q1={"a": 1.0}, q3={"a": 1.0}), ks=(1,))
+    assert found.index.tolist() == ["q1", "q2"]
+    assert found["ndcg@1"].tolist() == [1.0, 0.0]
+    assert summarise(found)["ndcg@1"] == 0.5
+
+
+def test_an_empty_run_scores_zero():
+    found = evaluate(qrels(q={"a": 1}), run(), ks=(10,))
+    assert found.drop(columns="rank").to_numpy().max() == 0
+    assert "rank_mean" not in summarise(found)
+    assert summarise(found)["rank_not_found"] == 1
+
+
+def test_identical_ids_are_ignored_unless_labelled_relevant():
+    labels = qrels(q1={"a": 1}, q2={"q2": 1})
+    ranking = run(q1={"q1": 9.0, "a": 1.0}, q2={"q2": 9.0})
+    assert evaluate(labels, ranking, ks=(1,))["mrr@1"].tolist() == [1.0, 1.0]
+    assert evaluate(labels, ranking, ks=(1,), ignore_identical_ids=False)["mrr@1"].tolist() == [0.0, 1.0]
+
+
+def test_rank_statistics():
+    ranking = {f"d{i}": -float(i) for i in range(1, 9)}
+    found = evaluate(
+        qrels(q1={"d1": 1}, q2={"d2": 1}, q3={"d8": 1}, q4={"z": 1}),
+        run(**dict.fromkeys(("q1", "q2", "q3", "q4"), ranking)),
+    )
+    summary = summarise(found)
+    assert [summary[f"rank_{name}"] for name in ("mean", "median", "min", "max")] == [pytest.approx(11 / 3), 2, 1, 8]
+    assert (summary["rank_not_found"], summary["queries"]) == (1, 4)
+
+
+def test_row_order_and_input_tables_do_not_matter_and_stay_untouched():
+    rng = np.random.default_rng(1)
+    ranking = run(**{f"q{i}": {f"d{j}": round(rng.random(), 1) for j in range(30)} for i in range(20)})
+    labels = qrels(**{f"q{i}": {"d3": 1, "d4": 2} for i in range(20)})
+    before = ranking.copy()
+    shuffled = ranking.sample(frac=1, random_state=3)
+    pd.testing.assert_frame_equal(evaluate(labels, ranking), evaluate(labels, shuffled))
+    pd.testing.assert_frame_equal(ranking, before)
+
+
+@pytest.mark.parametrize(
+    ("labels", "ranking", "message"),
+    [
+        (qrels(q={"a": 1}), run(q={"a": math.nan}), "query q, document a"),
+        (qrels(q={"a": 1}), run(q={"a": math.inf}), "finite"),
+        (qrels(q={"a": 0.5}), run(q={"a": 1.0}), "whole number"),
+        (qrels(), run(q={"a": 1.0}), "no labels"),
+        (qrels(q={"a": 1}), pd.concat([run(q={"a": 1.0})] * 2), "more than once"),
+        (qrels(q={"a": 1}), run(q={"a": 1.0}).rename(columns={"score": "s"}), "lack score"),
+    ],
+)
+def test_bad_tables_are_refused(labels, ranking, message):
+    with pytest.raises(AnmiError, match=message):
+        evaluate(labels, ranking)
+
+
+def test_cut_offs_below_one_are_refused():
+    with pytest.raises(AnmiError, match="cut-offs"):
+        evaluate(qrels(q={"a": 1}), run(q={"a": 1.0}), ks=(0, 10))

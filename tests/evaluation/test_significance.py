@@ -1,0 +1,93 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from anmi.errors import AnmiError
+from anmi.evaluation.significance import Comparison, compare, holm, interval
+
+
+def test_permutation_is_exact_on_few_queries():
+    a = np.array([0.9, 0.4, 0.7, 0.55, 1.0, 0.2, 0.31, 0.8])
+    b = np.array([0.5, 0.45, 0.1, 0.5, 0.0, 0.25, 0.11, 0.3])
+    difference = a - b
+    flips = np.array(list(itertools.product((1, -1), repeat=len(difference))))
+    means = (flips * difference).mean(axis=1)
+    expected = (np.abs(means) >= abs(difference.mean()) - 1e-12).mean()
+    assert compare(a, b, seed=1).p_value == pytest.approx(expected)
+
+
+def test_permutation_agrees_with_the_t_test_on_many_normal_differences():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(0.08, 1, 500), np.zeros(500)
+    assert compare(a, b, seed=1).p_value == pytest.approx(stats.ttest_1samp(a, 0).pvalue, abs=0.02)
+
+
+def test_the_interval_covers_the_mean_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(200):
+        _, low, high = interval(rng.beta(2, 1, 150), seed=1, resamples=1000)
+        covered += low <= 2 / 3 <= high
+    assert 0.90 <= covered / 200 <= 0.99
+
+
+def test_interval_matches_the_normal_one_for_a_large_sample():
+    values = np.random.default_rng(0).exponential(size=4000)
+    mean, low, high = interval(values, seed=1)
+    half = 1.96 * values.std(ddof=1) / np.sqrt(len(values))
+    assert (low, high) == (pytest.approx(mean - half, abs=half / 10), pytest.approx(mean + half, abs=half / 10))
+    wide = interval(values, seed=1, confidence=0.99)
+    assert wide[1] < low < high < wide[2]
+
+
+def test_the_numbers_depend_on_seed_and_data_only():
+    rng = np.random.default_rng(0)
+    a, b = rng.random(200), rng.random(200)
+    first = compare(a, b, seed=1)
+    assert compare(a, b, seed=1) == first
+    assert compare(a, b, seed=2) != first
+    assert compare(b, a, seed=1).difference == -first.difference
+
+
+def test_no_difference():
+    a = np.array([0.1, 0.7, 0.3])
+    assert compare(a, a, seed=1) == Comparison(0.0, 0.0, 0.0, 1.0)
+
+
+def test_the_same_difference_everywhere():
+    result = compare(np.full(20, 0.6), np.full(20, 0.5), seed=1)
+    assert result.low == result.high == pytest.approx(0.1)
+    assert result.p_value < 0.001
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ([0.1, np.nan, 0.2], [0.1, 0.2, 0.3], "1 of 3 values are not finite, the first at place 1"),
+        ([0.1, 0.2], [0.1, 0.2, 0.3], "same queries"),
+        ([0.1], [0.2], "at least 2"),
+        ([], [], "at least 2"),
+    ],
+)
+def test_unusable_values_are_refused(a, b, message):
+    with pytest.raises(AnmiError, match=message):
+        compare(np.array(a), np.array(b), seed=1)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_the_step_down_rule(p_values):
+    found = holm(p_values)
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    largest = 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        assert found[i] == pytest.approx(largest)
+
+
+def test_holm_refuses_what_is_no_probability():
+    with pytest.raises(AnmiError, match=r"\[0, 1\]"):
+        holm([0.1, float("nan")])
