@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from anmi.errors import AnmiError
 
@@ -24,13 +25,20 @@ class ContrastiveObjective(nn.Module):
     autocast
         Type to encode in, or None for the encoder's own. Similarities and losses are always float32: divided by a
         small temperature, the three digits of bfloat16 would be noise of the size of the gaps.
+    recompute
+        Where texts take several passes, keep only their embeddings and run the passes again for the gradient
+        (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016): the same gradients in the memory of one
+        pass, for about a third more time.
     """
 
-    def __init__(self, model: nn.Module, loss: nn.Module, autocast: torch.dtype | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, loss: nn.Module, autocast: torch.dtype | None = None, *, recompute: bool = False
+    ) -> None:
         super().__init__()
         self.model = model
         self.loss = loss
         self.autocast = autocast
+        self.recompute = recompute
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
@@ -58,7 +66,15 @@ class ContrastiveObjective(nn.Module):
         return result
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:
-        device = texts["place"].device
-        with torch.autocast(device.type, dtype=self.autocast, enabled=self.autocast is not None):
-            parts = [self.model(dict(group))["sentence_embedding"] for group in texts["groups"]]
-        return functional.normalize(torch.cat(parts).float(), dim=1)[texts["place"]]
+        groups = texts["groups"]
+        if self.recompute and len(groups) > 1 and torch.is_grad_enabled():
+            parts = [checkpoint(self._encode_group, group, use_reentrant=False) for group in groups]
+        else:
+            parts = [self._encode_group(group) for group in groups]
+        return functional.normalize(torch.cat(parts), dim=1)[texts["place"]]
+
+    def _encode_group(self, group: dict[str, Any]) -> Tensor:
+        # A copy, since encoders write their results into the features they are given.
+        with torch.autocast(group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None):
+            embedding: Tensor = self.model(dict(group))["sentence_embedding"]
+        return embedding.float()

@@ -36,4 +36,5 @@ class TrainingOptions(BaseModel):
     max_grad_norm: Annotated[float, Field(ge=0, description="Clip.")] = 1.0
     precision: Annotated[Literal["auto", "bfloat16", "float32"], Field(description="Precision.")] = "auto"
     texts_per_pass: Annotated[int, Field(ge=1, description="Chunk.")] = 64
+    recompute: Annotated[bool, Field(description="Recompute.")] = True
     keep_best: Annotated[bool, Field(description="Keep best epoch.")] = True

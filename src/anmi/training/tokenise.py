@@ -6,13 +6,9 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor
 
-
-def is_static(encoder: SentenceTransformer) -> bool:
-    """Return whether the encoder is a table of token vectors, without a transformer."""
-    return isinstance(encoder[0], StaticEmbedding)
+from anmi.retrieval.encoders import is_static
 
 
 class Tokeniser:

@@ -21,12 +21,13 @@ from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
+from anmi.retrieval.encoders import is_static, resolve_precision
 from anmi.training.batch import Collator, Row, read_rows
 from anmi.training.losses import build_loss
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.recorder import Recorder
-from anmi.training.tokenise import Tokeniser, is_static
+from anmi.training.tokenise import Tokeniser
 from datasets import Dataset
 
 STATIC_LEARNING_RATE: Final = 2e-3
@@ -133,22 +134,13 @@ def train(
 
 
 def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:
-    """Return the type to encode in: bfloat16 only where the hardware computes with it natively.
+    """Return the type to encode in: for ``auto`` bfloat16 only where the hardware computes with it natively.
 
     A table of token vectors has no matrix products to gain from it and stays float32.
     """
-    if options.precision != "auto":
-        return torch.bfloat16 if options.precision == "bfloat16" else torch.float32
-    if is_static(encoder):
+    if options.precision == "auto" and is_static(encoder):
         return torch.float32
-    kind = encoder.device.type
-    native = False
-    if kind == "cuda":
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
-    elif kind == "cpu" and hasattr(torch.cpu, "get_capabilities"):
-        found = torch.cpu.get_capabilities()
-        native = bool(found.get("avx512_bf16") or found.get("amx_bf16"))
-    return torch.bfloat16 if native else torch.float32
+    return torch.bfloat16 if resolve_precision(options.precision) == "bfloat16" else torch.float32
 
 
 def save(encoder: SentenceTransformer, output: Path) -> None:
@@ -200,7 +192,9 @@ def _run(
         model=encoder,
         args=arguments,
         train_dataset=Dataset.from_dict({"row": list(range(len(data)))}),
-        loss=ContrastiveObjective(encoder, loss, precision if precision != torch.float32 else None),
+        loss=ContrastiveObjective(
+            encoder, loss, precision if precision != torch.float32 else None, recompute=options.recompute
+        ),
         data_collator=Collator(data, tokenise, options.in_batch, per_pass),
         optimizers=(_optimizer(encoder, temperature, options, arguments.learning_rate), None),
         callbacks=[recorder],

@@ -10,7 +10,7 @@ from anmi.training.losses import DebiasedContrastive, WeightedInfoNCE
 from anmi.training.temperature import Temperature
 
 LOSSES = {
-    "infonce": lambda t: WeightedInfoNCE(t),
+    "infonce": WeightedInfoNCE,
     "debiased": lambda t: DebiasedContrastive(t, tau_plus=0.1),
     "debiased_paraphrase": lambda t: DebiasedContrastive(t, tau_plus=0.1, form="paraphrase"),
 }

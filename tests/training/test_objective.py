@@ -1,0 +1,82 @@
+"""On the packaged MiniLM: the paths that a static encoder does not take."""
+
+import pytest
+import torch
+
+from anmi.retrieval.encoders import minilm_folder, quiet
+from anmi.training.batch import Collator, Row
+from anmi.training.losses import WeightedInfoNCE
+from anmi.training.objective import ContrastiveObjective
+from anmi.training.temperature import Temperature
+from anmi.training.tokenise import Tokeniser
+
+TEXTS = ["sparse arrays", "the mean of a column of numbers", "solve a linear system", "a b c d e f g h i j k l", "x"]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    from sentence_transformers import SentenceTransformer
+
+    with quiet():
+        return SentenceTransformer(str(minilm_folder()), device="cpu")
+
+
+def batch(encoder, texts_per_pass, max_length=None):
+    rows = [
+        Row(f"q{i}", text[:9], f"d{i}", text, ("n",), (f"not {text}",), (0.5,), 1.0, frozenset({f"d{i}"}))
+        for i, text in enumerate(TEXTS)
+    ]
+    collator = Collator(rows, Tokeniser(encoder, max_length), "all", texts_per_pass)
+    return collator([{"row": i} for i in range(len(rows))])
+
+
+def loss_and_gradient(encoder, data, **arguments):
+    encoder.zero_grad()
+    objective = ContrastiveObjective(encoder, WeightedInfoNCE(Temperature(0.07)), **arguments)
+    loss = objective(data)
+    loss.backward()
+    return loss.detach(), encoder[0].auto_model.encoder.layer[0].output.dense.weight.grad.clone()
+
+
+def test_passes_and_recomputation_change_nothing(encoder):
+    encoder.eval()
+    expected = loss_and_gradient(encoder, batch(encoder, 100))
+    for recompute in (False, True):
+        got = loss_and_gradient(encoder, batch(encoder, 3), recompute=recompute)
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_recomputation_repeats_the_same_dropout(encoder):
+    encoder.train()
+    data = batch(encoder, 3)
+    results = []
+    for recompute in (False, True):
+        torch.manual_seed(3)
+        results.append(loss_and_gradient(encoder, data, recompute=recompute))
+    encoder.eval()
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-7)
+
+
+def test_embeddings_are_those_of_encode(encoder):
+    encoder.eval()
+    data = batch(encoder, 2)
+    objective = ContrastiveObjective(encoder, WeightedInfoNCE(Temperature(0.07)))
+    with torch.no_grad():
+        got = objective._encode(data["documents"])[: len(TEXTS)]
+    expected = torch.from_numpy(encoder.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False))
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_bfloat16_is_close(encoder):
+    encoder.eval()
+    exact, _ = loss_and_gradient(encoder, batch(encoder, 3))
+    rough, gradient = loss_and_gradient(encoder, batch(encoder, 3), autocast=torch.bfloat16)
+    assert rough.item() == pytest.approx(exact.item(), rel=0.05, abs=0.02)
+    assert gradient.dtype == torch.float32
+
+
+def test_training_length_cuts_without_touching_the_encoder(encoder):
+    own = encoder.max_seq_length
+    groups = batch(encoder, 100, max_length=5)["documents"]["groups"]
+    assert groups[0]["input_ids"].shape[1] == 5
+    assert encoder.max_seq_length == own
