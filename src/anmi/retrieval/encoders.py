@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from anmi.errors import AnmiError, nearest
 from anmi.store import Store
@@ -249,4 +250,5 @@ def encode(
         return np.zeros((0, width), np.float32)
     if store is None:
         return compute(list(texts))
-    return store.vectors(fingerprint(model, exact, prompt), texts, compute, batch=1024, description=description)
+    with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
+        return store.vectors(fingerprint(model, exact, prompt), texts, compute, batch=1024, bar=bar)

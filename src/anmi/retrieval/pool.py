@@ -119,3 +119,26 @@ def fused_rank(*ranks: NDArray[np.float32]) -> NDArray[np.float32]:
     """Reciprocal-rank fusion: Σ 1 / (60 + rank) over the sources; a missing rank counts 0 (Cormack et al. 2009)."""
     shares = [np.nan_to_num(1.0 / (RECIPROCAL_RANK_CONSTANT + rank)) for rank in ranks]
     return np.sum(shares, axis=0).astype(np.float32)
+
+
+def duplicate_groups(document_ids: list[str], duplicates: pd.DataFrame) -> NDArray[np.int32]:
+    """Return for every document the index of the first one with the same text, int32 [N].
+
+    Parameters
+    ----------
+    document_ids
+        In corpus order.
+    duplicates
+        ``document_id, duplicate_of`` as made by ingestion.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"document_id": ["c"], "duplicate_of": ["a"]})
+    >>> duplicate_groups(["a", "b", "c"], table).tolist()
+    [0, 1, 0]
+    """
+    position = pd.Series(np.arange(len(document_ids), dtype=np.int32), index=document_ids)
+    group = position.to_numpy(copy=True)
+    if len(duplicates):
+        group[position.loc[duplicates.document_id]] = position.loc[duplicates.duplicate_of].to_numpy()
+    return group

@@ -16,13 +16,15 @@ from anmi.selection.recipe import Context, Params, step
 def choose(block: Candidates, key: NDArray[np.floating], count: int) -> Candidates:
     """Make the ``count`` undecided candidates of the largest key in each row its negatives.
 
-    Ties go to the smaller document index, so the order of the candidates does not matter.
+    Ties go to the smaller document index, so the order of the candidates does not matter. The column ``choice``
+    numbers the chosen of each row from 1.
     """
     usable = block.undecided & ~np.isnan(key)
     order = np.lexsort((block.documents, np.where(usable, -key, np.inf)), axis=1)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
     taken = usable & (place < count)
+    block = block.with_columns({"choice": np.where(taken, place + 1, np.nan)})
     return replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
 
 

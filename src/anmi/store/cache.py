@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -108,7 +109,7 @@ class Store:
         texts: Sequence[str],
         compute: Callable[[list[str]], NDArray[np.float32]],
         batch: int = 2048,
-        description: str = "",
+        bar: tqdm[Any] | None = None,
     ) -> NDArray[np.float32]:
         """Return one vector per text, computing only those that are not stored.
 
@@ -122,8 +123,8 @@ class Store:
             Maps a list of texts to a float32 array [len, D].
         batch
             Texts per commit; an interrupted run loses at most one batch.
-        description
-            Label of the progress bar; no bar when empty.
+        bar
+            Progress bar that counts texts, those found in the store too.
 
         Returns
         -------
@@ -137,26 +138,26 @@ class Store:
         """
         keys = [digest(fingerprint, text) for text in texts]
         values = self.read(keys)
-        # Longest first: batches of like length waste little padding, and too large a batch fails early.
         absent = {key: text for key, value, text in zip(keys, values, texts, strict=True) if value is None}
+        # Longest first: batches of like length waste little padding, and too large a batch fails early.
         order = sorted(absent, key=lambda key: (-len(absent[key]), key))
+        if bar is not None:
+            bar.update(len(texts) - len(order))
         computed: dict[bytes, bytes] = {}
-        with tqdm(total=len(order), desc=description, unit="text", disable=not description or not order) as bar:
-            for start in range(0, len(order), batch):
-                chunk = order[start : start + batch]
-                rows = np.ascontiguousarray(compute([absent[key] for key in chunk]), dtype=np.float32)
-                if len(rows) != len(chunk) or np.isnan(rows).any():
-                    raise AnmiError(
-                        f"the model returned {len(rows)} rows for {len(chunk)} texts"
-                        f"{', some of them NaN' if np.isnan(rows).any() else ''}; nothing of this batch was stored"
-                    )
-                data = [row.tobytes() for row in rows]
-                self.write(chunk, data)
-                computed.update(zip(chunk, data, strict=True))
+        for start in range(0, len(order), batch):
+            chunk = order[start : start + batch]
+            rows = np.ascontiguousarray(compute([absent[key] for key in chunk]), dtype=np.float32)
+            if len(rows) != len(chunk) or np.isnan(rows).any():
+                raise AnmiError(
+                    f"the model returned {len(rows)} rows for {len(chunk)} texts"
+                    f"{', some of them NaN' if np.isnan(rows).any() else ''}; nothing of this batch was stored"
+                )
+            data = [row.tobytes() for row in rows]
+            self.write(chunk, data)
+            computed.update(zip(chunk, data, strict=True))
+            if bar is not None:
                 bar.update(len(chunk))
         merged = [computed[key] if value is None else value for key, value in zip(keys, values, strict=True)]
-        return (
-            np.frombuffer(b"".join(merged), dtype=np.float32).reshape(len(texts), -1)
-            if merged
-            else np.zeros((0, 0), np.float32)
-        )
+        if not merged:
+            return np.zeros((0, 0), np.float32)
+        return np.frombuffer(b"".join(merged), dtype=np.float32).reshape(len(texts), -1)

@@ -1,0 +1,74 @@
+"""Nodes of lexical retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from anmi.candidates import SOURCES, Candidates, CandidateShards
+from anmi.pipelines.bm25.params import BM25Params
+
+if TYPE_CHECKING:
+    from anmi.retrieval.bm25 import BM25Index
+
+
+def build_bm25_index(corpus: pd.DataFrame, info: dict[str, Any], params: BM25Params) -> BM25Index:
+    """Tokenise and index the corpus."""
+    from anmi.corpus.sources import document_texts
+    from anmi.retrieval.bm25 import BM25Index
+
+    return BM25Index.build(
+        document_texts(corpus),
+        language=info["language"],
+        kind=params.tokenizer,
+        engine=params.engine,
+        k1=params.k1,
+        b=params.b,
+        method=params.method,
+    )
+
+
+def search_bm25(
+    index: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    duplicates: pd.DataFrame,
+    params: BM25Params,
+) -> CandidateShards:
+    """Retrieve the best documents of every training query, without its positives and their duplicates."""
+    from tqdm import tqdm
+
+    from anmi.retrieval import pool
+
+    position = dict(zip(corpus.document_id, range(len(corpus)), strict=True))
+    train = queries[(queries.split == "train") & queries.query_id.isin(qrels.query_id)]
+    group = pool.duplicate_groups(corpus.document_id.tolist(), duplicates)
+
+    def blocks() -> Iterator[Candidates]:
+        with tqdm(total=len(train), desc="BM25", unit="query", delay=2) as bar:
+            for start in range(0, len(train), params.shard):
+                part = train.iloc[start : start + params.shard]
+                ids, texts = part.query_id.tolist(), part.text.tolist()
+                positives = pool.positives_of(ids, qrels, position)
+                excluded = pool.with_duplicates(positives, group)
+                found, scores = index.search(texts, params.depth + excluded.shape[1])
+                found = pool.without(found, excluded)
+                documents, kept = (array[:, : params.depth] for array in pool.compacted(found, scores))
+                _, ranks = index.scores_and_ranks(texts, documents)
+                own_scores, own_ranks = index.scores_and_ranks(texts, positives)
+                source = np.where(documents >= 0, SOURCES["bm25"], 0).astype(np.uint8)
+                yield Candidates(
+                    query_ids=np.array(ids, dtype=np.str_),
+                    positives=positives,
+                    documents=documents.astype(np.int32),
+                    source=source,
+                    columns={"bm25": kept.astype(np.float32), "bm25_rank": ranks},
+                    positive_columns={"bm25": own_scores, "bm25_rank": own_ranks},
+                )
+                bar.update(len(part))
+
+    return CandidateShards(blocks)

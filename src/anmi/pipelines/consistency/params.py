@@ -1,0 +1,13 @@
+"""Parameters of the consistency filter."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ConsistencyParams(BaseModel):
+    """When a query and its positive agree."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    top: int = Field(10, ge=1, description="The positive must be within this BM25 rank, as in the published miner.")

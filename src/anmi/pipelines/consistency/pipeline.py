@@ -1,0 +1,25 @@
+"""Wiring of the consistency filter."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline."""
+    return Pipeline([
+        Node(
+            check_consistency,
+            inputs=["bm25_candidates", "params:consistency"],
+            outputs="consistency",
+            name="check_consistency",
+        ),
+        Node(
+            summarise_consistency,
+            inputs="consistency",
+            outputs="consistency_summary",
+            name="summarise_consistency",
+        ),
+    ])  # fmt: skip

@@ -1,0 +1,5 @@
+"""Measuring what it bought."""
+
+from anmi.pipelines.evaluation.pipeline import create_pipeline
+
+__all__ = ["create_pipeline"]

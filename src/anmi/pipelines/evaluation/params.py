@@ -1,0 +1,18 @@
+"""Parameters of evaluation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class EvaluationParams(BaseModel):
+    """What is measured, and how sure one wants to be."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    split: Literal["test", "dev"] = Field("test", description="dev while settings are being chosen, test in the end.")
+    cutoffs: tuple[int, ...] = Field((1, 5, 10, 20, 50, 100), description="k of all metrics.")
+    resamples: int = Field(10_000, ge=100, description="Of bootstrap and permutation; gives p-values to about 0.01.")
+    confidence: float = Field(0.95, gt=0, lt=1, description="Of the intervals.")

@@ -1,0 +1,37 @@
+"""Wiring of evaluation."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines.evaluation.nodes import compare_systems, run_systems, score_runs
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline."""
+    return Pipeline([
+        Node(
+            run_systems,
+            inputs=[
+                "bm25_index", "trained_model", "corpus", "queries", "qrels", "params:encoder", "params:recipe",
+                "params:evaluation", "params:dense", "store",
+            ],
+            outputs="runs",
+            name="run_systems",
+        ),
+        Node(
+            score_runs,
+            inputs=["runs", "queries", "qrels", "params:evaluation"],
+            outputs="query_metrics",
+            name="score_runs",
+        ),
+        Node(
+            compare_systems,
+            inputs=[
+                "query_metrics", "collection_info", "params:encoder", "params:recipe", "params:evaluation",
+                "params:seed",
+            ],
+            outputs=["metrics", "comparisons", "metrics_flat"],
+            name="compare_systems",
+        ),
+    ])  # fmt: skip

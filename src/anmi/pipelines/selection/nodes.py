@@ -1,0 +1,91 @@
+"""Nodes of selection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.selection.recipe import RecipeBook
+
+
+def select_negatives(
+    rated: CandidateShards, consistency: pd.DataFrame, recipe: str, recipes: RecipeBook, seed: int
+) -> CandidateShards:
+    """Run the recipe: verdicts and weights for every candidate."""
+    from anmi.selection.recipe import Runner
+
+    chosen = recipes.get(recipe)
+    ranks = consistency.set_index("query_id")
+
+    def with_verdict(block: Candidates) -> Candidates:
+        mine = ranks.loc[block.query_ids]
+        consistent, rank = mine.consistent.to_numpy(np.float32), mine.positive_rank.to_numpy(np.float32)
+        return block.with_columns(query_columns={"consistent": consistent, "positive_rank": rank})
+
+    return Runner(chosen, seed).run(rated.map(with_verdict))
+
+
+def make_training_rows(
+    selection: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str, recipes: RecipeBook
+) -> pd.DataFrame:
+    """Write the selection out as training rows with texts, weights and every score.
+
+    Raises
+    ------
+    AnmiError
+        The recipe wants negatives and none is left, naming the step that rejected most.
+    """
+    from anmi.corpus.sources import document_texts
+    from anmi.evaluation.diagnostics import funnel
+    from anmi.selection.rows import training_rows
+
+    texts = dict(zip(queries.query_id, queries.text, strict=True))
+    rows = training_rows(selection, corpus.document_id.tolist(), document_texts(corpus), texts)
+    if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
+        rejected = [entry for entry in funnel(selection) if entry["kind"] in ("rejected", "dropped")]
+        worst = max(rejected, key=lambda entry: entry["candidates"], default={"step": "none", "candidates": 0})
+        raise AnmiError(
+            f'recipe "{recipe}" left no negative for any query; the step "{worst["step"]}" rejected most '
+            f'({worst["candidates"]} candidates): loosen it'
+        )
+    return rows
+
+
+def export_pairs(
+    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]
+) -> pd.DataFrame:
+    """Return the rows in the pair format."""
+    from anmi.selection.rows import pair_rows
+
+    return pair_rows(rows, corpus, queries, info["collection"], info["language"])
+
+
+def summarise_selection(
+    selection: CandidateShards,
+    rows: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+) -> dict[str, Any]:
+    """Count what happened to the candidates, and how many negatives were in truth relevant.
+
+    This is the only place after ingestion that reads ``equivalents``; nothing it returns goes back into mining.
+    """
+    from anmi.evaluation.diagnostics import distributions, funnel, gap, leak
+
+    wanted = recipes.get(recipe).negatives
+    return {
+        "recipe": recipe,
+        "rows": len(rows),
+        "negatives_wanted": wanted,
+        "coverage": float((rows.negative_ids.map(len) >= wanted).mean()) if len(rows) else 0.0,
+        "funnel": funnel(selection, wanted),
+        "leak": leak(rows, equivalents, qrels) if len(equivalents) and wanted else None,
+        "gaps": {column: gap(selection, column) for column in ("dense", "elo")},
+        "distributions": distributions(selection),
+    }

@@ -1,0 +1,37 @@
+"""Wiring of selection."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines.selection.nodes import export_pairs, make_training_rows, select_negatives, summarise_selection
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline."""
+    return Pipeline([
+        Node(
+            select_negatives,
+            inputs=["rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed"],
+            outputs="selection",
+            name="select_negatives",
+        ),
+        Node(
+            make_training_rows,
+            inputs=["selection", "corpus", "queries", "params:recipe", "params:recipes"],
+            outputs="training_rows",
+            name="make_training_rows",
+        ),
+        Node(
+            export_pairs,
+            inputs=["training_rows", "corpus", "queries", "collection_info"],
+            outputs="negatives",
+            name="export_pairs",
+        ),
+        Node(
+            summarise_selection,
+            inputs=["selection", "training_rows", "equivalents", "qrels", "params:recipe", "params:recipes"],
+            outputs="selection_summary",
+            name="summarise_selection",
+        ),
+    ])  # fmt: skip

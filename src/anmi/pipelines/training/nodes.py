@@ -1,0 +1,62 @@
+"""Nodes of training."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from anmi.errors import AnmiError
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.selection.recipe import RecipeBook
+
+if TYPE_CHECKING:
+    from anmi.store import Store
+
+
+def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows, having made sure that no dev or test query is among them."""
+    held_out = queries[queries.split != "train"]
+    ids = set(rows.query_id) & set(held_out.query_id)
+    texts = set(rows["query"]) & set(held_out.text)
+    if ids or texts:
+        found = sorted(ids or texts)[0]
+        raise AnmiError(
+            f'{len(ids or texts)} dev or test queries stand in the training rows (first: "{found}"); '
+            "run ingestion again and check the splits of the collection"
+        )
+    return rows
+
+
+def train_retriever(
+    rows: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    encoder: str,
+    recipe: str,
+    recipes: RecipeBook,
+    params: TrainingParams,
+    dense: DenseParams,
+    seed: int,
+    store: Store,
+) -> dict[str, Any]:
+    """Train the encoder on the rows; epochs are chosen on dev."""
+    from anmi.evaluation.retrieval import dev_metric
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.training.trainer import train
+
+    options = merged_options(recipes.get(recipe), params)
+    rows = check_splits(rows, queries)
+    model = load_encoder(encoder, store.path / "models", dense.max_length)
+    measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
+    folder = Path(tempfile.mkdtemp(prefix="anmi-model-")) / "model"
+    result = train(rows, encoder=model, options=options, output=folder, evaluate_dev=measure, seed=seed)
+    return {
+        "trained_model": folder,
+        "training_log": result.log,
+        "training_summary": result.summary | {"encoder": encoder, "recipe": recipe, "options": options.model_dump()},
+    }

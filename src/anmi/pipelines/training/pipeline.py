@@ -1,0 +1,22 @@
+"""Wiring of training."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines.training.nodes import train_retriever
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline."""
+    return Pipeline([
+        Node(
+            train_retriever,
+            inputs=[
+                "training_rows", "corpus", "queries", "qrels", "params:encoder", "params:recipe", "params:recipes",
+                "params:training", "params:dense", "params:seed", "store",
+            ],
+            outputs={name: name for name in ("trained_model", "training_log", "training_summary")},
+            name="train_retriever",
+        ),
+    ])  # fmt: skip
