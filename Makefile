@@ -1,0 +1,74 @@
+# `make run` and `make test` need a Python 3.11 or 3.12 and nothing else; `make help` lists the rest.
+
+# The first interpreter on the PATH that really runs (a shim of pyenv may only look like one); PYTHON=... overrides.
+PYTHON ?= $(shell IFS=:; for name in python3.11 python3.12 python3; do for dir in $$PATH; do \
+	"$$dir/$$name" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' \
+	2>/dev/null && echo "$$dir/$$name" && exit; done; done)
+
+BIN := .venv/bin
+PIP = $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check
+PACKAGES := src tests $(wildcard benchmarks)
+
+export DO_NOT_TRACK := 1
+export TOKENIZERS_PARALLELISM := false
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint unit viz lock clean
+.DELETE_ON_ERROR:
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+run: .venv/.installed ## install what is missing, run the whole pipeline on the built-in collection, print what it brought
+	@echo "==> running the pipeline"
+	@$(BIN)/kedro run
+	@$(BIN)/kedro anmi results
+
+test: lint unit ## install what is missing, then lint, types and the tests; what CI runs
+
+lint: .venv/.installed-test
+	@echo "==> ruff"
+	@$(BIN)/ruff check --quiet $(PACKAGES)
+	@$(BIN)/ruff format --quiet --check $(PACKAGES)
+	@echo "==> mypy"
+	@$(BIN)/mypy --no-error-summary src
+
+unit: .venv/.installed-test
+	@echo "==> pytest"
+	@$(BIN)/python -m pytest
+
+viz: .venv/.installed ## show the pipeline in the browser
+	@$(BIN)/kedro viz run
+
+install: .venv/.installed ## only make .venv with the locked versions
+
+.venv/.installed: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "no working Python 3.11 or 3.12 on the PATH: install one, or name it with PYTHON=..."; exit 1; }
+	@echo "==> making .venv with $(PYTHON)"
+	@"$(PYTHON)" -m venv .venv
+	@echo "==> installing the locked versions (minutes, once)"
+	@# torch first and alone: an index of CPU builds then decides, and the lock accepts what is there.
+	@$(PIP) $$(grep '^torch==' requirements.lock)
+	@$(PIP) -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.installed-test: .venv/.installed requirements-test.lock
+	@echo "==> installing what the tests need"
+	@$(PIP) -r requirements.lock -r requirements-test.lock
+	@touch $@
+
+FREEZE = freeze --all --exclude pip --exclude anmi | sed -E 's/\+[a-z0-9]+$$//'
+lock: ## resolve the newest versions that pyproject.toml allows and write both lock files
+	@rm -rf build/lock && "$(PYTHON)" -m venv build/lock
+	@build/lock/bin/pip install --quiet "setuptools>=77" .
+	@(echo "# Exact versions of what the project runs with; \`make lock\` writes this file."; \
+	  build/lock/bin/pip $(FREEZE)) > requirements.lock
+	@build/lock/bin/pip install --quiet ".[test]"
+	@(echo "# What the tests need besides requirements.lock; \`make lock\` writes this file."; \
+	  build/lock/bin/pip $(FREEZE) | grep -vxFf requirements.lock) > requirements-test.lock
+	@rm -rf build/lock
+
+clean: ## remove the environment and what tools left; data/ stays
+	@rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .viz
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
