@@ -113,6 +113,8 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def _local(self) -> Path:
         source: PurePosixPath = self._get_load_path()
+        if not self._exists_function(str(source)):
+            raise DatasetError(f"{source} does not exist")
         if self._fs is None:
             return Path(source)
         if self._download is None:

@@ -1,0 +1,287 @@
+"""Datasets keep what was saved, never show half of it, and never read code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kedro.io import DataCatalog
+from kedro.io.core import DatasetError, Version
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.datasets import (
+    CandidateShardsDataset,
+    FolderDataset,
+    JsonDataset,
+    JsonLinesChunks,
+    NumpyDataset,
+    StoreDataset,
+    TableDataset,
+    TextDataset,
+)
+from anmi.datasets.folders import resolve_loader
+
+ONE, TWO = "2026-01-01T00.00.00.000Z", "2026-01-02T00.00.00.000Z"
+FRAME = pd.DataFrame({"id": ["a", "b", "c"], "text": ["é/x", None, "z\u2028"], "scores": [[1.0], [], [0.5, 2.0]]})
+
+
+def block(first: int, rows: int = 3, width: int = 4) -> Candidates:
+    draw = np.random.default_rng(first)
+    documents = draw.permuted(np.tile(np.arange(width, dtype=np.int32), (rows, 1)), axis=1) + first
+    documents[0, -1] = -1
+    return Candidates(
+        query_ids=np.array([f"q{first}-{i}" for i in range(rows)]),
+        positives=np.full((rows, 1), 99, np.int32),
+        documents=documents,
+        source=np.ones((rows, width), np.uint8),
+        columns={"bm25": draw.random((rows, width), dtype=np.float32)},
+        query_columns={"positive_rank": draw.random(rows, dtype=np.float32)},
+    )
+
+
+def same(one: Candidates, other: Candidates) -> bool:
+    return one.to_table().equals(other.to_table())
+
+
+CASES: list[tuple[type, Any, dict[str, Any]]] = [
+    (CandidateShardsDataset, CandidateShards.of([block(0), block(10)]), {}),
+    (TableDataset, FRAME, {}),
+    (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}, {}),
+    (TextDataset, "<p>é</p>\n", {}),
+    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {}),
+    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {"memory_mapped": True}),
+    (JsonLinesChunks, FRAME, {"rows": 2}),
+]
+
+
+def assert_same(loaded: Any, saved: Any) -> None:
+    if isinstance(saved, CandidateShards):
+        assert all(same(a, b) for a, b in zip(loaded, saved, strict=True))
+    elif isinstance(saved, pd.DataFrame):
+        assert json.loads(loaded.to_json()) == json.loads(saved.to_json())
+    elif isinstance(saved, np.ndarray):
+        np.testing.assert_array_equal(loaded, saved)
+        assert loaded.dtype == saved.dtype
+    else:
+        assert loaded == saved
+
+
+@pytest.mark.parametrize(("kind", "data", "options"), CASES)
+@pytest.mark.parametrize("root", ["local", "memory"])
+def test_what_is_saved_is_loaded(tmp_path: Path, kind: type, data: Any, options: dict[str, Any], root: str) -> None:
+    place = f"{tmp_path}/x.bin" if root == "local" else f"memory://bucket/{tmp_path.name}/x.bin"
+    dataset = kind(filepath=place, version=Version(None, ONE), **options)
+    assert not dataset.exists()
+    dataset.save(data)
+    assert dataset.exists()
+    assert_same(dataset.load(), data)
+    assert kind(filepath=place, version=Version(None, None), **options).resolve_load_version() == ONE
+
+
+@pytest.mark.parametrize(("kind", "data", "options"), CASES)
+def test_equal_data_gives_equal_bytes(tmp_path: Path, kind: type, data: Any, options: dict[str, Any]) -> None:
+    for version in (ONE, TWO):
+        kind(filepath=f"{tmp_path}/x", version=Version(None, version), **options).save(data)
+    one, two = (
+        {p.relative_to(tmp_path / "x" / v): p.read_bytes() for p in (tmp_path / "x" / v).rglob("*") if p.is_file()}
+        for v in (ONE, TWO)
+    )
+    assert one
+    assert one == two
+
+
+def test_the_newest_version_is_loaded_and_an_older_one_on_demand(tmp_path: Path) -> None:
+    entry = {"x": {"type": "anmi.datasets.JsonDataset", "filepath": f"{tmp_path}/x.json", "versioned": True}}
+    for version in (ONE, TWO):
+        DataCatalog.from_config(entry, save_version=version).save("x", version)
+    assert DataCatalog.from_config(entry).load("x") == TWO
+    assert DataCatalog.from_config(entry, load_versions={"x": ONE}).load("x") == ONE
+    with pytest.raises(DatasetError, match="must not exist"):
+        DataCatalog.from_config(entry, save_version=ONE).save("x", "again")
+
+
+def test_without_versions_the_new_replaces_the_old(tmp_path: Path) -> None:
+    shards = CandidateShardsDataset(filepath=f"{tmp_path}/c")
+    shards.save(CandidateShards.of([block(0), block(10)]))
+    shards.save(CandidateShards.of([block(20)]))
+    assert len(list(shards.load())) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def failing() -> Iterator[Candidates]:
+    yield block(0)
+    raise RuntimeError("the disk is full")
+
+
+def test_an_error_while_saving_leaves_nothing(tmp_path: Path) -> None:
+    dataset = CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, TWO))
+    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(block(5))
+    with pytest.raises(DatasetError, match="the disk is full"):
+        dataset.save(CandidateShards(failing))
+    assert list((tmp_path / "c" / TWO).rglob("*")) == []
+    again = CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, None))
+    assert again.resolve_load_version() == ONE
+    assert same(again.load().whole(), block(5))
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_what_a_killed_process_leaves_is_never_loaded(tmp_path: Path, versioned: bool) -> None:
+    script = f"""
+import os
+from kedro.io.core import Version
+from anmi.candidates import CandidateShards
+from anmi.datasets import CandidateShardsDataset
+def blocks():
+    import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+    from test_datasets import block
+    yield block(0)
+    os._exit(9)
+version = Version(None, {ONE!r}) if {versioned} else None
+CandidateShardsDataset(filepath={f"{tmp_path}/c"!r}, version=version).save(CandidateShards(blocks))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    assert list(tmp_path.rglob("part-00000.parquet")), "the process was to die while a shard lay there"
+    version = Version(None, None) if versioned else None
+    dataset = CandidateShardsDataset(filepath=f"{tmp_path}/c", version=version)
+    assert not dataset.exists()
+    with pytest.raises(DatasetError, match="Did not find any versions" if versioned else "does not exist"):
+        dataset.load()
+
+
+def test_a_remote_folder_counts_only_when_its_upload_ended() -> None:
+    place = "memory://bucket/unfinished/c"
+    CandidateShardsDataset(filepath=place, version=Version(None, ONE)).save(block(0))
+    files = fsspec.filesystem("memory")
+    files.rm("/unfinished/c/" + ONE + "/c/_complete")
+    assert not CandidateShardsDataset(filepath=place, version=Version(None, None)).exists()
+
+
+def test_shards_are_made_one_at_a_time(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def blocks() -> Iterator[Candidates]:
+        for number in range(4):
+            seen.append(len(list(tmp_path.rglob("part-*.parquet"))))
+            yield block(number)
+
+    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(CandidateShards(blocks))
+    assert seen == [0, 1, 2, 3]
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 5))
+@settings(max_examples=20, deadline=None)
+def test_any_blocks_survive(tmp_path_factory: pytest.TempPathFactory, rows: list[int], width: int) -> None:
+    blocks = [block(10 * i, count, width) for i, count in enumerate(rows)]
+    dataset = CandidateShardsDataset(filepath=f"{tmp_path_factory.mktemp('c')}/c")
+    dataset.save(CandidateShards.of(blocks))
+    assert all(same(a, b) for a, b in zip(dataset.load(), blocks, strict=True))
+
+
+def test_candidates_only(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="expected candidates for c, got list"):
+        CandidateShardsDataset(filepath=f"{tmp_path}/c").save([1])
+
+
+def test_a_memory_mapped_array_is_read_only(tmp_path: Path) -> None:
+    dataset = NumpyDataset(filepath=f"{tmp_path}/a.npy", memory_mapped=True)
+    dataset.save(np.zeros(3))
+    loaded = dataset.load()
+    assert isinstance(loaded, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        loaded[0] = 1
+
+
+def test_no_pickle_in_or_out(tmp_path: Path) -> None:
+    dataset = NumpyDataset(filepath=f"{tmp_path}/a.npy")
+    with pytest.raises(DatasetError, match="allow_pickle"):
+        dataset.save(np.array([{}], dtype=object))
+    np.save(tmp_path / "a.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(DatasetError, match="allow_pickle"):
+        dataset.load()
+
+
+def test_json_has_no_nan(tmp_path: Path) -> None:
+    dataset = JsonDataset(filepath=f"{tmp_path}/a.json")
+    dataset.save({"value": np.float32("nan"), "count": np.int64(3), "curve": np.array([0.5, np.inf])})
+    assert dataset.load() == {"value": None, "count": 3, "curve": [0.5, None]}
+
+
+def test_chunks_are_numbered_and_bounded(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"n": range(1005)})
+    dataset = JsonLinesChunks(filepath=f"{tmp_path}/rows", rows=1)
+    dataset.save(frame)
+    names = sorted(p.name for p in (tmp_path / "rows").iterdir())
+    assert names[0] == "part_001.jsonl"
+    assert "part_1005.jsonl" in names
+    assert dataset.load()["n"].tolist() == list(range(1005))
+    assert json.loads((tmp_path / "rows" / "part_002.jsonl").read_text()) == {"n": 1}
+
+
+class Index:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def save(self, path: Path) -> None:
+        (path / "index.txt").write_text(self.text)
+
+
+def test_an_object_saves_itself_into_a_folder(tmp_path: Path) -> None:
+    dataset = FolderDataset(filepath=f"{tmp_path}/index", version=Version(None, ONE))
+    dataset.save(Index("abc"))
+    assert (dataset.load() / "index.txt").read_text() == "abc"
+    with pytest.raises(DatasetError, match="has no save"):
+        FolderDataset(filepath=f"{tmp_path}/other").save(3)
+
+
+def test_a_folder_in_the_temporary_folder_is_moved_another_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("temporary/model", "kept/model"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "w").write_text(name)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    for number, name in enumerate(("temporary/model", "kept/model")):
+        dataset = FolderDataset(filepath=f"{tmp_path}/out{number}", version=Version(None, ONE))
+        dataset.save(tmp_path / name)
+        assert (dataset.load() / "w").read_text() == name
+    assert not (tmp_path / "temporary/model").exists()
+    assert (tmp_path / "kept/model").exists()
+    with pytest.raises(DatasetError, match="is not a folder"):
+        FolderDataset(filepath=f"{tmp_path}/out3").save(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os.system", "anmi.errors.difflib.get_close_matches", "anmi.store.cache._private", "anmi.nothing.here", "anmi"],
+)
+def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
+    with pytest.raises(DatasetError, match=re.escape(repr(name))):
+        resolve_loader(name)
+
+
+def test_a_loader_is_given_the_path(tmp_path: Path) -> None:
+    dataset = FolderDataset(filepath=f"{tmp_path}/index", loader="anmi.hooks.record.git_state")
+    dataset.save(Index("abc"))
+    assert dataset.load() == {}
+
+
+def test_the_store_is_opened_once_and_closed_on_release(tmp_path: Path) -> None:
+    dataset = StoreDataset(filepath=f"{tmp_path}/store")
+    store = dataset.load()
+    assert dataset.load() is store
+    dataset.release()
+    assert dataset.load() is not store
+    dataset.release()
+    with pytest.raises(DatasetError, match="cannot be the output"):
+        dataset.save(store)
