@@ -1,0 +1,97 @@
+"""Folders in the BEIR layout: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/{train,dev,test}.tsv``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from anmi.corpus.jsonl import clean, read_lines, read_texts
+from anmi.corpus.raw import Options, RawCollection
+from anmi.corpus.types import empty
+from anmi.errors import AnmiError
+
+# In order of preference; the first file that exists is taken.
+_FILES: Final = {"train": ("train",), "dev": ("dev", "validation", "val"), "test": ("test",)}
+_HEADER: Final = "query-id<TAB>corpus-id<TAB>score"
+
+
+def read_beir(location: str, options: Options) -> RawCollection:
+    """Read a folder in the BEIR layout.
+
+    Parameters
+    ----------
+    location
+        The folder.
+    options
+        Only ``show_progress`` is of interest here.
+
+    Raises
+    ------
+    AnmiError
+        If a file is missing, damaged or not in the layout.
+    """
+    folder = Path(location).expanduser()
+    if not folder.is_dir():
+        raise AnmiError(f"{folder} is not a folder; beir:DIR expects one with corpus.jsonl, queries.jsonl and qrels/")
+    documents = read_texts(folder / "corpus.jsonl", "document_id", show_progress=options.show_progress)
+    queries = read_texts(folder / "queries.jsonl", "query_id", show_progress=options.show_progress)
+    found = {
+        split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").is_file()), None)
+        for split, names in _FILES.items()
+    }
+    if found["train"] is None:
+        raise AnmiError(
+            f"{folder / 'qrels' / 'train.tsv'} does not exist, so there is nothing to mine negatives for; "
+            "put the training labels there"
+        )
+    qrels = [read_qrels(path, split, show_progress=options.show_progress) for split, path in found.items() if path]
+    return RawCollection(
+        documents, queries.drop(columns="title"), pd.concat(qrels, ignore_index=True), empty("head", "relation", "tail")
+    )
+
+
+def read_qrels(path: Path, split: str, *, show_progress: bool = False) -> pd.DataFrame:
+    """Read one qrels file with its header.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``query_id, document_id, relevance, split, file, line``; relevance as it was written.
+
+    Raises
+    ------
+    AnmiError
+        If the header is missing or a line has not three columns.
+    """
+    columns: tuple[list[str], list[str], list[str], list[int]] = ([], [], [], [])
+    header = False
+    for number, line in read_lines(path, show_progress=show_progress):
+        fields = [clean(value).strip() for value in line.split("\t")]
+        if not header:
+            _check_header(path, number, fields)
+            header = True
+            continue
+        if len(fields) != 3:
+            raise AnmiError(f"{path} line {number} has {len(fields)} columns; three separated by tabs were expected")
+        for column, value in zip(columns[:3], fields, strict=True):
+            column.append(value)
+        columns[3].append(number)
+    if not columns[0]:
+        raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
+    names = ("query_id", "document_id", "relevance")
+    frame = pd.DataFrame(dict(zip(names, columns[:3], strict=True)), dtype="str")
+    return frame.assign(split=split, file=str(path), line=columns[3])
+
+
+def _check_header(path: Path, number: int, fields: list[str]) -> None:
+    if len(fields) == 1 and len(fields[0].split()) > 1:
+        raise AnmiError(f"{path} line {number} is not separated by tabs; its header should be {_HEADER}")
+    try:
+        float(fields[-1])
+    except ValueError:
+        if len(fields) == 3:
+            return
+        raise AnmiError(f"{path} line {number} has {len(fields)} columns; its header should be {_HEADER}") from None
+    raise AnmiError(f"{path} line {number} is a label and not the header; put {_HEADER} in the first line")

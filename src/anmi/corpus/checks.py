@@ -1,0 +1,182 @@
+"""From what was read to a collection that every later stage may trust."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from anmi.corpus.duplicates import find_duplicates, normalised
+from anmi.corpus.equivalents import same_text, superset_of_triples
+from anmi.corpus.language import detect_language
+from anmi.corpus.quarantine import Quarantine
+from anmi.corpus.raw import Options, RawCollection
+from anmi.corpus.splits import choose, cut, first_with_same
+from anmi.corpus.texts import document_texts
+from anmi.corpus.types import SPLITS, Collection
+from anmi.errors import AnmiError
+
+# Of two queries with the same text the one in the split further right stays.
+_PRECEDENCE: Final = {"train": 0, "dev": 1, "test": 2}
+
+
+def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
+    """Check what was read, set aside what is damaged, and cut the splits it lacks.
+
+    Parameters
+    ----------
+    name
+        How the collection was asked for.
+    raw
+        What the reader found.
+    options
+        See ``load_collection``.
+
+    Raises
+    ------
+    AnmiError
+        If two splits share a query, too much is damaged, or nothing is left to train on.
+    """
+    quarantine = Quarantine()
+    notes: dict[str, Any] = dict(raw.notes)
+    documents = _documents(raw.documents, quarantine, options)
+    queries = quarantine.set_aside(
+        "query", raw.queries, raw.queries["text"].str.strip() == "", "the text is empty", damage=True
+    )
+    _no_shared_queries(raw.qrels)
+    qrels = _qrels(raw, documents, queries, quarantine, options)
+    queries = _labelled(queries, raw.qrels, qrels, quarantine)
+    quarantine.check("query", len(raw.queries), options.max_quarantine)
+
+    queries = queries.assign(normalised=[normalised(text) for text in queries["text"]])
+    queries, missing = _with_split(queries, qrels, options)
+    if missing:
+        notes["splits"] = f"{' and '.join(missing)} cut from train by a hash of the query id"
+    queries = _without_leaks(queries, quarantine)
+    queries = _subset(queries, options, notes)
+    if not (queries["split"] == "train").any():
+        raise AnmiError(f'collection "{name}" has no training query with a positive; there is nothing to mine for')
+
+    corpus = documents[["document_id", "title", "text", "metadata"]].reset_index(drop=True)
+    qrels = qrels[qrels["query_id"].isin(queries["query_id"])].drop(columns="split")
+    qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
+    texts = document_texts(corpus)
+    equivalents = same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels)
+    return Collection(
+        name=name,
+        language=options.language or detect_language(texts),
+        corpus=corpus,
+        queries=queries[["query_id", "text", "split", "metadata"]].reset_index(drop=True),
+        qrels=qrels[["query_id", "document_id", "relevance", "split"]].reset_index(drop=True),
+        equivalents=equivalents,
+        graph=_graph(raw.graph),
+        duplicates=find_duplicates(corpus["document_id"].tolist(), texts),
+        quarantine=quarantine.table(),
+        notes=notes,
+    )
+
+
+def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:
+    blank = (rows["text"].str.strip() == "") & (rows["title"].str.strip() == "")
+    rows = quarantine.set_aside("document", rows, blank, "title and text are empty", damage=True)
+    quarantine.check("document", len(blank), options.max_quarantine)
+    limit = options.max_document_characters
+    long = rows["text"].str.len() > limit
+    quarantine.add("document", rows[long], f"cut after {limit:,} characters", damage=False)
+    return rows.assign(text=rows["text"].where(~long, rows["text"].str.slice(0, limit))) if long.any() else rows
+
+
+def _no_shared_queries(qrels: pd.DataFrame) -> None:
+    """Splits that share a query would let a model train on what it is measured by."""
+    pairs = qrels.drop_duplicates(["query_id", "split"])
+    shared = pairs[pairs.duplicated("query_id")]
+    if shared.empty:
+        return
+    second = shared.iloc[0]
+    first = pairs[pairs["query_id"] == second["query_id"]].iloc[0]
+    raise AnmiError(
+        f'query "{second["query_id"]}" is in {first["split"]} ({first["file"]} line {first["line"]}) and in '
+        f"{second['split']} ({second['file']} line {second['line']}), {len(shared)} such in all; every query must be in "
+        "one split only"
+    )
+
+
+def _qrels(
+    raw: RawCollection, documents: pd.DataFrame, queries: pd.DataFrame, quarantine: Quarantine, options: Options
+) -> pd.DataFrame:
+    """Return the positive labels between known texts, with relevance as whole numbers."""
+    rows = raw.qrels
+    value = pd.to_numeric(rows["relevance"], errors="coerce").to_numpy(dtype=float)
+    rows = rows.assign(value=value)
+    bad = ~np.isfinite(value)
+    rows = quarantine.set_aside("qrel", rows, bad, "the relevance is no number", damage=True)
+    rows = quarantine.set_aside("qrel", rows, rows["value"] < 0, "the relevance is negative", damage=True)
+    fraction = rows["value"] % 1 != 0
+    rows = quarantine.set_aside("qrel", rows, fraction, "the relevance is no whole number", damage=True)
+    unknown = ~rows["query_id"].isin(raw.queries["query_id"])
+    rows = quarantine.set_aside("qrel", rows, unknown, "the query is unknown", damage=True)
+    unknown = ~rows["document_id"].isin(raw.documents["document_id"])
+    rows = quarantine.set_aside("qrel", rows, unknown, "the document is unknown", damage=True)
+    quarantine.check("qrel", len(raw.qrels), options.max_quarantine)
+    gone = ~rows["query_id"].isin(queries["query_id"]) | ~rows["document_id"].isin(documents["document_id"])
+    rows = quarantine.set_aside("qrel", rows, gone, "its query or document was set aside", damage=False)
+    # Of a pair that is labelled twice the higher label stands.
+    rows = rows[rows["value"] > 0].sort_values("value", ascending=False, kind="stable")
+    rows = rows.drop_duplicates(["query_id", "document_id"]).sort_index()
+    return rows.assign(relevance=rows["value"].astype("int64"))[["query_id", "document_id", "relevance", "split"]]
+
+
+def _labelled(queries: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
+    """Set aside queries without a positive.
+
+    Folders in the BEIR layout often carry queries of splits they have no labels for, so a query that no label names is
+    no damage; one whose labels all failed or are 0 is.
+    """
+    named = queries["query_id"].isin(before["query_id"])
+    queries = quarantine.set_aside("query", queries, ~named, "no label names the query", damage=False)
+    without = ~queries["query_id"].isin(after["query_id"])
+    return quarantine.set_aside("query", queries, without, "the query has no positive", damage=True)
+
+
+def _with_split(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options) -> tuple[pd.DataFrame, list[str]]:
+    split = queries["query_id"].map(qrels.drop_duplicates("query_id").set_index("query_id")["split"])
+    present = set(split)
+    missing = [name for name in ("dev", "test") if name not in present]
+    queries = queries.assign(split=split)
+    if not missing:
+        return queries, missing
+    train = (split == "train").to_numpy()
+    rows = queries[train]
+    groups = first_with_same(rows["query_id"].tolist(), rows["normalised"].tolist())
+    shares = {f"{name}_share": getattr(options, f"{name}_share") for name in missing}
+    result = split.to_numpy(dtype=object, copy=True)
+    result[train] = cut(groups, options.seed, **shares)
+    queries = queries.assign(split=pd.Series(result, index=queries.index, dtype="str"))
+    return queries, missing
+
+
+def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
+    """Set aside queries whose text is also that of a query in a split further from training."""
+    order = queries["split"].map(_PRECEDENCE)
+    last = order.groupby(queries["normalised"]).transform("max")
+    for split in SPLITS[:2]:
+        for other in SPLITS[_PRECEDENCE[split] + 1 :]:
+            leak = (queries["split"] == split) & (last == _PRECEDENCE[other])
+            reason = f"a {split} query with the text of a {other} query"
+            quarantine.add("query", queries[leak], reason, damage=False)
+    return queries[order == last]
+
+
+def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
+    train = (queries["split"] == "train").to_numpy()
+    if options.subset is None or train.sum() <= options.subset:
+        return queries
+    notes["subset"] = f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query id"
+    kept = ~train
+    kept[train] = choose(queries.loc[train, "query_id"].tolist(), options.subset, options.seed)
+    return queries[kept]
+
+
+def _graph(graph: pd.DataFrame) -> pd.DataFrame:
+    return graph[["head", "relation", "tail"]].reset_index(drop=True)

@@ -1,0 +1,53 @@
+"""What a reader hands over before it is checked, and the choices every reader may be given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pandas as pd
+
+MAX_DOCUMENT_CHARACTERS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices of ``load_collection``; see there for their meaning."""
+
+    seed: int = 42
+    subset: int | None = None
+    max_quarantine: float = 0.01
+    dev_share: float = 0.15
+    test_share: float = 0.2
+    language: str | None = None
+    max_document_characters: int = MAX_DOCUMENT_CHARACTERS
+    show_progress: bool = True
+
+
+@dataclass(frozen=True)
+class RawCollection:
+    """A collection as it was read: ids are unique and texts are strings, nothing else is promised.
+
+    Attributes
+    ----------
+    documents
+        ``document_id, title, text, metadata, file, line``; metadata as a JSON string.
+    queries
+        ``query_id, text, metadata, file, line``.
+    qrels
+        ``query_id, document_id, relevance, split, file, line``; relevance as it was written. All rows are ``train``
+        where the source knows no splits.
+    graph
+        ``head, relation, tail``.
+    same_text_is_equivalent
+        Whether queries with the same normalised text have each other's documents as relevant ones.
+    notes
+        Facts for the user.
+    """
+
+    documents: pd.DataFrame
+    queries: pd.DataFrame
+    qrels: pd.DataFrame
+    graph: pd.DataFrame
+    same_text_is_equivalent: bool = False
+    notes: dict[str, Any] = field(default_factory=dict)

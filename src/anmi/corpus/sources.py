@@ -1,0 +1,120 @@
+"""One string names a collection; one function per scheme reads it.
+
+A new kind of source is one function from (location, options) to :class:`RawCollection` and one line in ``READERS``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable
+from typing import Final
+
+from anmi.corpus.checks import assemble
+from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
+from anmi.corpus.texts import document_texts
+from anmi.corpus.types import Collection
+from anmi.errors import AnmiError, nearest
+
+__all__ = ["READERS", "document_texts", "fingerprint", "load_collection"]
+
+Reader = Callable[[str, Options], RawCollection]
+
+# Scheme: module and function, and what follows the colon (nothing for a built-in collection).
+READERS: Final[dict[str, tuple[str, str]]] = {
+    "api_docs": ("anmi.corpus.api_docs:read_api_docs", ""),
+    "beir": ("anmi.corpus.beir:read_beir", "DIR"),
+    "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
+    "ir_datasets": ("anmi.corpus.ir_datasets_source:read_ir_datasets", "ID"),
+}
+
+
+def _reader(collection: str) -> tuple[Reader, str]:
+    scheme, colon, location = collection.partition(":")
+    if scheme not in READERS:
+        raise AnmiError(f'unknown kind of collection "{scheme}": {nearest(scheme, READERS)}')
+    target, argument = READERS[scheme]
+    if argument and not location.strip():
+        raise AnmiError(f'collection "{collection}" names nothing to read; write {scheme}:{argument}')
+    if colon and not argument:
+        raise AnmiError(f'collection "{collection}" takes nothing after the name; write {scheme}')
+    module, _, function = target.partition(":")
+    reader: Reader = getattr(importlib.import_module(module), function)
+    return reader, location.strip()
+
+
+def load_collection(
+    collection: str,
+    *,
+    seed: int = 42,
+    subset: int | None = None,
+    max_quarantine: float = 0.01,
+    dev_share: float = 0.15,
+    test_share: float = 0.2,
+    language: str | None = None,
+    max_document_characters: int = MAX_DOCUMENT_CHARACTERS,
+    show_progress: bool = True,
+) -> Collection:
+    """Read, check and split the collection that one string names.
+
+    Parameters
+    ----------
+    collection
+        ``api_docs`` | ``beir:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+    seed
+        Keys the hashes that cut splits and choose the subset.
+    subset
+        Cap on training queries, chosen by hash; dev, test and the corpus stay whole. ``None`` takes all.
+    max_quarantine
+        Share in [0, 1] of damaged documents, queries or qrels above which loading fails. A single damaged row never
+        does, unless this is 0.
+    dev_share, test_share
+        Shares of the training queries cut off where the source has no such split.
+    language
+        ISO 639-1 code; recognised from a sample of documents when ``None``.
+    max_document_characters
+        Longer documents are cut there, and the quarantine says so.
+    show_progress
+        Whether long reads show a bar.
+
+    Returns
+    -------
+    Collection
+        The same in every process for the same input and arguments.
+
+    Raises
+    ------
+    AnmiError
+        If the string or what it names is wrong.
+    """
+    if not 0 <= dev_share < 1 or not 0 <= test_share < 1 or dev_share + test_share >= 1:
+        raise AnmiError(f"dev_share {dev_share} and test_share {test_share} leave nothing to train on; lower them")
+    if not 0 <= max_quarantine <= 1:
+        raise AnmiError(f"max_quarantine is {max_quarantine}; a share between 0 and 1 was expected")
+    if subset is not None and subset < 1:
+        raise AnmiError(f"subset is {subset}; at least 1 training query was expected")
+    if max_document_characters < 1:
+        raise AnmiError(f"max_document_characters is {max_document_characters}; at least 1 was expected")
+    reader, location = _reader(collection)
+    options = Options(
+        seed, subset, max_quarantine, dev_share, test_share, language, max_document_characters, show_progress
+    )
+    return assemble(collection, reader(location, options), options)
+
+
+def fingerprint(collection: Collection) -> str:
+    """Return a hash of the corpus, the queries and the qrels, in their order.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for table in (collection.corpus, collection.queries, collection.qrels):
+        for column in sorted(table.columns):
+            # Lengths before values: two columns never hash like one with the same characters.
+            values = [str(value).encode() for value in table[column].tolist()]
+            digest.update(f"{column}:{','.join(str(len(value)) for value in values)}".encode())
+            digest.update(b"".join(values))
+    return digest.hexdigest()
