@@ -1,1 +1,1 @@
-"""See docs/architecture and the modules of this room."""
+"""What a run shows: the HTML report and the tables on the console."""

@@ -1,0 +1,70 @@
+"""The tables that a run prints when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from rich.markup import escape
+from rich.table import Table
+
+from anmi.report.inputs import (
+    HEADLINE_METRICS,
+    ZERO_SHOT,
+    difference,
+    lookup,
+    metric_name,
+    signed,
+    system_name,
+    systems,
+)
+
+
+def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
+    """Return the systems as rows, the headline metrics as columns.
+
+    Parameters
+    ----------
+    results
+        ``recipe, metric, value, low, high``.
+    comparisons
+        ``system, baseline, metric, difference, low, high, p_value``; the last column shows nDCG@10 against
+        ``zero_shot``. May be empty.
+    """
+    table = Table(title="Results on the test queries", title_justify="left")
+    table.add_column("system")
+    for metric in HEADLINE_METRICS:
+        table.add_column(metric_name(metric).replace("@", "\n@"), justify="right")
+    table.add_column(escape("Δ nDCG@10 vs zero-shot\n[95 % interval]"), justify="right", no_wrap=True)
+    for system in systems(results):
+        found = [lookup(results, system, metric) for metric in HEADLINE_METRICS]
+        values = [f"{entry['value']:.3f}" if entry else "–" for entry in found]
+        change = None if system == ZERO_SHOT else difference(comparisons, system)
+        delta = "–"
+        if change:
+            bounds = f"[{signed(change['low'])}, {signed(change['high'])}]"
+            delta = escape(f"{signed(change['difference'])} {bounds}")
+        table.add_row(escape(system_name(system)), *values, delta)
+    return table
+
+
+def rejections_table(funnel: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what became of the candidates, step by step.
+
+    Parameters
+    ----------
+    funnel
+        From :func:`anmi.evaluation.diagnostics.funnel`.
+    """
+    table = Table(title="From candidates to negatives", title_justify="left")
+    table.add_column("step")
+    table.add_column("candidates", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("queries", justify="right")
+    total = max((row["candidates"] for row in funnel if row["kind"] == "total"), default=0)
+    for row in funnel:
+        share = f"{row['candidates'] / total:.1%}" if total else "–"
+        name = f"rejected: {row['step']}" if row["kind"] == "rejected" else str(row["step"])
+        table.add_row(escape(name), f"{row['candidates']:,}", share, f"{row['queries']:,}")
+    return table

@@ -1,0 +1,308 @@
+"""The figures of the report, as plotly specifications in plain dictionaries.
+
+Colours of text, grid and background are left to the page, which knows whether it is shown light or dark.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from anmi.report.inputs import HEADLINE_METRICS, lookup, metric_name, system_name, systems
+
+# After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
+BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98"}
+TRAINED_COLOURS: Final = ("#2F7FC1", "#0F8FA8", "#8C7A00", "#A0568A")
+POSITIVE, KEPT, REJECTED = "#009E73", "#CC79A7", "#D55E00"
+JUDGE, NEUTRAL = "#7D74D4", "#8A8F98"
+ZONES: Final = (("danger", 100.0), ("soft", 200.0), ("Goldilocks", 400.0), ("medium", 600.0), ("easy", math.inf))
+SYMBOLS: Final = ("square", "diamond", "circle", "triangle-up", "x", "star")
+DASHES: Final = ("dash", "dashdot", "longdash", "longdashdot", "dot")
+SCORES: Final = {
+    "dense": "cosine similarity",
+    "bm25": "BM25 score",
+    "p_relevant": "calibrated probability of relevance",
+    "elo": "Elo (points)",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One plot: a title that states what is shown, a note how to read it, and the plotly specification."""
+
+    name: str
+    title: str
+    note: str
+    spec: dict[str, Any]
+
+
+def colours(recipes: Iterable[str]) -> dict[str, str]:
+    """Return one colour per system, the same wherever it is shown."""
+    trained = [recipe for recipe in recipes if recipe not in BASELINE_COLOURS]
+    return BASELINE_COLOURS | {r: TRAINED_COLOURS[i % len(TRAINED_COLOURS)] for i, r in enumerate(trained)}
+
+
+def metrics(results: pd.DataFrame) -> Figure | None:
+    """Dots with intervals: one row of dots per metric, one colour and shape per system."""
+    names = systems(results)
+    palette = colours(names)
+    traces = []
+    for place, system in enumerate(names):
+        found = [(i, lookup(results, system, metric)) for i, metric in enumerate(HEADLINE_METRICS)]
+        shown = [(i, entry) for i, entry in found if entry]
+        offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": html.escape(system_name(system)),
+                "x": [entry["value"] for _, entry in shown],
+                "y": [i + offset for i, _ in shown],
+                "error_x": {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": _plain(max(entry["high"] - entry["value"], 0.0) for _, entry in shown),
+                    "arrayminus": _plain(max(entry["value"] - entry["low"], 0.0) for _, entry in shown),
+                    "thickness": 2,
+                    "width": 5,
+                },
+                "marker": {"color": palette[system], "size": 10, "symbol": SYMBOLS[place % len(SYMBOLS)]},
+                "hovertemplate": "%{x:.3f}",
+            }
+        )
+    if not any(trace["x"] for trace in traces):
+        return None
+    ticks = list(range(len(HEADLINE_METRICS)))
+    labels = [metric_name(metric) for metric in HEADLINE_METRICS]
+    layout = _layout(380, "mean over test queries (0 to 1)", "")
+    layout["yaxis"] |= {"tickvals": ticks, "ticktext": labels, "range": [len(ticks) - 0.5, -0.5], "zeroline": False}
+    note = "Dots are means over the test queries, bars 95 % intervals. Further right is better."
+    return Figure("metrics", "Retrieval quality of each system", note, {"data": traces, "layout": layout})
+
+
+def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Bars that shrink: what remained after each step, and what the step took."""
+    total = next((row["candidates"] for row in rows if row["kind"] == "total"), 0)
+    if not total:
+        return None
+    labels, remaining, taken = ["all candidates"], [total], [0]
+    for row in rows:
+        if row["kind"] in ("rejected", "undecided"):
+            labels.append("not drawn" if row["kind"] == "undecided" else str(row["step"]))
+            remaining.append(remaining[-1] - row["candidates"])
+            taken.append(row["candidates"])
+    labels[-1] = f"{labels[-1]} → negatives" if len(labels) > 1 else labels[-1]
+    shared = {"type": "bar", "orientation": "h", "y": [html.escape(label) for label in labels]}
+    traces = [
+        shared | {"name": "remaining", "x": remaining, "marker": {"color": KEPT}},
+        shared
+        | {
+            "name": "taken out by this step",
+            "x": taken,
+            "marker": {"color": REJECTED, "pattern": {"shape": ["", *["/"] * (len(taken) - 1)]}},
+        },
+    ]
+    layout = _layout(120 + 40 * len(labels), "candidates", "")
+    layout |= {"barmode": "stack"}
+    layout["yaxis"] |= {"autorange": "reversed", "type": "category"}
+    note = "Top to bottom in the order of the steps; the last bar holds the negatives that were drawn."
+    return Figure("funnel", "Candidates that remained after each step", note, {"data": traces, "layout": layout})
+
+
+def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
+    """Score histograms of positives, kept and rejected candidates, one figure per score."""
+    figures = []
+    for column, entry in by_column.items():
+        rejected = {step: np.asarray(counts) for step, counts in entry["rejected"].items()}
+        groups: list[tuple[str, Any, dict[str, Any], bool]] = [
+            ("positives", entry["positives"], {"color": POSITIVE, "width": 2.5}, True),
+            ("kept", entry["kept"], {"color": KEPT, "width": 2.5, "dash": "dash"}, True),
+            ("rejected", sum(rejected.values(), np.zeros(1)), {"color": REJECTED, "width": 2.5, "dash": "dot"}, True),
+        ]
+        for i, (step, counts) in enumerate(rejected.items()):
+            line = {"color": REJECTED, "width": 1.2, "dash": DASHES[i % len(DASHES)]}
+            groups.append((f"rejected: {step}", counts, line, len(rejected) < 2))
+        if len(rejected) < 2:
+            groups = groups[:3]
+        traces = [
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": html.escape(f"{name} ({int(np.sum(counts)):,})"),
+                "x": entry["edges"],
+                "y": _shares(counts),
+                "line": line | {"shape": "hv"},
+                "visible": True if shown else "legendonly",
+                "hovertemplate": "%{y:.1f} %",
+            }
+            for name, counts, line, shown in groups
+            if np.sum(counts)
+        ]
+        if traces:
+            layout = _layout(460, SCORES.get(column, column), "share of the group (%)")
+            title = f"{SCORES.get(column, column)[0].upper()}{SCORES.get(column, column)[1:]}: who was kept"
+            note = "Each group adds up to 100 %; its size stands in the legend."
+            if len(rejected) > 1:
+                note += " Click a step in the legend to show it alone."
+            figures.append(Figure(f"scores-{column}", title, note, {"data": traces, "layout": layout}))
+    return figures
+
+
+def training(log: pd.DataFrame) -> Figure | None:
+    """Loss, temperature and dev metric over the steps, one above the other."""
+    if log.empty:
+        return None
+    step = log["step"].tolist()
+    smooth = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
+    panels: list[tuple[str, list[dict[str, Any]]]] = [
+        (
+            "loss (nats)",
+            [
+                {
+                    "name": "loss, each step",
+                    "y": _plain(log["loss"]),
+                    "line": {"color": TRAINED_COLOURS[0], "width": 1},
+                    "opacity": 0.5,
+                },
+                {"name": "loss, moving mean", "y": _plain(smooth), "line": {"color": TRAINED_COLOURS[0], "width": 2.5}},
+            ],
+        )
+    ]
+    if "temperature" in log and log["temperature"].notna().any():
+        line = {"color": TRAINED_COLOURS[0], "width": 2.5}
+        panels.append(("temperature", [{"name": "temperature", "y": _plain(log["temperature"]), "line": line}]))
+    if "dev_ndcg@10" in log and log["dev_ndcg@10"].notna().any():
+        dev = log.dropna(subset=["dev_ndcg@10"])
+        trace = {"name": "dev nDCG@10", "x": dev["step"].tolist(), "y": dev["dev_ndcg@10"].tolist()}
+        panels.append(
+            ("dev nDCG@10", [trace | {"mode": "lines+markers", "line": {"color": TRAINED_COLOURS[0], "width": 2.5}}])
+        )
+    layout = _layout(60 + 190 * len(panels), "step (optimiser updates)", "")
+    traces = []
+    for i, (title, lines) in enumerate(panels):
+        axis = "" if i == 0 else str(i + 1)
+        top = 1 - i / len(panels)
+        layout[f"yaxis{axis}"] = {
+            "title": {"text": title},
+            "domain": [top - 0.86 / len(panels), top],
+            "automargin": True,
+        }
+        traces += [{"type": "scatter", "mode": "lines", "x": step, "yaxis": f"y{axis}"} | line for line in lines]
+    layout["xaxis"] |= {"anchor": f"y{len(panels)}" if len(panels) > 1 else "y"}
+    layout["showlegend"] = False
+    note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
+    return Figure(
+        "training", "Loss, temperature and dev metric during training", note, {"data": traces, "layout": layout}
+    )
+
+
+def calibration(reliability: Mapping[str, Any]) -> Figure | None:
+    """Predicted against observed probability of relevance."""
+    bins = reliability.get("bins") or []
+    if not bins:
+        return None
+    counts = np.array([entry["count"] for entry in bins], np.float64)
+    sizes = 7 + 17 * np.sqrt(counts / max(counts.max(), 1.0))
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "perfect",
+            "x": [0, 1],
+            "y": [0, 1],
+            "line": {"color": NEUTRAL, "dash": "dot"},
+            "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "judge",
+            "x": [entry["predicted"] for entry in bins],
+            "y": [entry["observed"] for entry in bins],
+            "text": [f"{entry['count']:,} pairs" for entry in bins],
+            "marker": {"color": JUDGE, "size": sizes.tolist(), "opacity": 0.85},
+            "line": {"color": JUDGE, "width": 1.5},
+            "hovertemplate": "predicted %{x:.2f}, observed %{y:.2f}, %{text}",
+        },
+    ]
+    layout = _layout(420, "predicted probability of relevance", "observed share of relevant pairs")
+    for axis in ("xaxis", "yaxis"):
+        layout[axis] |= {"range": [-0.05, 1.05]}
+    error = reliability.get("expected_calibration_error")
+    note = "On the dotted line the judge is right as often as it says. The larger the dot, the more judged pairs."
+    if error is not None:
+        note += f" Expected calibration error {error:.3f}."
+    return Figure("calibration", "Calibration of the judge", note, {"data": traces, "layout": layout})
+
+
+def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
+    """Histogram of the Elo gap between positive and negatives, with the borders of the zones."""
+    if not gap.get("count"):
+        return None
+    edges = np.asarray(gap["edges"], np.float64)
+    bars = {
+        "type": "bar",
+        "x": ((edges[1:] + edges[:-1]) / 2).tolist(),
+        "y": list(gap["counts"]),
+        "width": np.diff(edges).tolist(),
+        "marker": {"color": KEPT, "opacity": 0.9},
+        "hovertemplate": "gap %{x:.0f}: %{y:,} negatives",
+    }
+    low, high = min(float(edges[0]), 0.0), max(float(edges[-1]), 700.0)
+    layout = _layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
+    layout["xaxis"] |= {"range": [low, high]}
+    shapes, notes, start = [], [], low
+    for name, border in ZONES:
+        end = min(border, high)
+        notes.append(
+            {
+                "x": (max(start, low) + end) / 2,
+                "y": 1.0,
+                "yref": "paper",
+                "yanchor": "bottom",
+                "textangle": -35,
+                "xanchor": "left",
+                "text": name,
+                "showarrow": False,
+            }
+        )
+        if math.isfinite(border):
+            line = {"color": NEUTRAL, "width": 1.5, "dash": "dash"}
+            shapes.append({"type": "line", "x0": border, "x1": border, "y0": 0, "y1": 1, "yref": "paper", "line": line})
+        start = end
+    layout |= {"shapes": shapes, "annotations": notes, "showlegend": False, "bargap": 0}
+    layout["margin"] |= {"t": 64}
+    note = (
+        f"{gap['count']:,} negatives, mean gap {gap['mean']:.0f}, median {gap['median']:.0f}. Dashed lines are the "
+        "borders of the zones: a small gap means as good as the positive, hence doubtful."
+    )
+    return Figure("elo-gap", "How far the negatives lie below their positive", note, {"data": [bars], "layout": layout})
+
+
+def _layout(height: int, x: str, y: str) -> dict[str, Any]:
+    return {
+        "height": height,
+        "margin": {"l": 8, "r": 16, "t": 16, "b": 8},
+        "xaxis": {"title": {"text": x}, "automargin": True},
+        "yaxis": {"title": {"text": y}, "automargin": True},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        "hovermode": "closest",
+    }
+
+
+def _shares(counts: Any) -> list[float]:
+    """Percentages per bin; the last one twice, so that the step line ends at the last edge."""
+    values = np.asarray(counts, np.float64)
+    shares = 100 * values / values.sum() if values.sum() else values
+    return [*shares.tolist(), float(shares[-1])]
+
+
+def _plain(values: Iterable[float]) -> list[float | None]:
+    """Replace what JSON cannot hold by None."""
+    return [float(value) if math.isfinite(value) else None for value in values]

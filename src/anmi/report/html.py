@@ -1,0 +1,203 @@
+"""The report: one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from anmi.report import figures
+from anmi.report.inputs import (
+    EXAMPLE_COLUMNS,
+    HEADLINE_METRICS,
+    ZERO_SHOT,
+    ReportInputs,
+    difference,
+    lookup,
+    metric_name,
+    p_value,
+    signed,
+    system_name,
+    systems,
+)
+
+_TEMPLATE: Final = "report.html.jinja"
+_TEXT_LENGTH: Final = 280
+_MOST_EXAMPLES: Final = 10
+
+
+def render(inputs: ReportInputs) -> str:
+    """Return the report as one self-contained HTML document.
+
+    Parameters
+    ----------
+    inputs
+        Whatever is empty is said to be missing in a sentence.
+
+    Returns
+    -------
+    str
+        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
+    """
+    from plotly.offline import get_plotlyjs
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    parameters = json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str) if inputs.parameters else ""
+    page = environment.get_template(_TEMPLATE).render(
+        summary=_summary(inputs.summary),
+        verdict=_verdict(inputs),
+        columns=[metric_name(metric) for metric in HEADLINE_METRICS],
+        results=_results(inputs),
+        metrics=_embedded(figures.metrics(inputs.results)),
+        funnel=_embedded(figures.funnel(inputs.funnel)),
+        funnel_rows=_funnel_rows(inputs),
+        leak=_leak(inputs.leak),
+        gap=_embedded(figures.elo_gap(inputs.gap)),
+        distributions=[_embedded(figure) for figure in figures.distributions(inputs.distributions)],
+        calibration=_embedded(figures.calibration(inputs.calibration)),
+        training=_embedded(figures.training(inputs.training_log)),
+        score_names=_score_names(inputs.examples),
+        examples=_examples(inputs.examples),
+        parameters=parameters,
+        # A script of an installed package, not data.
+        plotly=Markup(get_plotlyjs()),
+    )
+    return page.lstrip()
+
+
+def _summary(summary: Mapping[str, Any]) -> dict[str, Any]:
+    named = {name: str(summary.get(name) or "not stated") for name in ("collection", "recipe", "encoder", "date")}
+    counts = {name: f"{value:,}" for name, value in (summary.get("counts") or {}).items()}
+    return named | {"counts": counts, "versions": dict(summary.get("versions") or {})}
+
+
+def _verdict(inputs: ReportInputs) -> str:
+    """Say in one sentence what training brought."""
+    for system in reversed(systems(inputs.results)):
+        change, now = difference(inputs.comparisons, system), lookup(inputs.results, system, "ndcg@10")
+        before = lookup(inputs.results, ZERO_SHOT, "ndcg@10")
+        if change and now and before and system not in figures.BASELINE_COLOURS:
+            certain = change["low"] > 0 or change["high"] < 0
+            verb = ("raised" if change["difference"] > 0 else "lowered") if certain else "did not clearly change"
+            return (
+                f"Training with {system} {verb} nDCG@10: {before['value']:.3f} zero-shot, {now['value']:.3f} trained "
+                f"({signed(change['difference'])}, 95 % interval {signed(change['low'])} to {signed(change['high'])}, "
+                f"{p_value(change['p_value'])})."
+            )
+    return ""
+
+
+def _results(inputs: ReportInputs) -> list[dict[str, Any]]:
+    names = systems(inputs.results)
+    palette = figures.colours(names)
+    rows = []
+    for system in names:
+        cells = []
+        for metric in HEADLINE_METRICS:
+            found = lookup(inputs.results, system, metric)
+            change = None if system == ZERO_SHOT else difference(inputs.comparisons, system, metric=metric)
+            cells.append(
+                {
+                    "value": f"{found['value']:.3f}" if found else "–",
+                    "interval": _between(found["low"], found["high"]) if found else "",
+                    "change": signed(change["difference"]) if change else "",
+                    "change_interval": f"{signed(change['low'])} to {signed(change['high'])}" if change else "",
+                    "p": p_value(change["p_value"]) if change else "",
+                }
+            )
+        rows.append({"name": system_name(system), "colour": palette[system], "cells": cells})
+    return rows
+
+
+def _between(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else ""
+
+
+def _funnel_rows(inputs: ReportInputs) -> list[dict[str, str]]:
+    total = next((row["candidates"] for row in inputs.funnel if row["kind"] == "total"), 0)
+    return [
+        {
+            "step": f"rejected: {row['step']}" if row["kind"] == "rejected" else str(row["step"]),
+            "candidates": f"{row['candidates']:,}",
+            "share": f"{100 * row['candidates'] / total:.1f} %" if total else "–",
+            "queries": f"{row['queries']:,}",
+        }
+        for row in inputs.funnel
+    ]
+
+
+def _leak(leak: Mapping[str, Any]) -> str:
+    if not leak:
+        return ""
+    if not leak["total"]:
+        return "No negatives were selected, so none of them can be relevant."
+    sentence = (
+        f"{leak['count']:,} of {leak['total']:,} selected negatives ({100 * leak['share']:.2f} %; 95 % interval "
+        f"{100 * leak['low']:.2f} to {100 * leak['high']:.2f} %) were in truth relevant, in {leak['queries']:,} of "
+        f"{leak['queries_total']:,} queries."
+    )
+    if not leak["known"]:
+        return sentence + " For none of these queries are unlabelled relevant documents known: more may be hidden."
+    return sentence + f" Unlabelled relevant documents are known for {leak['known']:,} of the queries."
+
+
+def _score_names(examples: pd.DataFrame) -> list[str]:
+    return [str(c) for c in examples.columns if c not in EXAMPLE_COLUMNS and pd.api.types.is_numeric_dtype(examples[c])]
+
+
+def _examples(examples: pd.DataFrame) -> list[dict[str, Any]]:
+    if examples.empty:
+        return []
+    names = _score_names(examples)
+    shown = []
+    for query_id, group in examples.groupby("query_id", sort=False):
+        documents = [
+            {
+                "role": str(row["role"]),
+                "id": str(row["document_id"]),
+                "text": _shortened(str(row["text"])),
+                "scores": [_score(row[name]) for name in names],
+            }
+            for row in group.to_dict("records")
+        ]
+        shown.append({"id": str(query_id), "query": _shortened(str(group["query"].iloc[0])), "documents": documents})
+    return shown[:_MOST_EXAMPLES]
+
+
+def _score(value: Any) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+def _shortened(text: str) -> str:
+    """Collapse white space and cut at a word."""
+    words = " ".join(text.split())
+    if len(words) <= _TEXT_LENGTH:
+        return words
+    cut = words[:_TEXT_LENGTH]
+    # Text without blanks (Chinese, for example) is cut in the middle.
+    return (cut.rsplit(" ", 1)[0] if " " in cut[_TEXT_LENGTH // 2 :] else cut) + " …"
+
+
+def _embedded(figure: figures.Figure | None) -> dict[str, Any] | None:
+    """Return a figure with its specification as JSON that cannot end the script element it stands in."""
+    if figure is None:
+        return None
+    spec = json.dumps(figure.spec, allow_nan=False)
+    for character in "<>&":
+        spec = spec.replace(character, f"\\u{ord(character):04x}")
+    safe = Markup(spec)
+    return {"name": figure.name, "title": figure.title, "note": figure.note, "spec": safe}

@@ -1,0 +1,175 @@
+"""What the report is made of, and how its systems and numbers are named and written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pandas as pd
+
+BM25: Final = "bm25"
+ZERO_SHOT: Final = "zero_shot"
+HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
+EXAMPLE_COLUMNS: Final = ("query_id", "query", "role", "document_id", "text")
+_SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
+_BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """Plain tables and dictionaries; whatever is empty is said to be missing.
+
+    Attributes
+    ----------
+    results
+        ``collection, encoder, recipe, seed_count, metric, value, low, high``; recipe ``bm25``, ``zero_shot`` or the
+        name of the trained model's recipe. One collection and one encoder.
+    comparisons
+        ``system, baseline, metric, difference, low, high, p_value``; difference is system minus baseline.
+    funnel
+        From :func:`anmi.evaluation.diagnostics.funnel`.
+    distributions
+        From :func:`anmi.evaluation.diagnostics.distributions`.
+    training_log
+        ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs.
+    calibration
+        From :func:`anmi.judging.calibration.reliability`: ``bins`` of ``predicted, observed, count`` and
+        ``expected_calibration_error``.
+    gap
+        From :func:`anmi.evaluation.diagnostics.gap` on ``elo``.
+    leak
+        From :func:`anmi.evaluation.diagnostics.leak`.
+    examples
+        ``query_id, query, role, document_id, text`` with role ``positive`` or ``negative``, one row per document,
+        rows of a query together; every further numeric column is shown as a score. See :func:`example_table`.
+    parameters
+        What the run was given; nested, JSON-like.
+    summary
+        ``collection``, ``recipe``, ``encoder``, ``date``, ``versions`` (name → version), and under ``counts``
+        numbers to be named in the head (for example ``documents``, ``test queries``).
+    """
+
+    results: pd.DataFrame
+    summary: Mapping[str, Any]
+    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
+    funnel: Sequence[Mapping[str, Any]] = ()
+    distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    gap: Mapping[str, Any] = field(default_factory=dict)
+    leak: Mapping[str, Any] = field(default_factory=dict)
+    examples: pd.DataFrame = field(default_factory=pd.DataFrame)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def example_table(
+    rows: pd.DataFrame,
+    scores: Mapping[str, tuple[str | None, str]] | None = None,
+    *,
+    count: int = 10,
+    negatives: int = 7,
+) -> pd.DataFrame:
+    """Turn the first training rows into the ``examples`` of a report.
+
+    Parameters
+    ----------
+    rows
+        Training rows: ``query_id, query, positive_id, positive, negative_ids, negatives``.
+    scores
+        Shown name → (column of the positive's score or None, column of the negatives' scores as a list).
+    count, negatives
+        Queries, and negatives of each, at most. Only rows that have negatives are taken, one per query.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"query_id": ["q"], "query": ["?"], "positive_id": ["p"], "positive": ["yes"],
+    ...     "negative_ids": [["n"]], "negatives": [["no"]], "weights": [[0.5]]})
+    >>> example_table(rows, {"weight": (None, "weights")})[["role", "document_id", "weight"]].values.tolist()
+    [['positive', 'p', nan], ['negative', 'n', 0.5]]
+    """
+    found: list[dict[str, Any]] = []
+    chosen = rows[rows["negative_ids"].map(len) > 0].drop_duplicates("query_id").head(count)
+    for row in chosen.to_dict("records"):
+        shared = {"query_id": row["query_id"], "query": row["query"]}
+        own = {name: row[column] if column else math.nan for name, (column, _) in (scores or {}).items()}
+        found.append({**shared, "role": "positive", "document_id": row["positive_id"], "text": row["positive"], **own})
+        listed = {name: row[column] for name, (_, column) in (scores or {}).items()}
+        for i, (document_id, text) in enumerate(zip(row["negative_ids"], row["negatives"], strict=True)):
+            if i < negatives:
+                values = {name: column[i] for name, column in listed.items()}
+                found.append({**shared, "role": "negative", "document_id": document_id, "text": text, **values})
+    return pd.DataFrame(found, columns=[*EXAMPLE_COLUMNS, *(scores or {})])
+
+
+def systems(results: pd.DataFrame) -> list[str]:
+    """Return the recipes of the results: the baselines first, then in order of appearance."""
+    found = list(dict.fromkeys(results["recipe"])) if "recipe" in results else []
+    return [b for b in (BM25, ZERO_SHOT) if b in found] + [name for name in found if name not in _BASELINES]
+
+
+def system_name(recipe: str) -> str:
+    """Return how a system is written for readers."""
+    return _BASELINES.get(recipe, recipe)
+
+
+def metric_name(metric: str) -> str:
+    """Return how a metric is written for readers.
+
+    Examples
+    --------
+    >>> metric_name("ndcg@10"), metric_name("recall@100")
+    ('nDCG@10', 'Recall@100')
+    """
+    name, at, k = metric.partition("@")
+    return f"{_SPELLED.get(name, name.capitalize())}{at}{k}"
+
+
+def lookup(results: pd.DataFrame, recipe: str, metric: str) -> Mapping[str, float] | None:
+    """Return ``value, low, high`` of one system and metric, or None."""
+    if not len(results):
+        return None
+    rows = results[(results["recipe"] == recipe) & (results["metric"] == metric)]
+    return _last(rows, ["value", "low", "high"])
+
+
+def difference(
+    comparisons: pd.DataFrame, system: str, baseline: str = ZERO_SHOT, metric: str = "ndcg@10"
+) -> Mapping[str, float] | None:
+    """Return ``difference, low, high, p_value`` of one comparison, or None."""
+    if not len(comparisons):
+        return None
+    rows = comparisons[
+        (comparisons["system"] == system) & (comparisons["baseline"] == baseline) & (comparisons["metric"] == metric)
+    ]
+    return _last(rows, ["difference", "low", "high", "p_value"])
+
+
+def _last(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[str, float] | None:
+    return {column: float(rows[column].iloc[-1]) for column in columns} if len(rows) else None
+
+
+def signed(value: float) -> str:
+    """Write a difference with its sign, to three decimals, without a negative zero.
+
+    Examples
+    --------
+    >>> signed(0.0214), signed(-0.0001), signed(-0.02)
+    ('+0.021', '0.000', '−0.020')
+    """
+    text = f"{abs(value):.3f}"
+    if float(text) == 0:
+        return text
+    return f"+{text}" if value > 0 else f"−{text}"
+
+
+def p_value(value: float) -> str:
+    """Write a p-value.
+
+    Examples
+    --------
+    >>> p_value(0.0312), p_value(0.00002)
+    ('p = 0.031', 'p < 0.001')
+    """
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

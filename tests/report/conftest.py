@@ -1,0 +1,147 @@
+"""A report's inputs as a run would make them, from random numbers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.report.inputs import ReportInputs
+
+SCORES = {
+    "bm25": {"ndcg@10": 0.541, "mrr@10": 0.512, "recall@10": 0.795, "recall@100": 0.921},
+    "zero_shot": {"ndcg@10": 0.602, "mrr@10": 0.571, "recall@10": 0.842, "recall@100": 0.958},
+    "anmi_2_1": {"ndcg@10": 0.664, "mrr@10": 0.628, "recall@10": 0.887, "recall@100": 0.975},
+}
+
+
+def results() -> pd.DataFrame:
+    rows = [("api_docs", "minilm", r, 1, m, v, v - 0.02, v + 0.021) for r, s in SCORES.items() for m, v in s.items()]
+    return pd.DataFrame(
+        rows, columns=["collection", "encoder", "recipe", "seed_count", "metric", "value", "low", "high"]
+    )
+
+
+def comparisons() -> pd.DataFrame:
+    rows = []
+    for system, baseline in (("anmi_2_1", "zero_shot"), ("anmi_2_1", "bm25"), ("bm25", "zero_shot")):
+        for metric, value in SCORES[system].items():
+            d = value - SCORES[baseline][metric]
+            rows.append((system, baseline, metric, d, d - 0.015, d + 0.016, 0.0002 if abs(d) > 0.02 else 0.04))
+    return pd.DataFrame(rows, columns=["system", "baseline", "metric", "difference", "low", "high", "p_value"])
+
+
+def funnel() -> list[dict]:
+    rows = [
+        ("candidates", "total", 98_412, 1000),
+        ("consistency", "rejected", 11_870, 121),
+        ("denoise", "rejected", 9_644, 0),
+        ("max_ratio", "rejected", 14_310, 0),
+        ("elo_gap", "rejected", 21_955, 0),
+        ("not drawn", "undecided", 34_522, 879),
+        ("negatives", "negative", 6_111, 876),
+        ("all 7 negatives", "complete", 6_062, 866),
+    ]
+    return [dict(zip(("step", "kind", "candidates", "queries"), row, strict=True)) for row in rows]
+
+
+def distributions() -> dict[str, dict]:
+    rng = np.random.default_rng(0)
+    found = {}
+    for name, low, high in (("dense", 0.0, 1.0), ("bm25", 0.0, 40.0), ("p_relevant", 0.0, 1.0), ("elo", 600.0, 1600.0)):
+        edges = np.linspace(low, high, 41)
+
+        def counts(a: float, b: float, n: int, edges=edges, low=low, high=high) -> list[int]:
+            return np.histogram(low + (high - low) * rng.beta(a, b, n), edges)[0].tolist()
+
+        found[name] = {
+            "edges": edges.tolist(),
+            "positives": counts(9, 3, 1000),
+            "kept": counts(3, 7, 40_633),
+            "negatives": counts(4, 6, 6_111),
+            "rejected": {
+                "consistency": counts(3, 5, 11_870),
+                "denoise": counts(7, 3, 9_644),
+                "max_ratio": counts(6, 3, 14_310),
+                "elo_gap": counts(5, 4, 21_955),
+            },
+        }
+    return found
+
+
+def training_log() -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    step = np.arange(1, 241)
+    dev = np.full(240, np.nan)
+    dev[79::80] = [0.641, 0.658, 0.661]
+    loss = 1.1 * np.exp(-step / 90) + 0.55 + rng.normal(0, 0.08, 240)
+    temperature = 0.05 - 0.012 * (1 - np.exp(-step / 120))
+    return pd.DataFrame(
+        {"step": step, "epoch": step / 80, "loss": loss, "temperature": temperature, "dev_ndcg@10": dev}
+    )
+
+
+def examples(query: str = "Return the standard deviation along the given axis") -> pd.DataFrame:
+    rows = []
+    for i in range(12):
+        text = "Compute the sample standard deviation over the requested axis, normalised by N-1 by default. " * 5
+        rows.append((f"q{i}", f"{query} ({i})", "positive", f"pandas.DataFrame.std{i}", text, 24.1, 0.81, 0.93, 1312.0))
+        for j in range(7):
+            other = f"numpy.core.something_rather_long.function_{j}"
+            rows.append(
+                (f"q{i}", f"{query} ({i})", "negative", other, text[j:], 12.0 - j, 0.6 - j / 40, np.nan, 980.0 - 9 * j)
+            )
+    columns = ["query_id", "query", "role", "document_id", "text", "bm25", "dense", "p_relevant", "elo"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def full(**changes) -> ReportInputs:
+    rng = np.random.default_rng(2)
+    counts, edges = np.histogram(rng.normal(330, 110, 6111).clip(105), 40)
+    predicted = np.linspace(0.05, 0.95, 10)
+    given = {
+        "results": results(),
+        "comparisons": comparisons(),
+        "funnel": funnel(),
+        "distributions": distributions(),
+        "training_log": training_log(),
+        "calibration": {
+            "bins": [
+                {"predicted": float(p), "observed": float(p**1.15), "count": int(900 * (1 - p) ** 2 + 40)}
+                for p in predicted
+            ],
+            "expected_calibration_error": 0.027,
+        },
+        "gap": {
+            "column": "elo",
+            "count": 6111,
+            "mean": 330.2,
+            "median": 329.0,
+            "edges": edges.tolist(),
+            "counts": counts.tolist(),
+        },
+        "leak": {
+            "count": 31,
+            "total": 6111,
+            "share": 31 / 6111,
+            "low": 0.0036,
+            "high": 0.0072,
+            "queries": 27,
+            "queries_total": 876,
+            "known": 412,
+        },
+        "examples": examples(),
+        "parameters": {"seed": 42, "recipe": "anmi_2_1", "training": {"epochs": 3, "batch_size": 32}},
+        "summary": {
+            "collection": "api_docs",
+            "recipe": "anmi_2_1",
+            "encoder": "minilm",
+            "date": "2025-01-31",
+            "versions": {"anmi": "0.1.0", "torch": "2.9.0", "sentence-transformers": "6.2.0", "numpy": "2.4.6"},
+            "counts": {"documents": 3312, "training queries": 1000, "test queries": 412},
+        },
+    }
+    return ReportInputs(**(given | changes))
+
+
+@pytest.fixture
+def make():
+    return full
