@@ -97,8 +97,8 @@ def _no_shared_queries(qrels: pd.DataFrame) -> None:
     first = pairs[pairs["query_id"] == second["query_id"]].iloc[0]
     raise AnmiError(
         f'query "{second["query_id"]}" is in {first["split"]} ({first["file"]} line {first["line"]}) and in '
-        f"{second['split']} ({second['file']} line {second['line']}), {len(shared)} such in all; every query must be in "
-        "one split only"
+        f"{second['split']} ({second['file']} line {second['line']}), {len(shared)} such in all; every query must "
+        "be in one split only"
     )
 
 

@@ -15,12 +15,10 @@ class _Collapse(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         category = unicodedata.category(chr(code))
-        if category == "Cf":
-            # Joiners and byte-order marks are invisible; a blank in their place would split Hindi or Persian words.
-            value = ""
-        else:
-            # Combining marks and symbols stay: they carry Hindi vowels and the difference between "<" and ">".
-            value = " " if category[0] in "PZ" or category == "Cc" else chr(code)
+        # Invisible joiners and byte-order marks vanish: a blank in their place would split Hindi or Persian words.
+        # Combining marks and symbols stay: they carry Hindi vowels and the difference between "<" and ">".
+        blank = category[0] in "PZ" or category == "Cc"
+        value = "" if category == "Cf" else " " if blank else chr(code)
         self[code] = value
         return value
 

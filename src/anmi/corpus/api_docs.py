@@ -1,0 +1,180 @@
+"""The built-in collection: documentation of installed packages, read from the packages themselves.
+
+A query is the one-sentence summary of a docstring, its document the rest of that docstring. Many objects share the very
+same summary (``DataFrame.std``, ``Series.std``): known false negatives, kept as equivalents for scoring.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from anmi.corpus.jsonl import to_json
+from anmi.corpus.public_api import PublicObject, public_objects
+from anmi.corpus.raw import Options, RawCollection
+
+PACKAGES: Final = ("numpy", "scipy", "pandas", "sklearn")
+_MIN_SUMMARY_WORDS: Final = 4
+_MIN_DOCUMENT_WORDS: Final = 30
+_PARAGRAPH: Final = re.compile(r"\n\s*\n")
+# Functions written in C carry their signature as the first paragraph: "add(x1, x2, /, out=None)".
+_SIGNATURE: Final = re.compile(r"[\w.]+\s*\(.*\)(\s*->.*)?", re.DOTALL)
+_SEVERAL_SENTENCES: Final = re.compile(r"[.!?]\s")
+_SEE_ALSO: Final = re.compile(r"^See Also\n-{3,}\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
+_ROLE: Final = re.compile(r":[\w:]+:`~?([^`]+)`")
+_NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One documented object with its query and its document."""
+
+    found: PublicObject
+    summary: str
+    rest: str
+
+
+def split_docstring(text: str) -> tuple[str, str] | None:
+    r"""Return summary and rest of a docstring, or ``None`` where it does not make a query and a document.
+
+    The first paragraph must be one sentence of at least 4 words, the rest at least 30 words.
+
+    Examples
+    --------
+    >>> split_docstring("Too short.") is None
+    True
+    >>> summary, rest = split_docstring("f(x)\n\nReturn the very first\nitem.\n\n" + "word " * 30)
+    >>> summary
+    'Return the very first item.'
+    """
+    first, *rest = _PARAGRAPH.split(inspect.cleandoc(text).strip())
+    if rest and _SIGNATURE.fullmatch(first.strip()):
+        first, *rest = rest
+    summary = " ".join(first.split())
+    body = "\n\n".join(rest).strip()
+    if len(summary.split()) < _MIN_SUMMARY_WORDS or _SEVERAL_SENTENCES.search(summary):
+        return None
+    return (summary, body) if len(body.split()) >= _MIN_DOCUMENT_WORDS else None
+
+
+def see_also(rest: str) -> list[str]:
+    r"""Return the names a docstring's "See Also" section lists, as they are written there.
+
+    Examples
+    --------
+    >>> see_also("See Also\n--------\nmean, var : Others.\n    More of it.\n:func:`numpy.sum`\n\nNotes\n-----\nx")
+    ['mean', 'var', 'numpy.sum']
+    """
+    match = _SEE_ALSO.search(rest)
+    if match is None:
+        return []
+    # Descriptions are indented; only lines at the margin name objects.
+    lines = [line for line in match.group(1).splitlines() if line and not line[0].isspace()]
+    names: list[str] = []
+    for line in lines:
+        for part in re.split(r"\s:(?:\s|$)", _ROLE.sub(r"\1", line))[0].split(","):
+            name = part.strip().strip("`").removesuffix("()").lstrip("~")
+            if _NAME.fullmatch(name):
+                names.append(name)
+    return names
+
+
+def read_api_docs(location: str, options: Options) -> RawCollection:
+    """Read the documentation of the installed numpy, scipy, pandas and scikit-learn.
+
+    Parameters
+    ----------
+    location, options
+        Not used; every reader takes them.
+    """
+    del location, options
+    entries = _entries(public_objects(PACKAGES))
+    identifiers = [entry.found.name for entry in entries]
+    metadata = [
+        to_json({"module": entry.found.module, "kind": entry.found.kind, "package": entry.found.package})
+        for entry in entries
+    ]
+    origin = pd.DataFrame({"file": [entry.found.package for entry in entries], "line": 0})
+    documents = pd.DataFrame(
+        {
+            "document_id": identifiers,
+            # No title: the name would give the answer away.
+            "title": "",
+            "text": [entry.rest for entry in entries],
+            "metadata": metadata,
+        },
+        dtype="str",
+    )
+    queries = pd.DataFrame(
+        {"query_id": identifiers, "text": [entry.summary for entry in entries], "metadata": metadata}, dtype="str"
+    )
+    qrels = pd.DataFrame(
+        {"query_id": identifiers, "document_id": identifiers, "relevance": "1", "split": "train"}, dtype="str"
+    )
+    return RawCollection(
+        pd.concat([documents, origin], axis=1),
+        pd.concat([queries, origin], axis=1),
+        pd.concat([qrels, origin], axis=1),
+        _graph(entries),
+        same_text_is_equivalent=True,
+        notes={"packages": _versions()},
+    )
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version("scikit-learn" if name == "sklearn" else name) for name in PACKAGES}
+
+
+def _entries(found: list[PublicObject]) -> list[Entry]:
+    """Keep objects whose docstring makes a query and a document; a docstring that is copied verbatim counts once.
+
+    Wrappers carry the docstring of what they wrap (``numpy.ma.var`` that of ``numpy.var``): another object, yet an
+    alias to the reader.
+    """
+    entries: dict[str, Entry] = {}
+    aliases: dict[str, list[str]] = defaultdict(list)
+    for item in found:
+        parts = split_docstring(item.docstring)
+        if parts is None:
+            continue
+        text = "\n".join(parts)
+        entries.setdefault(text, Entry(item, *parts))
+        aliases[text] += item.aliases
+    merged = [
+        Entry(item.found.with_aliases(tuple(aliases[text])), item.summary, item.rest) for text, item in entries.items()
+    ]
+    return sorted(merged, key=lambda entry: entry.found.name)
+
+
+def _graph(entries: list[Entry]) -> pd.DataFrame:
+    known = {alias: entry.found.name for entry in entries for alias in entry.found.aliases}
+    triples: dict[tuple[str, str, str], None] = {}
+    for entry in entries:
+        name = entry.found.name
+        triples[name, "module", entry.found.module] = None
+        triples[name, "kind", entry.found.kind] = None
+        for other in see_also(entry.rest):
+            target = _resolve(other, name, entry.found, known)
+            if target is not None and target != name:
+                triples[name, "see_also", target] = None
+    return pd.DataFrame(list(triples), columns=["head", "relation", "tail"], dtype="str")
+
+
+def _resolve(written: str, name: str, found: PublicObject, known: dict[str, str]) -> str | None:
+    """Look a name up as Sphinx would: beside the object, then in the enclosing modules, then as it stands."""
+    scope = name.split(".")[:-1]
+    scopes = [".".join(scope[:length]) for length in range(len(scope), 0, -1)]
+    candidates = [f"{prefix}.{written}" for prefix in [*scopes, found.module]] + [written]
+    # Authors write "np" for numpy and "pd" for pandas.
+    head, _, tail = written.partition(".")
+    short: dict[str, Any] = {"np": "numpy", "pd": "pandas", "sp": "scipy"}
+    if head in short:
+        candidates.append(f"{short[head]}.{tail}")
+    return next((known[item] for item in candidates if item in known), None)
