@@ -53,7 +53,7 @@ SCORES = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(LABELS, SCORES), min_size=1, max_size=3))
 def test_every_metric_matches_its_definition(cases):
     labels = {f"q{i}": case[0] for i, case in enumerate(cases)}

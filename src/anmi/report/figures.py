@@ -189,7 +189,7 @@ def training(log: pd.DataFrame) -> Figure | None:
         axis = "" if i == 0 else str(i + 1)
         top = 1 - i / len(panels)
         layout[f"yaxis{axis}"] = {
-            "title": {"text": title},
+            "title": {"text": title, "standoff": 8},
             "domain": [top - 0.86 / len(panels), top],
             "automargin": True,
         }

@@ -28,7 +28,7 @@ from anmi.report.inputs import (
 )
 
 _TEMPLATE: Final = "report.html.jinja"
-_TEXT_LENGTH: Final = 280
+_TEXT_LENGTH: Final = 220
 _MOST_EXAMPLES: Final = 10
 
 
@@ -80,7 +80,9 @@ def render(inputs: ReportInputs) -> str:
 def _summary(summary: Mapping[str, Any]) -> dict[str, Any]:
     named = {name: str(summary.get(name) or "not stated") for name in ("collection", "recipe", "encoder", "date")}
     counts = {name: f"{value:,}" for name, value in (summary.get("counts") or {}).items()}
-    return named | {"counts": counts, "versions": dict(summary.get("versions") or {})}
+    known = summary.get("recipe") and summary.get("collection")
+    title = f"{named['recipe']} on {named['collection']}" if known else "ANMI run"
+    return named | {"title": title, "counts": counts, "versions": dict(summary.get("versions") or {})}
 
 
 def _verdict(inputs: ReportInputs) -> str:
@@ -131,7 +133,7 @@ def _funnel_rows(inputs: ReportInputs) -> list[dict[str, str]]:
         {
             "step": f"rejected: {row['step']}" if row["kind"] == "rejected" else str(row["step"]),
             "candidates": f"{row['candidates']:,}",
-            "share": f"{100 * row['candidates'] / total:.1f} %" if total else "–",
+            "share": f"{100 * row['candidates'] / total:.1f}\u00a0%" if total else "–",
             "queries": f"{row['queries']:,}",
         }
         for row in inputs.funnel

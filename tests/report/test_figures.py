@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+from anmi.report import figures
+
+BACKGROUNDS = ("#ffffff", "#16181d")
+
+
+def contrast(a: str, b: str) -> float:
+    """Contrast ratio of WCAG 2."""
+
+    def luminance(colour: str) -> float:
+        parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("background", BACKGROUNDS)
+def test_colours_can_be_seen_on_light_and_dark(background):
+    used = [*figures.BASELINE_COLOURS.values(), *figures.TRAINED_COLOURS]
+    used += [figures.POSITIVE, figures.KEPT, figures.REJECTED, figures.JUDGE, figures.NEUTRAL]
+    assert min(contrast(colour, background) for colour in used) >= 3
+
+
+def test_the_funnel_ends_at_the_negatives(make):
+    inputs = make()
+    remaining, taken = figures.funnel(inputs.funnel).spec["data"]
+    assert remaining["x"][0] == 98_412
+    assert remaining["x"][-1] == 6_111
+    assert remaining["x"][-1] + sum(taken["x"]) == 98_412
+
+
+def test_each_group_of_scores_adds_up_to_all_of_it(make):
+    for figure in figures.distributions(make().distributions):
+        assert len(figure.spec["data"]) == 7
+        for trace in figure.spec["data"]:
+            assert sum(trace["y"][:-1]) == pytest.approx(100)
+            assert len(trace["y"]) == len(trace["x"])
+
+
+def test_no_step_rejected_anything(make):
+    entry = make().distributions["dense"] | {"rejected": {}}
+    (figure,) = figures.distributions({"dense": entry})
+    assert [trace["name"].split()[0] for trace in figure.spec["data"]] == ["positives", "kept"]
+
+
+def test_error_bars_span_the_interval(make):
+    spec = figures.metrics(make().results).spec
+    trained = spec["data"][-1]
+    assert trained["x"][0] - trained["error_x"]["arrayminus"][0] == pytest.approx(0.644)
+    assert trained["x"][0] + trained["error_x"]["array"][0] == pytest.approx(0.685)
+
+
+def test_the_borders_of_the_elo_zones_are_drawn(make):
+    spec = figures.elo_gap(make().gap).spec
+    assert [shape["x0"] for shape in spec["layout"]["shapes"]] == [100, 200, 400, 600]
+    assert [note["text"] for note in spec["layout"]["annotations"]] == [
+        "danger",
+        "soft",
+        "Goldilocks",
+        "medium",
+        "easy",
+    ]
+
+
+def test_a_log_without_dev_metric_has_two_panels(make):
+    log = make().training_log.assign(**{"dev_ndcg@10": np.nan})
+    layout = figures.training(log).spec["layout"]
+    assert "yaxis2" in layout
+    assert "yaxis3" not in layout

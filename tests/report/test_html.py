@@ -1,0 +1,181 @@
+import json
+from html.parser import HTMLParser
+
+import lxml.html
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from anmi.report.html import render
+from anmi.report.inputs import ReportInputs
+
+HOSTILE = '</script><script>alert("x")</script><img src=https://example.org/x.png onerror=alert(1)>'
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Fetches(HTMLParser):
+    """Collects every attribute by which a browser would load something, and checks that elements nest."""
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.open, self.scripts = [], [], 0
+
+    def handle_starttag(self, tag, attrs):
+        self.scripts += tag == "script"
+        self.found += [v for k, v in attrs if k in ("src", "href", "srcset", "data", "action", "poster")]
+        self.found += [v for k, v in attrs if k == "style" and "url(" in (v or "")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def parsed(page: str) -> Fetches:
+    reader = Fetches()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def text(page: str) -> str:
+    tree = lxml.html.fromstring(page)
+    for element in tree.xpath("//script|//style"):
+        element.drop_tree()
+    return " ".join(tree.text_content().split())
+
+
+def specs(page: str) -> dict[str, dict]:
+    found = lxml.html.fromstring(page).xpath("//script[@data-plot]")
+    return {element.get("data-plot"): json.loads(element.text) for element in found}
+
+
+@pytest.fixture
+def page(make):
+    return render(make())
+
+
+def test_the_page_fetches_nothing(page):
+    assert parsed(page).found == []
+    style = lxml.html.fromstring(page).xpath("string(//style)")
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "default-src 'none'" in page
+    assert page.startswith("<!doctype html>")
+
+
+def test_plotly_is_inside_once(page):
+    assert page.count("plotly.js v") == 1
+
+
+def test_every_plot_is_one_that_plotly_accepts(page):
+    found = specs(page)
+    assert set(found) == {
+        "metrics", "funnel", "elo-gap", "calibration", "training",
+        "scores-dense", "scores-bm25", "scores-p_relevant", "scores-elo",
+    }  # fmt: skip
+    for name, spec in found.items():
+        figure = go.Figure(spec)
+        assert figure.layout.xaxis.title.text, name
+        targets = lxml.html.fromstring(page).xpath(f'//div[@id="{name}"]')
+        assert len(targets) == 1
+
+
+def test_the_headline_says_what_training_brought(page):
+    shown = text(page)
+    assert "Training with anmi_2_1 raised nDCG@10: 0.602 zero-shot, 0.664 trained" in shown
+    assert "+0.062, 95 % interval +0.047 to +0.078, p < 0.001" in shown
+    assert "31 of 6,111 selected negatives (0.51 %" in shown
+
+
+def test_an_uncertain_difference_is_not_sold_as_a_gain(make):
+    comparisons = make().comparisons.assign(low=-0.01)
+    assert "Training with anmi_2_1 did not clearly change nDCG@10" in text(render(make(comparisons=comparisons)))
+
+
+@pytest.mark.parametrize("length", [1, 400])
+def test_texts_are_escaped(make, length):
+    inputs = make()
+    examples = inputs.examples.assign(query=HOSTILE * length, text=HOSTILE, document_id=HOSTILE)
+    funnel = [row | {"step": HOSTILE} for row in inputs.funnel]
+    results = inputs.results.replace({"recipe": {"anmi_2_1": HOSTILE}})
+    summary = dict(inputs.summary) | {"collection": HOSTILE, "versions": {HOSTILE: HOSTILE}}
+    distributions = {
+        name: entry | {"rejected": {HOSTILE: entry["kept"], "b": entry["kept"]}}
+        for name, entry in inputs.distributions.items()
+    }
+    page = render(
+        make(
+            examples=examples,
+            funnel=funnel,
+            results=results,
+            summary=summary,
+            parameters={"a": HOSTILE},
+            distributions=distributions,
+        )
+    )
+    reader = parsed(page)
+    assert reader.found == []
+    assert reader.scripts == parsed(render(make())).scripts
+    assert '<script>alert("x")' not in page
+    assert '<script>alert("x")</script>' in text(page)
+    # Plotly reads a few HTML tags in labels: what comes from outside arrives there escaped.
+    assert all("<img" not in json.dumps(spec) for spec in specs(page).values())
+
+
+def test_what_is_missing_is_said_instead_of_plotted():
+    page = render(ReportInputs(results=pd.DataFrame(), summary={}))
+    assert parsed(page).found == []
+    assert specs(page) == {}
+    shown = text(page)
+    for sentence in (
+        "No results were given",
+        "No negatives were mined",
+        "no selected negative has an Elo",
+        "No candidate was scored",
+        "No judge was calibrated",
+        "Nothing was trained",
+        "There are no examples",
+        "parameters were not recorded",
+    ):
+        assert sentence in shown
+
+
+def test_baselines_alone_make_a_report(make):
+    results = make().results
+    page = render(ReportInputs(results=results[results["recipe"] == "bm25"], summary={"collection": "c"}))
+    assert set(specs(page)) == {"metrics"}
+    assert "BM25" in text(page)
+
+
+def test_numbers_that_json_cannot_hold_do_no_harm(make):
+    log = make().training_log
+    log.loc[3, "loss"] = np.nan
+    results = make().results
+    results.loc[0, ["low", "high"]] = np.nan
+    assert specs(render(make(training_log=log, results=results)))["training"]["data"][0]["y"][3] is None
+
+
+def test_ten_examples_with_cut_texts_and_scores(page):
+    articles = lxml.html.fromstring(page).xpath("//article")
+    assert len(articles) == 10
+    assert [c.text_content() for c in articles[0].xpath(".//th")][2:] == ["bm25", "dense", "p_relevant", "elo"]
+    first = [c.text_content().strip() for c in articles[0].xpath(".//tbody/tr[1]/td")]
+    assert first[0] == "positive"
+    assert " …" in first[1]
+    assert first[2:] == ["24.10", "0.81", "0.93", "1312"]
+
+
+def test_text_without_blanks_is_cut_too(make):
+    examples = make().examples.assign(text="密集检索" * 200)
+    cell = lxml.html.fromstring(render(make(examples=examples))).xpath("//article//tbody/tr[1]/td[2]")[0]
+    assert 200 < len(cell.text.strip()) < 230
+
+
+def test_a_system_has_one_colour_everywhere(page):
+    dots = lxml.html.fromstring(page).xpath("//span[@class='dot']/@style")
+    markers = [trace["marker"]["color"] for trace in specs(page)["metrics"]["data"]]
+    assert [style.removeprefix("background:") for style in dots] == markers
+    assert len(set(markers)) == 3
