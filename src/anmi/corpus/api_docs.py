@@ -27,6 +27,10 @@ _SIGNATURE: Final = re.compile(r"[\w.]+\s*\(.*\)(\s*->.*)?", re.DOTALL)
 _SEVERAL_SENTENCES: Final = re.compile(r"[.!?]\s")
 _SEE_ALSO: Final = re.compile(r"^See Also\n-{3,}\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
 _ROLE: Final = re.compile(r":[\w:]+:`~?([^`]+)`")
+# What differs from process to process in docstrings that packages write when they are imported.
+_VARYING_LINE: Final = re.compile(r"^.*# may vary$\n?", re.MULTILINE)
+_SET_OF_NAMES: Final = re.compile(r"``\{('[^'`]*'(?:, '[^'`]*')+)\}``")
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{6,}")
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -37,6 +41,21 @@ class Entry:
     found: PublicObject
     summary: str
     rest: str
+
+
+def stable(text: str) -> str:
+    """Return a docstring without what differs from process to process.
+
+    scipy writes random samples, and sets in the order of their hashes, into docstrings at import.
+
+    Examples
+    --------
+    >>> stable("``{'b', 'a'}`` <f at 0x7fe9a1b2c3> ok")
+    "``{'a', 'b'}`` <f> ok"
+    """
+    text = _VARYING_LINE.sub("", text)
+    text = _SET_OF_NAMES.sub(lambda match: "``{" + ", ".join(sorted(match.group(1).split(", "))) + "}``", text)
+    return _ADDRESS.sub("", text)
 
 
 def split_docstring(text: str) -> tuple[str, str] | None:
@@ -52,7 +71,7 @@ def split_docstring(text: str) -> tuple[str, str] | None:
     >>> summary
     'Return the very first item.'
     """
-    first, *rest = _PARAGRAPH.split(inspect.cleandoc(text).strip())
+    first, *rest = _PARAGRAPH.split(inspect.cleandoc(stable(text)).strip())
     if rest and _SIGNATURE.fullmatch(first.strip()):
         first, *rest = rest
     summary = " ".join(first.split())

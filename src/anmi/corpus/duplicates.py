@@ -66,7 +66,7 @@ def find_duplicates(document_ids: Sequence[str], texts: Sequence[str]) -> pd.Dat
     root: NDArray[np.int64] = np.fromiter(
         (first.setdefault(normalised(text), row) for row, text in enumerate(texts)), np.int64, len(texts)
     )
-    rows = np.flatnonzero(root != np.arange(len(texts)))
+    rows: list[int] = np.flatnonzero(root != np.arange(len(texts))).tolist()
     return pd.DataFrame(
         {
             "document_id": [document_ids[row] for row in rows],

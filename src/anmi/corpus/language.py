@@ -27,7 +27,8 @@ def detect_language(texts: Sequence[str], *, sample: int = 200, characters: int 
     """
     import py3langid
 
-    rows = np.unique(np.linspace(0, len(texts) - 1, min(sample, len(texts))).astype(int)) if len(texts) else []
+    spaced = np.linspace(0, len(texts) - 1, min(sample, len(texts)))
+    rows: list[int] = np.unique(spaced.astype(int)).tolist()
     # Single short utterances are often misread; a handful read together seldom is.
     chunks = ["\n".join(texts[row][:characters] for row in part) for part in np.array_split(rows, 20) if len(part)]
     votes = Counter(py3langid.classify(chunk)[0] for chunk in chunks)
