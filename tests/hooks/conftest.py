@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -134,9 +135,32 @@ def write_project(path: Path) -> Project:
     return Project(path)
 
 
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty tracking database; making one takes MLflow seconds."""
+    from mlflow import MlflowClient
+
+    path = tmp_path_factory.mktemp("database") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return write_project(tmp_path)
+    """A project in which tracking is off."""
+    project = write_project(tmp_path)
+    (tmp_path / "conf" / "local" / "mlflow.yml").write_text("enabled: false\n")
+    return project
+
+
+@pytest.fixture
+def tracked_project(tmp_path: Path, database: Path) -> Project:
+    """A project with a tracking database in it."""
+    project = write_project(tmp_path)
+    place = tmp_path / "data" / "tracking"
+    place.mkdir(parents=True)
+    shutil.copy(database, place / "mlflow.db")
+    return project
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 _BATCH: Final = 100
 _LONGEST_VALUE: Final = 6000
 _LONGEST_KEY: Final = 250
+_LONGEST_MESSAGE: Final = 200
 _FAILED: Final = "failed."
 
 
@@ -309,7 +310,8 @@ def _batches(items: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return _without_password(first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…")
 
 
 def _without_password(uri: str) -> str:

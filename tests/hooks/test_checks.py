@@ -1,0 +1,109 @@
+"""What is misspelt is named with the nearest valid name, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from anmi.errors import AnmiError
+from anmi.hooks.checks import check_collection, check_encoder, check_model, check_names, check_recipe
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    width: int = Field(2, ge=1)
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    rows: int = 3
+    shape: Inner = Inner()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"rws": 1}, 'there is no parameter "stage.rws": did you mean "rows"'),
+        ({"shape": {"widht": 1}}, 'there is no parameter "stage.shape.widht": did you mean "width"'),
+        ({"rows": "many"}, 'parameter "stage.rows": Input should be a valid integer'),
+        ({"shape": {"width": 0}}, 'parameter "stage.shape.width": Input should be greater than or equal to 1, not 0'),
+    ],
+)
+def test_a_wrong_parameter_is_named(value: dict[str, Any], message: str) -> None:
+    with pytest.raises(AnmiError) as caught:
+        check_model("stage", {"stage": value}, Outer)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_right_parameters_and_untyped_ones_pass() -> None:
+    check_model("stage", {"stage": {"rows": 4, "shape": {"width": 9}}}, Outer)
+    check_model("stage.shape", {"stage": {"shape": {}}}, Inner)
+    check_model("anything", {}, str)
+
+
+def test_a_missing_branch_is_named() -> None:
+    with pytest.raises(AnmiError, match=r'lacks the parameter "stage\.shape"'):
+        check_model("stage.shape", {"stage": {}}, Inner)
+
+
+def test_names_and_recipes() -> None:
+    check_names(["collection"], ["collection", "encoder"])
+    with pytest.raises(AnmiError, match='"colection": did you mean "collection"'):
+        check_names(["colection"], ["collection", "encoder"])
+    check_recipe("anmi_2_1", {"anmi_2_1": {}})
+    with pytest.raises(AnmiError, match='no recipe "anmi_21": did you mean "anmi_2_1"'):
+        check_recipe("anmi_21", {"anmi_2_1": {}, "random": {}})
+
+
+@pytest.mark.parametrize("name", ["minilm", "static", "sentence-transformers/all-mpnet-base-v2", "models/own", "own"])
+def test_encoders_that_can_be(tmp_path: Path, name: str) -> None:
+    (tmp_path / "models" / "own").mkdir(parents=True)
+    (tmp_path / "own").mkdir()
+    check_encoder(name, tmp_path)
+    check_encoder(str(tmp_path / "own"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("minlm", 'did you mean "minilm"'), ("./nowhere", "is not a folder here"), ("/a/b/c", "is not a folder here")],
+)
+def test_encoders_that_cannot_be(tmp_path: Path, name: str, hint: str) -> None:
+    with pytest.raises(AnmiError, match=hint):
+        check_encoder(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["api_docs", "beir:x", "pairs:a_*.jsonl;b.jsonl", "ir_datasets:beir/scifact/train"])
+def test_collections_that_can_be(name: str) -> None:
+    check_collection(name)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("bier:x", 'did you mean "beir"'), ("beir:", "write it as beir:DIR")])
+def test_collections_that_cannot_be(name: str, hint: str) -> None:
+    with pytest.raises(AnmiError, match=hint):
+        check_collection(name)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ("colection=x", 'no parameter "colection": did you mean "collection"'),
+        ("table.shape.widht=2", 'no parameter "table.shape.widht": did you mean "width"'),
+        ("recipe=naive_tp", 'no recipe "naive_tp": did you mean "naive_top"'),
+        ("encoder=minlm", 'no encoder "minlm": did you mean "minilm"'),
+        ("collection=bier:x", 'no collection "bier:x": did you mean "beir"'),
+    ],
+)
+def test_the_command_line_says_so_in_one_sentence(project: Any, parameters: str, message: str) -> None:
+    done = project.kedro("run", "--params", parameters, code=1)
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert not (project.path / "data").exists()
+
+
+def test_a_parameter_that_the_configuration_refers_to_is_known(project: Any) -> None:
+    project.kedro("run", "--pipelines", "first", "--params", "elsewhere=there")

@@ -1,0 +1,233 @@
+"""What a run leaves behind: manifest, log, tracking. Real MLflow on SQLite, real ``kedro run`` in a small project."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anmi.hooks import timing
+from anmi.hooks.manifest import add_log_file
+
+
+def manifest(project: Any) -> dict[str, Any]:
+    newest = sorted((project.path / "data" / "runs").iterdir())[-1]
+    return dict(json.loads((newest / "manifest.json").read_text()))
+
+
+def tracked(uri: str, experiment: str = "miniature") -> list[Any]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    found = client.get_experiment_by_name(experiment)
+    assert found is not None
+    return list(client.search_runs([found.experiment_id], order_by=["attributes.start_time DESC"]))
+
+
+def test_the_manifest_tells_the_run(finished: Any) -> None:
+    told = manifest(finished)
+    version = told["run_id"]
+    assert (finished.path / "data/mini/table.parquet" / version / "table.parquet").exists()
+    assert told["saved"] == {"table": version, "metrics": version, "report": version}
+    assert told["loaded"] == {"table": version, "metrics": version}
+    assert told["status"] == "finished"
+    assert told["start"] <= told["end"]
+    assert told["runtime_parameters"] == {"table": {"rows": 6}, "recipe": "naive_top"}
+    assert told["parameters"]["table"] == {"rows": 6, "shape": {"width": 2}, "hidden_default": 0.25}
+    assert {"kedro", "torch", "anmi"} <= told["versions"].keys()
+    assert told["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_every_node_has_its_time_and_its_own_peak(finished: Any) -> None:
+    nodes = {entry["node"]: entry for entry in manifest(finished)["nodes"]}
+    assert list(nodes) == ["make", "measure", "write"]
+    assert all(entry["seconds"] >= 0 for entry in nodes.values())
+    if Path("/proc/self/clear_refs").exists():
+        # `measure` holds 64 MiB and gives them back.
+        assert nodes["measure"]["peak_mib"] - nodes["write"]["peak_mib"] > 32
+
+
+def test_the_console_is_quiet_and_the_file_is_not(finished: Any) -> None:
+    console = finished.console.stdout + finished.console.stderr
+    assert console.count("INFO") == 3
+    assert "3/3  write" in console
+    for noise in ("alembic", "Loading data", "Traceback", "Warning"):
+        assert noise not in console
+    assert "Loading data from table" in (finished.path / "data/logs/anmi.log").read_text()
+
+
+def test_one_run_with_parameters_metrics_versions_and_report(finished: Any) -> None:
+    (run,) = tracked(finished.database)
+    told = manifest(finished)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == run.data.tags["run_id"] == told["run_id"]
+    assert run.data.params["table.hidden_default"] == "0.25"
+    assert run.data.params["table.shape.width"] == "2"
+    assert run.data.params["recipes.naive_top.negatives"] == "3"
+    assert "recipes.plain.negatives" not in run.data.params, "only the chosen recipe says something of the run"
+    assert run.data.metrics["test.ndcg_at_10"] == 0.6
+    assert run.data.metrics["loss"] == 1.0
+    assert run.data.tags["environment"] == "local"
+    assert run.data.tags["pipelines"] == "__default__"
+    assert "git_commit" in run.data.tags
+    assert {run.data.tags[f"{way}.{name}"] for way, name in (("load", "table"), ("save", "report"))} == {told["run_id"]}
+
+
+def test_a_list_of_numbers_becomes_a_curve(finished: Any) -> None:
+    from mlflow import MlflowClient
+
+    (run,) = tracked(finished.database)
+    history = MlflowClient(tracking_uri=finished.database).get_metric_history(run.info.run_id, "loss")
+    assert [(point.step, point.value) for point in history] == [(0, 3.0), (1, 2.0), (2, 1.0)]
+
+
+def test_the_report_lies_beside_the_database(finished: Any) -> None:
+    reports = list((finished.path / "data/tracking/artifacts").rglob("report.html"))
+    assert [report.read_text() for report in reports] == ["<p>0.6</p>"]
+
+
+def test_a_failed_run_is_failed_everywhere(tracked_project: Any) -> None:
+    done = tracked_project.kedro("run", "--params", "fail=user", code=1)
+    assert manifest(tracked_project)["status"] == "failed"
+    assert "no _id" in manifest(tracked_project)["error"]
+    (run,) = tracked(tracked_project.database)
+    assert run.info.status == "FAILED"
+    assert "no _id" in run.data.tags["error"]
+    assert done.stderr.strip().splitlines()[-1] == "Error: corpus.jsonl, line 3: no _id: add one"
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_a_stopped_run_is_not_left_running(tracked_project: Any) -> None:
+    tracked_project.kedro("run", "--params", "fail=stopped", code=143)
+    assert manifest(tracked_project)["status"] == "interrupted"
+    (run,) = tracked(tracked_project.database)
+    assert run.info.status == "KILLED"
+
+
+@pytest.mark.slow
+def test_tasks_of_a_scheduler_share_a_run(tracked_project: Any) -> None:
+    tracked_project.kedro("run", "--pipelines", "first")
+    (first,) = tracked(tracked_project.database)
+    shared = {"MLFLOW_RUN_ID": first.info.run_id}
+    tracked_project.kedro("run", "--pipelines", "second", "--params", "table.rows=9", **shared)
+    (both,) = tracked(tracked_project.database)
+    assert both.info.status == "FINISHED"
+    assert {"save.table", "load.table", "save.report"} <= both.data.tags.keys()
+    assert both.data.params["table.rows"] == "5", "what the first task logged stays"
+    tracked_project.kedro("run", "--pipelines", "first", "--params", "fail=user", code=1, **shared)
+    tracked_project.kedro("run", "--pipelines", "second", **shared)
+    assert tracked(tracked_project.database)[0].info.status == "FAILED", "a task of it has failed, whoever ends last"
+    tracked_project.kedro("run", "--pipelines", "first", **shared)
+    assert tracked(tracked_project.database)[0].info.status == "FINISHED", "its retry succeeded"
+
+
+def test_switched_off_it_writes_no_database(project: Any) -> None:
+    project.kedro("run", "--pipelines", "first")
+    assert not (project.path / "data/tracking").exists()
+    assert manifest(project)["status"] == "finished"
+
+
+def test_a_wrong_setting_is_named(project: Any) -> None:
+    (project.path / "conf/local/mlflow.yml").write_text("experment: x\n")
+    done = project.kedro("run", code=1)
+    assert "mlflow.yml: experment" in done.stderr
+    assert "experiment" in done.stderr
+
+
+def test_an_environment_keeps_to_itself(project: Any) -> None:
+    project.kedro("run", "--env", "test", "--params", "table.rows=2")
+    assert (project.path / "data/test/tracking/mlflow.db").exists()
+    assert not (project.path / "data/mini").exists()
+    told = json.loads(next((project.path / "data/test/runs").rglob("manifest.json")).read_text())
+    assert told["parameters"]["table"] == {"rows": 2, "shape": {"width": 1}, "hidden_default": 0.25}
+    with sqlite3.connect(project.path / "data/test/tracking/mlflow.db") as database:
+        places = [row[0] for row in database.execute("select artifact_uri from runs")]
+    assert places
+    assert all("data/test/tracking/artifacts" in place for place in places)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = (tmp_path / "server.log").open("w")
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+            *("--backend-store-uri", f"sqlite:///{tmp_path}/server.db"),
+            *("--artifacts-destination", str(tmp_path / "kept")),
+        ],
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        for _ in range(240):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None, (tmp_path / "server.log").read_text()
+            time.sleep(0.25)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        import os
+        import signal
+
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=30)
+        log.close()
+
+
+@pytest.mark.slow
+def test_a_server_named_in_the_environment_gets_the_run(project: Any, server: str, tmp_path: Path) -> None:
+    (project.path / "conf/local/mlflow.yml").unlink()
+    project.kedro("run", MLFLOW_TRACKING_URI=server)
+    (run,) = tracked(server)
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["test.ndcg_at_10"] == 0.5
+    assert list((tmp_path / "kept").rglob("report.html"))
+    assert not (project.path / "data/tracking").exists()
+
+
+@pytest.mark.slow
+def test_an_unreachable_server_is_noticed_before_anything_runs(project: Any) -> None:
+    (project.path / "conf/local/mlflow.yml").unlink()
+    started = time.monotonic()
+    done = project.kedro("run", code=1, MLFLOW_TRACKING_URI="http://user:secret@127.0.0.1:9")
+    assert time.monotonic() - started < 60
+    assert "MLFLOW_TRACKING_URI" in done.stderr
+    assert "secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (project.path / "data/mini").exists()
+
+
+def test_there_is_one_log_file_at_a_time(tmp_path: Path) -> None:
+    before = {name: list(logging.getLogger(name).handlers) for name in ("", "kedro", "py.warnings")}
+    try:
+        for name in ("one", "two"):
+            add_log_file(tmp_path / name / "anmi.log")
+        logging.getLogger("anmi").warning("to the second file")
+        assert not (tmp_path / "one/anmi.log").exists()
+        assert (tmp_path / "two/anmi.log").read_text().count("to the second file") == 1
+    finally:
+        for name, handlers in before.items():
+            logging.getLogger(name).handlers[:] = handlers
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux can forget a peak")
+def test_the_peak_can_be_forgotten() -> None:
+    held = bytearray(200 * 2**20)
+    high = timing.peak_mib()
+    del held
+    timing.reset_peak()
+    assert timing.peak_mib() < high - 100
