@@ -34,6 +34,7 @@ def test_rejections_name_each_step(make):
     assert "rejected: max_ratio" in shown
     assert "14,310" in shown
     assert "14.5%" in shown
+    assert printed(rejections_table(pd.DataFrame(make().funnel))) == shown
 
 
 def test_markup_in_a_name_is_printed_as_it_is(make):

@@ -49,21 +49,22 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     return table
 
 
-def rejections_table(funnel: Sequence[Mapping[str, Any]]) -> Table:
+def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:
     """Return what became of the candidates, step by step.
 
     Parameters
     ----------
     funnel
-        From :func:`anmi.evaluation.diagnostics.funnel`.
+        From :func:`anmi.evaluation.diagnostics.funnel`, or the same rows as a table.
     """
     table = Table(title="From candidates to negatives", title_justify="left")
     table.add_column("step")
     table.add_column("candidates", justify="right")
     table.add_column("share", justify="right")
     table.add_column("queries", justify="right")
-    total = max((row["candidates"] for row in funnel if row["kind"] == "total"), default=0)
-    for row in funnel:
+    rows = funnel.to_dict("records") if isinstance(funnel, pd.DataFrame) else funnel
+    total = max((row["candidates"] for row in rows if row["kind"] == "total"), default=0)
+    for row in rows:
         share = f"{row['candidates'] / total:.1%}" if total else "–"
         name = f"rejected: {row['step']}" if row["kind"] == "rejected" else str(row["step"])
         table.add_row(escape(name), f"{row['candidates']:,}", share, f"{row['queries']:,}")

@@ -19,6 +19,7 @@ from anmi.report.inputs import (
     ZERO_SHOT,
     ReportInputs,
     difference,
+    leak_sentence,
     lookup,
     metric_name,
     p_value,
@@ -63,7 +64,7 @@ def render(inputs: ReportInputs) -> str:
         metrics=_embedded(figures.metrics(inputs.results)),
         funnel=_embedded(figures.funnel(inputs.funnel)),
         funnel_rows=_funnel_rows(inputs),
-        leak=_leak(inputs.leak),
+        leak=leak_sentence(inputs.leak),
         gap=_embedded(figures.elo_gap(inputs.gap)),
         distributions=[_embedded(figure) for figure in figures.distributions(inputs.distributions)],
         calibration=_embedded(figures.calibration(inputs.calibration)),
@@ -138,21 +139,6 @@ def _funnel_rows(inputs: ReportInputs) -> list[dict[str, str]]:
         }
         for row in inputs.funnel
     ]
-
-
-def _leak(leak: Mapping[str, Any]) -> str:
-    if not leak:
-        return ""
-    if not leak["total"]:
-        return "No negatives were selected, so none of them can be relevant."
-    sentence = (
-        f"{leak['count']:,} of {leak['total']:,} selected negatives ({100 * leak['share']:.2f} %; 95 % interval "
-        f"{100 * leak['low']:.2f} to {100 * leak['high']:.2f} %) were in truth relevant, in {leak['queries']:,} of "
-        f"{leak['queries_total']:,} queries."
-    )
-    if not leak["known"]:
-        return sentence + " For none of these queries are unlabelled relevant documents known: more may be hidden."
-    return sentence + f" Unlabelled relevant documents are known for {leak['known']:,} of the queries."
 
 
 def _score_names(examples: pd.DataFrame) -> list[str]:

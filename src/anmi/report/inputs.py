@@ -78,29 +78,41 @@ def example_table(
     rows
         Training rows: ``query_id, query, positive_id, positive, negative_ids, negatives``.
     scores
-        Shown name → (column of the positive's score or None, column of the negatives' scores as a list).
+        Shown name → (column of the positive's score or None, column of the negatives' scores as a list). By default
+        every ``positive_<name>`` with its ``negative_<name>``, and the weights.
     count, negatives
         Queries, and negatives of each, at most. Only rows that have negatives are taken, one per query.
 
     Examples
     --------
     >>> rows = pd.DataFrame({"query_id": ["q"], "query": ["?"], "positive_id": ["p"], "positive": ["yes"],
-    ...     "negative_ids": [["n"]], "negatives": [["no"]], "weights": [[0.5]]})
-    >>> example_table(rows, {"weight": (None, "weights")})[["role", "document_id", "weight"]].values.tolist()
-    [['positive', 'p', nan], ['negative', 'n', 0.5]]
+    ...     "negative_ids": [["n"]], "negatives": [["no"]], "positive_elo": [1200.0], "negative_elo": [[950.0]]})
+    >>> example_table(rows)[["role", "document_id", "elo"]].values.tolist()
+    [['positive', 'p', 1200.0], ['negative', 'n', 950.0]]
     """
+    scores = _score_columns(rows) if scores is None else scores
     found: list[dict[str, Any]] = []
     chosen = rows[rows["negative_ids"].map(len) > 0].drop_duplicates("query_id").head(count)
     for row in chosen.to_dict("records"):
         shared = {"query_id": row["query_id"], "query": row["query"]}
-        own = {name: row[column] if column else math.nan for name, (column, _) in (scores or {}).items()}
+        own = {name: row[column] if column else math.nan for name, (column, _) in scores.items()}
         found.append({**shared, "role": "positive", "document_id": row["positive_id"], "text": row["positive"], **own})
-        listed = {name: row[column] for name, (_, column) in (scores or {}).items()}
+        listed = {name: row[column] for name, (_, column) in scores.items()}
         for i, (document_id, text) in enumerate(zip(row["negative_ids"], row["negatives"], strict=True)):
             if i < negatives:
                 values = {name: column[i] for name, column in listed.items()}
                 found.append({**shared, "role": "negative", "document_id": document_id, "text": text, **values})
-    return pd.DataFrame(found, columns=[*EXAMPLE_COLUMNS, *(scores or {})])
+    return pd.DataFrame(found, columns=[*EXAMPLE_COLUMNS, *scores])
+
+
+def _score_columns(rows: pd.DataFrame) -> dict[str, tuple[str | None, str]]:
+    names = [str(column).removeprefix("negative_") for column in rows.columns if str(column).startswith("negative_")]
+    found: dict[str, tuple[str | None, str]] = {
+        name: (f"positive_{name}" if f"positive_{name}" in rows else None, f"negative_{name}")
+        for name in names
+        if name != "ids"
+    }
+    return found | ({"weight": (None, "weights")} if "weights" in rows else {})
 
 
 def systems(results: pd.DataFrame) -> list[str]:
@@ -162,6 +174,28 @@ def signed(value: float) -> str:
     if float(text) == 0:
         return text
     return f"+{text}" if value > 0 else f"−{text}"
+
+
+def leak_sentence(leak: Mapping[str, Any]) -> str:
+    """Say how many selected negatives were in truth relevant (empty when it was not measured).
+
+    Parameters
+    ----------
+    leak
+        From :func:`anmi.evaluation.diagnostics.leak`.
+    """
+    if not leak:
+        return ""
+    if not leak["total"]:
+        return "No negatives were selected, so none of them can be relevant."
+    sentence = (
+        f"{leak['count']:,} of {leak['total']:,} selected negatives ({100 * leak['share']:.2f} %; 95 % interval "
+        f"{100 * leak['low']:.2f} to {100 * leak['high']:.2f} %) were in truth relevant, in {leak['queries']:,} of "
+        f"{leak['queries_total']:,} queries."
+    )
+    if not leak["known"]:
+        return sentence + " For none of these queries are unlabelled relevant documents known: more may be hidden."
+    return sentence + f" Unlabelled relevant documents are known for {leak['known']:,} of the queries."
 
 
 def p_value(value: float) -> str:
