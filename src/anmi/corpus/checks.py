@@ -65,7 +65,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     equivalents = same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels)
     return Collection(
         name=name,
-        language=options.language or detect_language(texts),
+        language=options.language or raw.language or detect_language(texts),
         corpus=corpus,
         queries=queries[["query_id", "text", "split", "metadata"]].reset_index(drop=True),
         qrels=qrels[["query_id", "document_id", "relevance", "split"]].reset_index(drop=True),

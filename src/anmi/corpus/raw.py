@@ -41,6 +41,8 @@ class RawCollection:
         ``head, relation, tail``.
     same_text_is_equivalent
         Whether queries with the same normalised text have each other's documents as relevant ones.
+    language
+        ISO 639-1 code where the source names it.
     notes
         Facts for the user.
     """
@@ -50,4 +52,5 @@ class RawCollection:
     qrels: pd.DataFrame
     graph: pd.DataFrame
     same_text_is_equivalent: bool = False
+    language: str | None = None
     notes: dict[str, Any] = field(default_factory=dict)
