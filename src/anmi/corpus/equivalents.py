@@ -49,7 +49,7 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
         ``query_id, document_id``; empty where no document has triples.
     """
     facts = _triples(corpus)
-    if facts is None:
+    if facts is None or qrels.empty:
         return empty("query_id", "document_id")
     document_ids = corpus["document_id"].to_numpy(dtype=object)
     row = pd.Series(np.arange(len(corpus)), index=corpus["document_id"])

@@ -1,0 +1,67 @@
+"""A small collection on disk that each test damages in its own way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WORDS = [
+    *("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath"),
+    *("islet", "jetty", "knoll", "lagoon", "marsh", "north", "oasis", "prairie"),
+]
+
+
+class Folder:
+    """A BEIR folder whose rows can be changed before it is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.documents: list[Any] = [
+            {
+                "_id": f"d{i}",
+                "title": f"Title {i}",
+                "text": f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}",
+            }
+            for i in range(40)
+        ]
+        self.queries: list[Any] = [{"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in range(40)]
+        self.qrels: dict[str, list[str]] = {
+            "train": [f"q{i}\td{i}\t1" for i in range(24)],
+            "dev": [f"q{i}\td{i}\t1" for i in range(24, 32)],
+            "test": [f"q{i}\td{i}\t2" for i in range(32, 40)],
+        }
+        self.header = "query-id\tcorpus-id\tscore"
+
+    def write(self, *, newline: str = "\n", prefix: bytes = b"") -> str:
+        (self.path / "qrels").mkdir(parents=True, exist_ok=True)
+        for name, rows in (("corpus", self.documents), ("queries", self.queries)):
+            lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+            self._put(self.path / f"{name}.jsonl", lines, newline, prefix)
+        for split, labels in self.qrels.items():
+            self._put(
+                self.path / "qrels" / f"{split}.tsv", [self.header, *labels] if self.header else labels, newline, prefix
+            )
+        return f"beir:{self.path}"
+
+    @staticmethod
+    def _put(path: Path, lines: list[str], newline: str, prefix: bytes) -> None:
+        path.write_bytes(prefix + "".join(line + newline for line in lines).encode("utf-8", "surrogatepass"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "small")
+
+
+@pytest.fixture
+def write_jsonl(tmp_path: Path) -> Callable[[str, list[Any]], Path]:
+    def write(name: str, rows: list[Any]) -> Path:
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+    return write

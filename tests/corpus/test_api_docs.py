@@ -1,0 +1,138 @@
+"""The built-in collection."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.corpus.api_docs import see_also, split_docstring, stable
+from anmi.corpus.duplicates import normalised
+from anmi.corpus.public_api import public_objects
+from anmi.corpus.sources import fingerprint, load_collection
+
+
+@pytest.fixture(scope="module")
+def api_docs():
+    return load_collection("api_docs")
+
+
+def test_size_and_shape(api_docs):
+    assert 2900 < len(api_docs.corpus) < 3700
+    assert len(api_docs.queries) == len(api_docs.corpus) == len(api_docs.qrels)
+    assert api_docs.corpus["text"].str.split().str.len().min() > 29
+    assert api_docs.queries["text"].str.split().str.len().min() > 3
+    assert api_docs.language == "en"
+    assert api_docs.quarantine.empty
+    shares = api_docs.queries["split"].value_counts(normalize=True)
+    assert shares["test"] == pytest.approx(0.2, abs=0.03)
+    assert shares["dev"] == pytest.approx(0.15, abs=0.03)
+    kinds = {json.loads(text)["kind"] for text in api_docs.corpus["metadata"]}
+    assert kinds == {"class", "function", "method"}
+
+
+def test_well_known_objects_are_there_once(api_docs):
+    names = set(api_docs.corpus["document_id"])
+    assert {
+        "numpy.linalg.norm",
+        "pandas.DataFrame.merge",
+        "sklearn.pipeline.Pipeline",
+        "scipy.stats.ttest_ind",
+    } <= names
+    # One object under two names.
+    assert len({"numpy.abs", "numpy.absolute"} & names) == 1
+
+
+def test_equivalents_share_summary_and_split(api_docs):
+    text = dict(zip(api_docs.queries["query_id"], api_docs.queries["text"].map(normalised), strict=True))
+    split = dict(zip(api_docs.queries["query_id"], api_docs.queries["split"], strict=True))
+    assert len(api_docs.equivalents) > 400
+    for query, document in api_docs.equivalents.itertuples(index=False):
+        assert query != document
+        assert text[query] == text[document]
+        assert split[query] == split[document]
+    groups = pd.Series(list(text.values())).value_counts()
+    assert len(api_docs.equivalents) == int((groups * (groups - 1)).sum())
+
+
+def test_graph(api_docs):
+    names = set(api_docs.corpus["document_id"])
+    edges = set(map(tuple, api_docs.graph.values.tolist()))
+    assert ("numpy.linalg.norm", "module", "numpy.linalg") in edges
+    assert ("pandas.DataFrame.merge", "kind", "method") in edges
+    assert ("pandas.DataFrame.join", "see_also", "pandas.DataFrame.merge") in edges
+    seen = api_docs.graph.query("relation == 'see_also'")
+    assert len(seen) > 3000
+    assert set(seen["head"]) <= names
+    assert set(seen["tail"]) <= names
+    assert len(edges) == len(api_docs.graph)
+
+
+def test_the_same_in_another_process(api_docs):
+    code = "from anmi.corpus.sources import *; print(fingerprint(load_collection('api_docs')))"
+    env = {**os.environ, "PYTHONHASHSEED": "77"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.split() == [fingerprint(api_docs)]
+
+
+def test_difficulty_for_bm25(api_docs):
+    import bm25s
+
+    from anmi.retrieval.tokenize import tokenizer
+
+    tokenize = tokenizer("snowball", "en")
+    index = bm25s.BM25(k1=1.5, b=0.75)
+    index.index(tokenize(api_docs.corpus["text"].tolist()), show_progress=False)
+    ranked, _ = index.retrieve(tokenize(api_docs.queries["text"].tolist()), k=10, show_progress=False)
+    hit = ranked == np.arange(len(ranked))[:, None]
+    assert (hit / np.arange(1, 11)).sum(axis=1).mean() == pytest.approx(0.52, abs=0.02)
+    assert hit.any(axis=1).mean() == pytest.approx(0.78, abs=0.03)
+
+
+def test_objects_are_merged_by_identity(monkeypatch, tmp_path):
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from shop.things import Thing\n__all__ = ['Thing', 'buy', 'gone']\n"
+        "def buy():\n    'Doc of buy.'\ndef hidden():\n    'Doc of hidden.'\n"
+    )
+    (package / "things.py").write_text(
+        "from os.path import join\nfrom shop import *\n"
+        "class Base:\n    def keep(self):\n        'Doc of keep.'\n    def _own(self):\n        'x'\n"
+        "class Thing(Base):\n    'Doc of Thing.'\n    @classmethod\n    def make(cls):\n        'Doc of make.'\n"
+        "    build = make\n"
+    )
+    (package / "broken.py").write_text("raise OSError('no such device')\n")
+    (package / "_private.py").write_text("def secret():\n    'Doc.'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = {item.name: item for item in public_objects(["shop", "not_installed_at_all"])}
+    assert set(found) == {"shop.buy", "shop.Thing", "shop.Thing.make", "shop.things.Base.keep"}
+    assert found["shop.Thing"].aliases == ("shop.Thing", "shop.things.Thing")
+    assert "shop.Thing.build" in found["shop.Thing.make"].aliases
+    assert found["shop.Thing.make"].kind == "method"
+
+
+def test_what_makes_a_query_and_a_document():
+    body = "word " * 30
+    assert split_docstring("Three words only.\n\n" + body) is None
+    assert split_docstring("One sentence here. And a second one.\n\n" + body) is None
+    assert split_docstring("A summary of four.\n\n" + "word " * 29) is None
+    assert split_docstring("    A summary\n    of four.\n\n    " + body) == ("A summary of four.", body.strip())
+
+
+def test_see_also_ignores_descriptions():
+    text = (
+        "Text.\n\nSee Also\n--------\nDataFrame.std : Like it, but other.\nnp.mean, median\n    Indented, commas.\n"
+        ":meth:`~Series.var` : A role.\n\nExamples\n--------\n>>> other, names\n"
+    )
+    assert see_also(text) == ["DataFrame.std", "np.mean", "median", "Series.var"]
+    assert see_also("No section.") == []
+
+
+def test_stable_leaves_ordinary_text():
+    assert stable("array([1, 2])  # may vary\nnext {'b', 'a'}") == "next {'b', 'a'}"

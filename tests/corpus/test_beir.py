@@ -1,0 +1,327 @@
+"""What a folder in the BEIR layout becomes, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anmi.corpus.sources import document_texts, fingerprint, load_collection
+from anmi.errors import AnmiError
+
+
+def reasons(collection):
+    return collection.quarantine["reason"].value_counts().to_dict()
+
+
+def test_a_clean_folder_comes_through_whole(folder):
+    folder.documents[0]["metadata"] = {"triples": [["a", "b", "c"]]}
+    found = load_collection(folder.write())
+    assert found.queries["split"].value_counts().to_dict() == {"train": 24, "dev": 8, "test": 8}
+    assert found.corpus["document_id"].tolist() == [f"d{i}" for i in range(40)]
+    assert document_texts(found.corpus)[1].startswith("Title 1 the birch")
+    assert json.loads(found.corpus["metadata"][0]) == {"triples": [["a", "b", "c"]]}
+    assert found.qrels.loc[found.qrels["split"] == "test", "relevance"].tolist() == [2] * 8
+    assert found.quarantine.empty
+    assert list(found.quarantine.columns) == ["kind", "id", "file", "line", "reason"]
+    assert found.language == "en"
+
+
+@pytest.mark.parametrize(("newline", "prefix"), [("\r\n", b""), ("\n", b"\xef\xbb\xbf"), ("\r\n", b"\xef\xbb\xbf")])
+def test_byte_order_mark_and_crlf_change_nothing(folder, newline, prefix):
+    plain = fingerprint(load_collection(folder.write()))
+    assert fingerprint(load_collection(folder.write(newline=newline, prefix=prefix))) == plain
+
+
+@pytest.mark.parametrize("name", ["validation", "val"])
+def test_other_names_of_dev(folder, name):
+    folder.qrels[name] = folder.qrels.pop("dev")
+    assert (load_collection(folder.write()).queries["split"] == "dev").sum() == 8
+
+
+def test_dev_is_cut_from_train_where_there_is_none(folder):
+    folder.qrels["train"] += folder.qrels.pop("dev")
+    found = load_collection(folder.write(), dev_share=0.4)
+    counts = found.queries["split"].value_counts()
+    assert counts["test"] == 8
+    assert counts["train"] + counts["dev"] == 32
+    assert counts["dev"] > 0
+    assert "dev cut from train" in found.notes["splits"]
+    again = load_collection(folder.write(), dev_share=0.4)
+    assert fingerprint(again) == fingerprint(found)
+    other = load_collection(folder.write(), dev_share=0.4, seed=7)
+    assert other.queries["split"].tolist() != found.queries["split"].tolist()
+
+
+def test_only_train_gives_all_three(folder):
+    folder.qrels = {"train": [row for rows in folder.qrels.values() for row in rows]}
+    found = load_collection(folder.write(), dev_share=0.3, test_share=0.3)
+    assert set(found.queries["split"]) == {"train", "dev", "test"}
+    assert "dev and test" in found.notes["splits"]
+
+
+def test_subset_caps_training_queries_only(folder):
+    small = load_collection(folder.write(), subset=5)
+    large = load_collection(folder.write(), subset=10)
+    train = [set(found.queries.query("split == 'train'")["query_id"]) for found in (small, large)]
+    assert [len(found) for found in train] == [5, 10]
+    assert train[0] < train[1]
+    assert len(small.corpus) == 40
+    assert (small.queries["split"] != "train").sum() == 16
+    assert set(small.qrels["query_id"]) == set(small.queries["query_id"])
+
+
+def damaged_documents(folder):
+    folder.documents[3] = '{"_id": "d3", "text": '
+
+
+def no_id(folder):
+    del folder.documents[3]["_id"]
+
+
+def no_text(folder):
+    folder.documents[3]["text"] = None
+
+
+def no_query_text(folder):
+    del folder.queries[3]["text"]
+
+
+def repeated_document(folder):
+    folder.documents.append(folder.documents[3])
+
+
+def repeated_query(folder):
+    folder.queries.append(folder.queries[3])
+
+
+def no_object(folder):
+    folder.documents[3] = "[1, 2]"
+
+
+def empty_file(folder):
+    folder.documents = []
+
+
+def blank_file(folder):
+    folder.queries = ["", "  "]
+
+
+def no_header(folder):
+    folder.header = ""
+
+
+def spaces_for_tabs(folder):
+    folder.header = "query-id corpus-id score"
+
+
+def header_only(folder):
+    folder.qrels["dev"] = []
+
+
+def two_columns(folder):
+    folder.qrels["dev"][1] = "q25\td25"
+
+
+def shared_query(folder):
+    folder.qrels["test"].append("q0\td0\t1")
+
+
+def no_train(folder):
+    del folder.qrels["train"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (damaged_documents, ["corpus.jsonl line 4", "not valid JSON"]),
+        (no_object, ["corpus.jsonl line 4", "object was expected"]),
+        (no_id, ["corpus.jsonl line 4", '"_id"']),
+        (no_text, ["corpus.jsonl line 4", "d3", '"text"']),
+        (no_query_text, ["queries.jsonl line 4", "q3", '"text"']),
+        (repeated_document, ["corpus.jsonl line 41", '"d3"', "line 4"]),
+        (repeated_query, ["queries.jsonl line 41", '"q3"']),
+        (empty_file, ["corpus.jsonl is empty"]),
+        (blank_file, ["queries.jsonl is empty"]),
+        (no_header, ["line 1", "not the header", "query-id<TAB>corpus-id<TAB>score"]),
+        (spaces_for_tabs, ["line 1", "not separated by tabs"]),
+        (header_only, ["dev.tsv", "no rows"]),
+        (two_columns, ["dev.tsv line 3", "2 columns"]),
+        (shared_query, ['"q0"', "train.tsv line 2", "test.tsv line 10"]),
+        (no_train, ["train.tsv does not exist", "nothing to mine"]),
+    ],
+)
+def test_fatal_damage_names_its_place(folder, damage, words):
+    damage(folder)
+    with pytest.raises(AnmiError) as caught:
+        load_collection(folder.write())
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
+def test_missing_file(folder, name):
+    collection = folder.write()
+    (folder.path / name).unlink()
+    with pytest.raises(AnmiError, match=f"{name} does not exist"):
+        load_collection(collection)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp949"])
+def test_wrong_encoding_names_the_line(folder, encoding):
+    collection = folder.write()
+    text = '{"_id": "d0", "text": "plain"}\n{"_id": "d1", "text": "한국어 é"}\n'
+    if encoding == "latin-1":
+        text = text.replace("한국어 ", "")
+    if encoding == "cp949":
+        text = text.replace(" é", "")
+    (folder.path / "corpus.jsonl").write_bytes(text.encode(encoding))
+    line = 1 if encoding == "utf-16" else 2
+    with pytest.raises(AnmiError, match=f"corpus.jsonl line {line} is not UTF-8"):
+        load_collection(collection)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("q0\td999\t1", "the document is unknown"),
+        ("q999\td0\t1", "the query is unknown"),
+        ("q0\td1\tnan", "the relevance is no number"),
+        ("q0\td1\tinf", "the relevance is no number"),
+        ("q0\td1\tgood", "the relevance is no number"),
+        ("q0\td1\t", "the relevance is no number"),
+        ("q0\td1\t-1", "the relevance is negative"),
+        ("q0\td1\t0.5", "the relevance is no whole number"),
+    ],
+)
+def test_one_bad_label_is_set_aside(folder, row, reason):
+    folder.qrels["train"].append(row)
+    found = load_collection(folder.write())
+    assert reasons(found) == {reason: 1}
+    entry = found.quarantine.iloc[0]
+    assert (entry["kind"], entry["line"]) == ("qrel", 26)
+    assert entry["file"].endswith("train.tsv")
+    assert len(found.qrels) == 40
+
+
+def test_many_bad_labels_are_fatal_unless_allowed(folder):
+    folder.qrels["train"] += ["q0\td999\t1", "q1\td999\t1"]
+    with pytest.raises(AnmiError, match=r"2 of 42 qrels are damaged.*train.tsv line 26.*document is unknown"):
+        load_collection(folder.write())
+    assert reasons(load_collection(folder.write(), max_quarantine=0.05)) == {"the document is unknown": 2}
+
+
+def test_zero_tolerates_nothing(folder):
+    folder.qrels["train"].append("q0\td999\t1")
+    with pytest.raises(AnmiError, match="1 of 41 qrels"):
+        load_collection(folder.write(), max_quarantine=0)
+
+
+def test_irrelevant_labels_are_no_damage(folder):
+    folder.qrels["train"] += [f"q{i}\td{i + 1}\t0" for i in range(20)]
+    found = load_collection(folder.write())
+    assert found.quarantine.empty
+    assert len(found.qrels) == 40
+
+
+def test_a_label_given_twice_counts_once_with_the_higher_grade(folder):
+    folder.qrels["train"] += ["q0\td0\t3", "q0\td0\t2.0"]
+    qrels = load_collection(folder.write()).qrels
+    assert qrels.query("query_id == 'q0'")["relevance"].tolist() == [3]
+
+
+def test_empty_texts_are_set_aside_with_what_hangs_on_them(folder):
+    folder.documents[5].update(title=" ", text=" \t")
+    folder.documents[6]["text"] = ""
+    folder.queries[0]["text"] = ""
+    found = load_collection(folder.write(), max_quarantine=0.05)
+    assert reasons(found) == {
+        "title and text are empty": 1,
+        "the text is empty": 1,
+        "its query or document was set aside": 2,
+        "the query has no positive": 1,
+    }
+    # A title without a text is a document.
+    assert "d6" in set(found.corpus["document_id"])
+    assert not {"q0", "q5"} & set(found.queries["query_id"])
+    assert set(found.qrels["document_id"]) <= set(found.corpus["document_id"])
+
+
+def test_queries_no_label_names_are_no_damage(folder):
+    folder.queries += [{"_id": f"x{i}", "text": f"extra {i}"} for i in range(30)]
+    found = load_collection(folder.write())
+    assert reasons(found) == {"no label names the query": 30}
+    assert len(found.queries) == 40
+
+
+def test_texts_of_held_out_queries_leave_train(folder):
+    folder.queries[0]["text"] = "WHICH  amber has number 32?"
+    folder.queries[1]["text"] = folder.queries[24]["text"]
+    folder.queries[25]["text"] = folder.queries[33]["text"]
+    found = load_collection(folder.write())
+    assert reasons(found) == {
+        "a train query with the text of a test query": 1,
+        "a train query with the text of a dev query": 1,
+        "a dev query with the text of a test query": 1,
+    }
+    assert found.queries["split"].value_counts().to_dict() == {"train": 22, "dev": 7, "test": 8}
+
+
+def test_a_document_of_five_megabytes_is_cut(folder):
+    folder.documents[2]["text"] = "abcd " * 1_000_000
+    found = load_collection(folder.write())
+    assert found.corpus["text"].str.len().max() == 1_000_000
+    assert found.quarantine[["kind", "id", "line"]].values.tolist() == [["document", "d2", 3]]
+    assert "1,000,000" in found.quarantine["reason"][0]
+
+
+def test_half_a_surrogate_pair_does_not_break_storage(folder, tmp_path):
+    folder.documents[2] = r'{"_id": "d2", "text": "broken \ud83d emoji"}'
+    found = load_collection(folder.write())
+    found.corpus.to_parquet(tmp_path / "corpus.parquet")
+    assert found.corpus["text"][2] == "broken � emoji"
+
+
+def test_whole_numbers_serve_as_ids(folder):
+    folder.documents[0]["_id"] = 17
+    folder.qrels["train"][0] = "q0\t17\t1"
+    assert load_collection(folder.write()).corpus["document_id"][0] == "17"
+
+
+@pytest.mark.parametrize(
+    ("collection", "words"),
+    [
+        ("bier:x", 'unknown kind of collection "bier".*did you mean "beir"'),
+        ("beir:", "names nothing to read"),
+        ("api_docs:numpy", "takes nothing after the name"),
+        ("beir:/does/not/exist", "/does/not/exist is not a folder"),
+    ],
+)
+def test_wrong_names(collection, words):
+    with pytest.raises(AnmiError, match=words):
+        load_collection(collection)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"subset": 0}, {"dev_share": 0.6, "test_share": 0.5}, {"max_quarantine": 2}, {"max_document_characters": 0}],
+)
+def test_impossible_choices(folder, choice):
+    with pytest.raises(AnmiError):
+        load_collection(folder.write(), **choice)
+
+
+def test_fingerprint_sees_every_part(folder):
+    seen = {fingerprint(load_collection(folder.write()))}
+    folder.documents[0]["text"] += "!"
+    seen.add(fingerprint(load_collection(folder.write())))
+    folder.queries[0]["text"] += "!"
+    seen.add(fingerprint(load_collection(folder.write())))
+    folder.qrels["train"][0] = "q0\td0\t2"
+    seen.add(fingerprint(load_collection(folder.write())))
+    assert len(seen) == 4
+
+
+def test_language_can_be_given(folder):
+    assert load_collection(folder.write(), language="sv").language == "sv"

@@ -1,0 +1,93 @@
+"""Pairs in numbered chunks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from anmi.corpus.pairs import find_files
+from anmi.corpus.sources import fingerprint, load_collection
+from anmi.errors import AnmiError
+
+
+def pair(query, document, **extra):
+    return {
+        "query": query,
+        "document": document,
+        "query_type": "phrase",
+        "doc_type": "sentence",
+        "source": "s",
+        **extra,
+    }
+
+
+def chunk(start, stop):
+    return [pair(f"the query number {i}", f"the document with number {i}", language="en") for i in range(start, stop)]
+
+
+def test_equal_texts_merge(write_jsonl):
+    rows = [
+        *chunk(0, 30),
+        pair("the query number 0", "another document"),
+        pair("a new query", "the document with number 3"),
+    ]
+    found = load_collection(f"pairs:{write_jsonl('a.jsonl', rows)}")
+    assert (len(found.corpus), len(found.queries), len(found.qrels)) == (31, 31, 32)
+    assert found.qrels.groupby("query_id").size().max() == 2
+    assert found.qrels.groupby("document_id").size().max() == 2
+    assert json.loads(found.queries["metadata"][0]) == {"query_type": "phrase", "source": "s", "language": "en"}
+    assert json.loads(found.corpus["metadata"][0])["doc_type"] == "sentence"
+    assert set(found.queries["split"]) == {"train", "dev", "test"}
+
+
+def test_ids_depend_on_content_alone(write_jsonl):
+    forward = load_collection(f"pairs:{write_jsonl('a.jsonl', chunk(0, 40))}")
+    backward = load_collection(f"pairs:{write_jsonl('b.jsonl', chunk(0, 40)[::-1])}")
+    columns = ["query_id", "text", "split"]
+    one, other = (found.queries[columns].sort_values("query_id").values.tolist() for found in (forward, backward))
+    assert one == other
+
+
+def test_chunks_are_read_in_the_order_of_their_numbers(write_jsonl, tmp_path):
+    for number in (10, 2, 1):
+        write_jsonl(f"part_{number}.jsonl", chunk(number * 10, number * 10 + 10))
+    assert [path.name for path in find_files(str(tmp_path / "part_*.jsonl"))] == [
+        "part_1.jsonl",
+        "part_2.jsonl",
+        "part_10.jsonl",
+    ]
+    found = load_collection(f"pairs:{tmp_path}/part_*.jsonl@15")
+    assert found.corpus["text"].tolist() == [f"the document with number {i}" for i in range(10, 25)]
+
+
+def test_several_patterns_read_a_file_once(write_jsonl, tmp_path):
+    write_jsonl("a_1.jsonl", chunk(0, 20))
+    write_jsonl("b_1.jsonl", chunk(20, 40))
+    found = load_collection(f"pairs:{tmp_path}/a_*.jsonl@12; {tmp_path}/*.jsonl")
+    assert found.notes["pairs"] == {f"{tmp_path}/a_*.jsonl@12": 12, f"{tmp_path}/*.jsonl": 20}
+
+
+def test_names_and_order_of_folders_leave_the_content_alone(write_jsonl, tmp_path):
+    path = write_jsonl("a.jsonl", chunk(0, 30))
+    shutil.copy(path, tmp_path / "copy.jsonl")
+    assert fingerprint(load_collection(f"pairs:{path}")) == fingerprint(load_collection(f"pairs:{tmp_path}/copy.jsonl"))
+
+
+def test_no_file_matches(tmp_path):
+    with pytest.raises(AnmiError, match=r'no file matches ".*nothing_\*.jsonl"'):
+        load_collection(f"pairs:{tmp_path}/nothing_*.jsonl")
+
+
+def test_missing_field_names_its_line(write_jsonl):
+    path = write_jsonl("a.jsonl", [*chunk(0, 3), {"query": "x"}])
+    with pytest.raises(AnmiError, match=r'a.jsonl line 4 has no "document"'):
+        load_collection(f"pairs:{path}")
+
+
+def test_every_empty_text_counts(write_jsonl):
+    path = write_jsonl("a.jsonl", [*chunk(0, 40), pair("a question", ""), pair("another question", " ")])
+    with pytest.raises(AnmiError, match=r"2 of 42 documents are damaged.*line 41"):
+        load_collection(f"pairs:{path}")
+    assert len(load_collection(f"pairs:{path}", max_quarantine=0.1).corpus) == 40
