@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import math
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import click
@@ -20,6 +22,8 @@ from anmi.errors import AnmiError
 
 RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
 _TEXT_START: Final = 60
+_WIDTH: Final = 120
+_WIDE: Final = 240
 
 
 @click.group(context_settings=CONTEXT_SETTINGS, name="anmi")
@@ -106,11 +110,11 @@ def anmi() -> None:
 
 
 @contextmanager
-def _catalog(env: str | None) -> Iterator[Any]:
+def _context(env: str | None) -> Iterator[Any]:
     from kedro.framework.session import KedroSession
 
     with plain_errors(), KedroSession.create(env=env) as session:
-        yield session.load_context().catalog
+        yield session.load_context()
 
 
 def _saved(catalog: Any, name: str, pipeline: str) -> Any:
@@ -124,12 +128,37 @@ def _saved(catalog: Any, name: str, pipeline: str) -> Any:
 @env_option
 def results(as_json: bool, env: str | None) -> None:
     """Print the results of the last run."""
-    with _catalog(env) as catalog:
+    with _silence() if as_json else nullcontext(), _context(env) as context:
+        catalog = context.catalog
         saved = _saved(catalog, "results", "evaluation,reporting")
         if as_json:
             click.echo(json.dumps({key: saved.get(key) for key in RESULT_KEYS}, indent=2, ensure_ascii=False))
             return
         _print_results(saved)
+        click.echo(f"{'tracking database':<18} {_tracking(context)}")
+        block = next(iter(catalog.load("selection")), None) if catalog.exists("selection") else None
+        if block is not None and len(block):
+            option = f" --env {env}" if env else ""
+            click.echo(f"\nnext: kedro anmi explain{option} {shlex.quote(str(block.query_ids[0]))}")
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep log lines, which Kedro's handler prints to the standard output, out of a JSON document."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(previous)
+
+
+def _tracking(context: Any) -> str:
+    from anmi.hooks.record import data_root
+    from anmi.hooks.tracking import read_settings, tracking_uri, without_password
+
+    settings = read_settings(context)
+    return without_password(tracking_uri(settings, data_root(context))) if settings.enabled else "switched off"
 
 
 def _print_results(saved: dict[str, Any]) -> None:
@@ -138,7 +167,7 @@ def _print_results(saved: dict[str, Any]) -> None:
 
     from anmi.report.console import rejections_table, results_table
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(results_table(pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])))
     console.print(rejections_table(pd.DataFrame(saved["funnel"])))
     leak = saved.get("leak")
@@ -160,11 +189,12 @@ def explain(query_id: str, top: int, env: str | None) -> None:
     """
     from rich.console import Console
 
-    with _catalog(env) as catalog:
+    with _context(env) as context:
+        catalog = context.catalog
         rows = find_rows(_saved(catalog, "selection", "mining"), query_id)
         corpus, queries = _saved(catalog, "corpus", "ingestion"), _saved(catalog, "queries", "ingestion")
         text = queries.loc[queries["query_id"] == query_id, "text"]
-        console = Console(width=None if sys.stdout.isatty() else 200)
+        console = Console(width=None if sys.stdout.isatty() else _WIDE)
         console.print(f"{query_id}: {text.iloc[0] if len(text) else ''}", style="bold", markup=False, highlight=False)
         for row in rows:
             if row.query_verdict[0]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import Final
 
 from kedro.pipeline import Pipeline
@@ -27,11 +26,10 @@ def register_pipelines() -> dict[str, Pipeline]:
 
     Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of that name.
     """
-    present = [name for name in STAGES if importlib.util.find_spec(f"anmi.pipelines.{name}")]
-    stages = {name: importlib.import_module(f"anmi.pipelines.{name}").create_pipeline() for name in present}
+    stages = {name: importlib.import_module(f"anmi.pipelines.{name}").create_pipeline() for name in STAGES}
     mining = STAGES[: STAGES.index("selection") + 1]
     return {
         **stages,
-        "mining": sum((stages[name] for name in mining if name in stages), Pipeline([])),
+        "mining": sum((stages[name] for name in mining), Pipeline([])),
         "__default__": sum(stages.values(), Pipeline([])),
     }

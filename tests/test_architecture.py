@@ -1,0 +1,206 @@
+"""The rules of the house, enforced: layers, artifacts between stages, paths, recipes, start-up time, no pickle."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from kedro.framework.project import pipelines
+from kedro.framework.session import KedroSession
+from kedro.framework.startup import bootstrap_project
+from kedro.pipeline import Pipeline
+from kedro.validation.type_extractor import TypeExtractor
+from pydantic import RootModel
+
+from anmi.pipeline_registry import STAGES
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "anmi"
+# A room may import those that stand after it, and never those before it.
+ROOMS = ("report", "training", "evaluation", "selection", "judging", "retrieval", "corpus", "engine", "store")
+COMMON = ("candidates", "seeds", "errors")
+EDGE = ("pipelines", "hooks", "datasets", "cli", "settings", "pipeline_registry", "__main__")
+HEAVY = ("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "numba")
+MODULES = sorted(SOURCE.rglob("*.py"))
+BELOW = [path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") not in EDGE]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}: imports are absolute"
+            yield node.module or ""
+            # `from anmi import training` names the room only in its second half.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module == "anmi")
+
+
+@pytest.mark.parametrize("path", BELOW, ids=name_of)
+def test_below_the_line_nothing_knows_of_kedro_or_mlflow(path: Path) -> None:
+    found = {name.split(".")[0] for name in imports(path)} & {"kedro", "kedro_datasets", "mlflow"}
+    assert not found
+
+
+@pytest.mark.parametrize("path", BELOW, ids=name_of)
+def test_imports_only_go_down(path: Path) -> None:
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    allowed = {room, *COMMON, "__version__", *(ROOMS[ROOMS.index(room) :] if room in ROOMS else ())}
+    inside = {name.split(".")[1] for name in imports(path) if name.startswith("anmi.")}
+    assert inside <= allowed, f"{name_of(path)} may not import {sorted(inside - allowed)}"
+
+
+def test_every_room_is_in_the_order() -> None:
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == {*ROOMS, "pipelines", "hooks", "datasets"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_can_be_read_in_one_go(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 400
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_is_pickled(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & {"pickle", "cloudpickle", "dill", "joblib", "shelve"}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "trust_remote_code"):
+            assert isinstance(node.value, ast.Constant), name_of(path)
+            assert node.value.value is False, name_of(path)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+            assert node.attr not in ("save", "load"), f"{name_of(path)}: weights are kept as safetensors"
+
+
+@pytest.fixture(scope="module")
+def configuration() -> dict[str, Any]:
+    bootstrap_project(ROOT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setenv("ANMI_DATA_ROOT", "ROOT")
+        with KedroSession.create(project_path=ROOT) as session:
+            loader = session.load_context().config_loader
+            return {"catalog": loader["catalog"], "parameters": loader["parameters"]}
+
+
+@pytest.fixture(scope="module")
+def stages() -> dict[str, Pipeline]:
+    bootstrap_project(ROOT)
+    return {name: pipelines[name] for name in STAGES}
+
+
+def artifacts(stages: dict[str, Pipeline]) -> dict[str, str]:
+    """Return the stage that makes each dataset."""
+    return {dataset: stage for stage, pipeline in stages.items() for dataset in pipeline.all_outputs()}
+
+
+def test_all_stages_are_registered(stages: dict[str, Pipeline]) -> None:
+    assert all(pipeline.nodes for pipeline in stages.values())
+    assert {node.name for node in pipelines["__default__"].nodes} == {n.name for p in stages.values() for n in p.nodes}
+    mined = STAGES[: STAGES.index("selection") + 1]
+    assert {node.name for node in pipelines["mining"].nodes} == {n.name for s in mined for n in stages[s].nodes}
+
+
+def test_a_stage_reads_only_what_an_earlier_one_made(stages: dict[str, Pipeline], configuration: Any) -> None:
+    made_by = artifacts(stages)
+    for stage, pipeline in stages.items():
+        for dataset in pipeline.inputs():
+            if dataset.startswith("params:") or dataset == "parameters":
+                continue
+            if dataset in made_by:
+                assert STAGES.index(made_by[dataset]) < STAGES.index(stage), f"{stage} reads {dataset}"
+            else:
+                assert configuration["catalog"][dataset]["type"] == "anmi.datasets.StoreDataset", dataset
+
+
+def test_nothing_travels_in_memory(stages: dict[str, Pipeline], configuration: Any) -> None:
+    assert artifacts(stages).keys() <= configuration["catalog"].keys()
+    assert not [name for name in configuration["catalog"] if "{" in name], "a pattern would catch a misspelt dataset"
+
+
+def test_the_catalog_holds_nothing_that_nobody_makes_or_reads(stages: dict[str, Pipeline], configuration: Any) -> None:
+    used = {dataset for pipeline in stages.values() for dataset in pipeline.datasets()}
+    assert configuration["catalog"].keys() <= used
+
+
+def test_every_artifact_is_versioned_has_its_place_and_a_layer(stages: dict[str, Pipeline], configuration: Any) -> None:
+    for dataset, stage in artifacts(stages).items():
+        entry = configuration["catalog"][dataset]
+        assert entry.get("versioned") is True, dataset
+        assert re.fullmatch(rf"ROOT/{stage}/{dataset}(\.[a-z]+)?", entry["filepath"]), entry["filepath"]
+        assert entry["type"].startswith("anmi.datasets."), f"{dataset}: only these are written aside and renamed"
+    for dataset, entry in configuration["catalog"].items():
+        assert entry["metadata"]["kedro-viz"]["layer"], dataset
+
+
+def test_every_branch_of_the_parameters_has_a_strict_model(stages: dict[str, Pipeline], configuration: Any) -> None:
+    nodes = [node for pipeline in stages.values() for node in pipeline.nodes]
+    for node in nodes:
+        # Kedro only warns when it cannot resolve these, and then validates nothing.
+        assert get_type_hints(node.func), node.name
+    models = TypeExtractor(stages).extract_types_from_pipelines()
+    for name in {name.removeprefix("params:") for node in nodes for name in node.inputs if name.startswith("params:")}:
+        value = configuration["parameters"]
+        for part in name.split("."):
+            value = value[part]
+        if isinstance(value, dict):
+            config = models[name].model_config  # type: ignore[attr-defined]
+            assert config.get("extra") == "forbid" or issubclass(models[name], RootModel), name
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_has_its_own_catalog_and_one_shape(stage: str) -> None:
+    assert (ROOT / "conf" / "base" / f"catalog_{stage}.yml").exists()
+    names = {path.name for path in (SOURCE / "pipelines" / stage).glob("*.py")}
+    assert {"__init__.py", "nodes.py", "pipeline.py"} <= names
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf" / "base").glob("catalog_*.yml")), ids=lambda path: path.name)
+def test_a_catalog_file_holds_what_its_stage_makes(path: Path, stages: dict[str, Pipeline]) -> None:
+    import yaml
+
+    made_by = artifacts(stages)
+    for dataset in yaml.safe_load(path.read_text(encoding="utf-8")):
+        assert made_by.get(dataset, path.stem.removeprefix("catalog_")) == path.stem.removeprefix("catalog_")
+
+
+@pytest.mark.parametrize("environment", ["test", "prod"])
+def test_other_environments_are_infrastructure_only(environment: str) -> None:
+    names = {path.name for path in (ROOT / "conf" / environment).glob("*.yml")}
+    assert not [name for name in names if name.startswith("catalog")]
+    assert "globals.yml" in names
+
+
+def test_every_recipe_resolves(configuration: Any) -> None:
+    from anmi.selection.recipe import Recipe
+
+    recipes = configuration["parameters"]["recipes"]
+    assert {"in_batch", "bm25_random", "naive_top", "nv_retriever", "anmi_2_0", "anmi_2_1"} <= recipes.keys()
+    assert configuration["parameters"]["recipe"] in recipes
+    for name, recipe in recipes.items():
+        parsed = Recipe.model_validate(recipe)
+        assert parsed.description, name
+        assert isinstance(parsed.requires, set)
+
+
+def test_listing_pipelines_loads_nothing_heavy() -> None:
+    script = f"""
+import sys
+from kedro.framework.startup import bootstrap_project
+from kedro.framework.project import pipelines
+bootstrap_project({str(ROOT)!r})
+import anmi.cli
+assert "mining" in set(pipelines)
+print(*(name for name in {HEAVY!r} if name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
