@@ -30,7 +30,7 @@ from anmi.training.recorder import Recorder
 from anmi.training.tokenise import Tokeniser
 from datasets import Dataset
 
-STATIC_LEARNING_RATE: Final = 2e-3
+STATIC_LEARNING_RATE: Final = 8e-3
 TRANSFORMER_LEARNING_RATE: Final = 2e-5
 
 
