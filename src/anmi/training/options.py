@@ -22,8 +22,8 @@ class TrainingOptions(BaseModel):
         int,
         Field(
             ge=1,
-            description="Passes over the rows. 5: on SciFact's dev queries ten gained 0.014 where the document had been "
-            "seen in training, and nothing elsewhere.",
+            description="Passes over the rows. 5: on SciFact's dev queries ten gained 0.014 where the document had "
+            "been seen in training, and nothing elsewhere.",
         ),
     ] = 5
     batch_size: Annotated[
