@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi import seeds
+from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def dev_metric(
         draws = seeds.stream(seed, "evaluation/dev-sample").random(len(corpus))
         draws[needed] = -1.0
         documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:most_documents])]
-    texts = (documents.title.str.strip() + " " + documents.text).str.strip().tolist()
+    texts = document_texts(documents)
     ids = documents.document_id.tolist()
 
     def measure(model: Any) -> float:

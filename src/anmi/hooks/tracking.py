@@ -96,7 +96,7 @@ class TrackingHooks:
                 self._log_parameters()
         except Exception as error:
             raise AnmiError(
-                f"the tracking store {_without_password(uri)} cannot be used ({_first_line(error)}): check "
+                f"the tracking store {without_password(uri)} cannot be used ({_first_line(error)}): check "
                 "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
             ) from error
 
@@ -311,10 +311,17 @@ def _batches(items: Sequence[Any]) -> Iterator[list[Any]]:
 
 def _first_line(error: BaseException) -> str:
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return _without_password(first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…")
+    return without_password(first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…")
 
 
-def _without_password(uri: str) -> str:
+def without_password(uri: str) -> str:
+    """Return the address with user and password masked.
+
+    Examples
+    --------
+    >>> without_password("https://me:secret@host/x")
+    'https://***@host/x'
+    """
     return re.sub(r"//[^/@]*@", "//***@", uri)
 
 

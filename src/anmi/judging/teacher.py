@@ -160,6 +160,7 @@ class Teacher:
         import torch
         from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
         from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+        from transformers import PrinterCallback
 
         from datasets import Dataset
 
@@ -187,7 +188,9 @@ class Teacher:
         share = float(pairs.labels.mean())
         loss = BinaryCrossEntropyLoss(model, pos_weight=torch.tensor((1 - share) / max(share, 1e-6)))
         with quiet():
-            CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss).train()
+            trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss)
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
             model.save_pretrained(str(scratch / "model"))
         try:
             (scratch / "model").rename(self.path)
@@ -230,7 +233,7 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TeacherOptions, s
     seen = examples[examples.fold != fold]
     if seen.empty:
         raise AnmiError(
-            f"the teacher has no queries to learn from outside fold {fold}: {examples.row.nunique()} queries are too few "
+            f"the teacher has no queries to learn from outside fold {fold}: {examples.row.nunique()} are too few "
             f"for {options.folds} folds; lower denoising.teacher.folds or give more training queries"
         )
     rows = seen.row.unique()

@@ -55,16 +55,20 @@ def verify(file: Path, sha256: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the load reports and progress bars of transformers."""
+    """Silence the load reports, progress bars and warnings of loading and training."""
     from transformers.utils import logging as transformers_logging
 
-    level = transformers_logging.get_verbosity()
+    # A cross-encoder started from a bi-encoder is what we want, not something to be warned of.
+    chatty = logging.getLogger("sentence_transformers")
+    levels = transformers_logging.get_verbosity(), chatty.level
+    chatty.setLevel(logging.ERROR)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
-        transformers_logging.set_verbosity(level)
+        transformers_logging.set_verbosity(levels[0])
+        chatty.setLevel(levels[1])
 
 
 def check_name(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,7 +72,7 @@ def without(documents: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArra
     return result
 
 
-def compacted(documents: NDArray[np.int32], *others: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+def compacted(documents: NDArray[np.int32], *others: NDArray[Any]) -> list[NDArray[Any]]:
     """Move padding to the end of each row, keeping the order of the rest, and cut columns that are all padding."""
     order = np.argsort(documents == PADDING, axis=1, kind="stable")
     width = int((documents != PADDING).sum(axis=1).max(initial=0))
@@ -138,7 +139,7 @@ def duplicate_groups(document_ids: list[str], duplicates: pd.DataFrame) -> NDArr
     [0, 1, 0]
     """
     position = pd.Series(np.arange(len(document_ids), dtype=np.int32), index=document_ids)
-    group = position.to_numpy(copy=True)
+    group: NDArray[np.int32] = position.to_numpy(np.int32, copy=True)
     if len(duplicates):
         group[position.loc[duplicates.document_id]] = position.loc[duplicates.duplicate_of].to_numpy()
     return group

@@ -81,7 +81,9 @@ def _rows(block: Candidates, names: NDArray[Any], texts: NDArray[Any], query_tex
     return pd.DataFrame(table)
 
 
-def pair_rows(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, collection: str, language: str) -> pd.DataFrame:
+def pair_rows(
+    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, collection: str, language: str
+) -> pd.DataFrame:
     """Return the rows that have negatives in the pair format of methods §1.
 
     Returns

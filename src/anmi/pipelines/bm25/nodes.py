@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.pipelines.bm25.params import BM25Params
-
-if TYPE_CHECKING:
-    from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.bm25 import BM25Index
 
 
 def build_bm25_index(corpus: pd.DataFrame, info: dict[str, Any], params: BM25Params) -> BM25Index:
     """Tokenise and index the corpus."""
-    from anmi.corpus.sources import document_texts
+    from anmi.corpus.texts import document_texts
     from anmi.retrieval.bm25 import BM25Index
 
     return BM25Index.build(

@@ -16,6 +16,8 @@ class BM25Params(BaseModel):
     tokenizer: str = Field("auto", description="auto | snowball | kiwi | jieba | subword | whitespace.")
     k1: float = Field(0.9, ge=0, description="Saturation of term frequency; 0.9 is Anserini's and BEIR's.")
     b: float = Field(0.4, ge=0, le=1, description="Length normalisation; 0.4 is Anserini's and BEIR's.")
-    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field("lucene", description="Variant of the formula.")
+    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field(
+        "lucene", description="Variant of the formula."
+    )
     depth: int = Field(1000, ge=1, description="Candidates per query, as in the published miner.")
     shard: int = Field(512, ge=1, description="Queries per shard; bounds memory, never changes a result.")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from anmi.candidates import CandidateShards
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.selection.recipe import RecipeBook
-
-if TYPE_CHECKING:
-    from anmi.store import Store
+from anmi.store import Store
 
 log = logging.getLogger(__name__)
 _MADE_OF_JUDGMENTS = {"cross", "p_relevant", "elo", "elo_se", "gap_se"}
@@ -32,7 +30,7 @@ def judge_candidates(
     if not recipes.get(recipe).requires & _MADE_OF_JUDGMENTS:
         log.info("Recipe %s reads no judgment; candidates are passed on unjudged", recipe)
         return candidates, {"judged_pairs": 0}
-    from anmi.corpus.sources import document_texts
+    from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
 
     judge = Judge(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.pipelines.dense.params import DenseParams
-
-if TYPE_CHECKING:
-    from anmi.retrieval.bm25 import BM25Index
-    from anmi.retrieval.dense import DenseIndex
-    from anmi.store import Store
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.dense import DenseIndex
+from anmi.store import Store
 
 
 def encode_collection(
     corpus: pd.DataFrame, queries: pd.DataFrame, encoder: str, params: DenseParams, store: Store
 ) -> dict[str, Any]:
     """Encode documents and training queries to unit vectors; what the store holds is not computed again."""
-    from anmi.corpus.sources import document_texts
+    from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import encode, fingerprint, load_encoder
 
     model = load_encoder(params.encoder or encoder, store.path / "models", params.max_length)

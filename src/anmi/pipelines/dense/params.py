@@ -20,5 +20,7 @@ class DenseParams(BaseModel):
     batch_size: int = Field(64, ge=1, description="Texts per forward pass.")
     prompt_query: str = Field("", description="Put before queries, for encoders trained with a prompt.")
     prompt_document: str = Field("", description="Put before documents, for encoders trained with a prompt.")
-    index: Literal["flat", "hnsw", "ivfpq"] = Field("flat", description="flat is exact; the others are for large corpora.")
+    index: Literal["flat", "hnsw", "ivfpq"] = Field(
+        "flat", description="flat is exact; the others are for large corpora."
+    )
     depth: int = Field(100, ge=1, description="Dense candidates per query; recipes window at most the first 100.")

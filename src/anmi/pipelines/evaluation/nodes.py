@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,8 @@ import pandas as pd
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
-
-if TYPE_CHECKING:
-    from anmi.retrieval.bm25 import BM25Index
-    from anmi.store import Store
+from anmi.retrieval.bm25 import BM25Index
+from anmi.store import Store
 
 
 def run_systems(
@@ -31,7 +29,7 @@ def run_systems(
     store: Store,
 ) -> pd.DataFrame:
     """Rank the whole corpus for every held-out query by BM25, the untrained and the trained encoder."""
-    from anmi.corpus.sources import document_texts
+    from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import run_table, search
     from anmi.retrieval.encoders import load_encoder
 
@@ -60,7 +58,9 @@ def run_systems(
     return pd.concat([run.assign(system=system) for system, run in runs.items()], ignore_index=True)
 
 
-def score_runs(runs: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, params: EvaluationParams) -> pd.DataFrame:
+def score_runs(
+    runs: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, params: EvaluationParams
+) -> pd.DataFrame:
     """Return every metric of every held-out query and system."""
     from anmi.evaluation.metrics import evaluate
 
@@ -81,9 +81,12 @@ def compare_systems(
     from anmi.evaluation.significance import compare, interval
 
     metrics = [column for column in scores.columns if "@" in column]
-    tables = {str(system): table.set_index("query_id") for system, table in scores.groupby("system", sort=False)}
+    tables = {
+        str(system): table.set_index("query_id").drop(columns="system")
+        for system, table in scores.groupby("system", sort=False)
+    }
     rows, comparisons, flat = [], [], {}
-    settings = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
+    settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
     for system, table in tables.items():
         for metric in metrics:
             value, low, high = interval(table[metric].to_numpy(), **settings)

@@ -16,7 +16,10 @@ class IngestionParams(BaseModel):
     )  # fmt: skip
     max_queries: int = Field(0, ge=0, description="Cap on training queries of any collection, chosen by hash; 0: none.")
     max_quarantine: float = Field(
-        0.01, ge=0, le=1, description="Share of damaged rows above which the run stops; 1 % is noise, more is a wrong file."
+        0.01,
+        ge=0,
+        le=1,
+        description="Share of damaged rows above which the run stops; 1 % is noise, more is a wrong file.",
     )
     dev_share: float = Field(0.15, gt=0, lt=1, description="Of train, where a collection has no dev split.")
     test_share: float = Field(0.2, gt=0, lt=1, description="Of train, where a collection has no test split.")

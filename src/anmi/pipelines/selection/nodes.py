@@ -22,7 +22,7 @@ def select_negatives(
     ranks = consistency.set_index("query_id")
 
     def with_verdict(block: Candidates) -> Candidates:
-        mine = ranks.loc[block.query_ids]
+        mine = ranks.loc[block.query_ids.tolist()]
         consistent, rank = mine.consistent.to_numpy(np.float32), mine.positive_rank.to_numpy(np.float32)
         return block.with_columns(query_columns={"consistent": consistent, "positive_rank": rank})
 
@@ -39,7 +39,7 @@ def make_training_rows(
     AnmiError
         The recipe wants negatives and none is left, naming the step that rejected most.
     """
-    from anmi.corpus.sources import document_texts
+    from anmi.corpus.texts import document_texts
     from anmi.evaluation.diagnostics import funnel
     from anmi.selection.rows import training_rows
 
@@ -50,14 +50,12 @@ def make_training_rows(
         worst = max(rejected, key=lambda entry: entry["candidates"], default={"step": "none", "candidates": 0})
         raise AnmiError(
             f'recipe "{recipe}" left no negative for any query; the step "{worst["step"]}" rejected most '
-            f'({worst["candidates"]} candidates): loosen it'
+            f"({worst['candidates']} candidates): loosen it"
         )
     return rows
 
 
-def export_pairs(
-    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]
-) -> pd.DataFrame:
+def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> pd.DataFrame:
     """Return the rows in the pair format."""
     from anmi.selection.rows import pair_rows
 

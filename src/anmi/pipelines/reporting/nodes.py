@@ -1,0 +1,98 @@
+"""Nodes of reporting."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+from typing import Any, Final
+
+import pandas as pd
+
+from anmi.pipelines.reporting.params import ReportingParams
+
+_PACKAGES: Final = (
+    "anmi", "kedro", "torch", "sentence-transformers", "transformers", "bm25s", "faiss-cpu", "numpy", "pandas",
+    "scikit-learn", "mlflow",
+)  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures were measured on."""
+    import torch
+
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "device": torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu",
+        "system": platform.system(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that matter for the figures."""
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _PACKAGES}
+
+
+def collect_results(
+    metrics: pd.DataFrame, comparisons: pd.DataFrame, selection_summary: dict[str, Any], info: dict[str, Any]
+) -> dict[str, Any]:
+    """Return everything `kedro anmi results` shows, as one JSON document."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+        "rows": metrics.to_dict("records"),
+        "comparisons": comparisons.to_dict("records"),
+        "funnel": selection_summary["funnel"],
+        "leak": selection_summary["leak"],
+        "quarantined": info["quarantined"],
+    }
+
+
+def render_report(
+    results: dict[str, Any],
+    training_rows: pd.DataFrame,
+    training_log: pd.DataFrame,
+    training_summary: dict[str, Any],
+    selection_summary: dict[str, Any],
+    teacher: dict[str, Any],
+    info: dict[str, Any],
+    encoder: str,
+    recipe: str,
+    params: ReportingParams,
+) -> str:
+    """Return the report as one self-contained HTML document."""
+    from anmi.report.html import render
+    from anmi.report.inputs import ReportInputs, example_table
+
+    has_negatives = bool(training_rows.negative_ids.map(len).sum())
+    return render(
+        ReportInputs(
+            results=pd.DataFrame(results["rows"]),
+            comparisons=pd.DataFrame(results["comparisons"]),
+            summary={
+                "collection": info["collection"],
+                "recipe": recipe,
+                "encoder": encoder,
+                "date": results["date"],
+                "versions": results["versions"],
+                "counts": {"documents": info["documents"]}
+                | {f"{split} queries": count for split, count in info["queries"].items()}
+                | {"training rows": len(training_rows)},
+            },
+            funnel=selection_summary["funnel"],
+            distributions=selection_summary["distributions"],
+            training_log=training_log,
+            calibration=teacher.get("reliability", {}),
+            gap=selection_summary["gaps"].get("elo") or {},
+            leak=selection_summary["leak"] or {},
+            examples=example_table(training_rows, count=params.examples) if has_negatives else pd.DataFrame(),
+            parameters={
+                "collection": info,
+                "training": training_summary,
+                "teacher": {key: value for key, value in teacher.items() if key != "reliability"},
+            },
+        )
+    )

@@ -1,0 +1,28 @@
+"""Wiring of reporting."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines.reporting.nodes import collect_results, render_report
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline."""
+    return Pipeline([
+        Node(
+            collect_results,
+            inputs=["metrics", "comparisons", "selection_summary", "collection_info"],
+            outputs="results",
+            name="collect_results",
+        ),
+        Node(
+            render_report,
+            inputs=[
+                "results", "training_rows", "training_log", "training_summary", "selection_summary", "teacher",
+                "collection_info", "params:encoder", "params:recipe", "params:reporting",
+            ],
+            outputs="report",
+            name="render_report",
+        ),
+    ])  # fmt: skip
