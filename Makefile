@@ -1,4 +1,5 @@
 # `make run` and `make test` need a Python 3.11 or 3.12 and nothing else; `make help` lists the rest.
+# On Linux PyPI's torch brings some GB of CUDA; TORCH_INDEX=https://download.pytorch.org/whl/cpu avoids that.
 
 # The first interpreter on the PATH that really runs (a shim of pyenv may only look like one); PYTHON=... overrides.
 PYTHON ?= $(shell IFS=:; for name in python3.11 python3.12 python3; do for dir in $$PATH; do \
@@ -47,8 +48,8 @@ install: .venv/.installed ## only make .venv with the locked versions
 	@echo "==> making .venv with $(PYTHON)"
 	@"$(PYTHON)" -m venv .venv
 	@echo "==> installing the locked versions (minutes, once)"
-	@# torch first and alone: an index of CPU builds then decides, and the lock accepts what is there.
-	@$(PIP) $$(grep '^torch==' requirements.lock)
+	@# torch first and alone: a CPU build, where the index prefers one, then satisfies the lock as well.
+	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $$(grep '^torch==' requirements.lock)
 	@$(PIP) -r requirements.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
