@@ -139,7 +139,7 @@ def duplicate_groups(document_ids: list[str], duplicates: pd.DataFrame) -> NDArr
     [0, 1, 0]
     """
     position = pd.Series(np.arange(len(document_ids), dtype=np.int32), index=document_ids)
-    group: NDArray[np.int32] = position.to_numpy(np.int32, copy=True)
+    group = np.arange(len(document_ids), dtype=np.int32)
     if len(duplicates):
         group[position.loc[duplicates.document_id]] = position.loc[duplicates.duplicate_of].to_numpy()
     return group
