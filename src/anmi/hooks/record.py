@@ -72,7 +72,8 @@ class RunRecord:
         self.__init__()  # type: ignore[misc]
         self.run_id = run_params["run_id"]
         self.environment = run_params.get("env") or "local"
-        self.pipelines = list(run_params.get("pipeline_names") or ["__default__"])
+        # Sorted, because Kedro gives them in an order that changes from process to process.
+        self.pipelines = sorted(run_params.get("pipeline_names") or ["__default__"])
         self.runtime_parameters = dict(run_params.get("runtime_params") or {})
         self.parameters = as_plain(parameters)
         self.start = now()
