@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec
 from kedro.io.core import AbstractVersionedDataset, DatasetError, Version, get_protocol_and_path
 
 _COMPLETE = "_complete"

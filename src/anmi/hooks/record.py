@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec
 from kedro.framework.context import KedroContext
 
 from anmi.datasets.artifact import aside

@@ -64,7 +64,7 @@ class TeacherOptions(BaseModel):
     )
     learning_rate: float = Field(1e-4, gt=0, description="High for a transformer: few steps, half of the layers.")
     batch_size: int = Field(32, ge=2, description="Pairs per step in training and scoring.")
-    max_length: int = Field(160, ge=16, le=512, description="Tokens of query and document together.")
+    max_length: int = Field(128, ge=16, le=512, description="Tokens of query and document together.")
     doubtful_ratio: float = Field(
         0.95,
         gt=0,
