@@ -133,6 +133,13 @@ class Candidates:
             return self.legend, self.legend.index(step)
         return (*self.legend, step), len(self.legend)
 
+    def _under(self, legend: tuple[str, ...]) -> Candidates:
+        """Return the block with its verdicts numbered by another legend that holds all of their names."""
+        if self.legend == legend:
+            return self
+        code = np.array([legend.index(name) for name in self.legend], np.int16)
+        return replace(self, verdict=code[self.verdict], query_verdict=code[self.query_verdict], legend=legend)
+
     def take(self, rows: NDArray[Any] | slice) -> Candidates:
         """Return the given rows (an index array, a mask or a slice) as a block."""
         return replace(
@@ -167,8 +174,9 @@ class Candidates:
 
     @staticmethod
     def concatenate(blocks: Sequence[Candidates]) -> Candidates:
-        """Stack blocks of the same columns, padding narrower ones."""
-        legend = max((block.legend for block in blocks), key=len)
+        """Stack blocks of the same columns, padding narrower ones; verdicts keep their names."""
+        legend = tuple(dict.fromkeys(name for block in blocks for name in block.legend))
+        blocks = [block._under(legend) for block in blocks]
         width = max(block.documents.shape[1] for block in blocks)
         positives = max(block.positives.shape[1] for block in blocks)
         fill = {"documents": PADDING, "source": 0, "verdict": 0, "weight": 0.0}
