@@ -66,16 +66,22 @@ class Store:
     def __init__(self, path: Path, size_limit: int = 1 << 38) -> None:
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
-        self._database = lmdb.open(str(self.path), map_size=size_limit, subdir=True, lock=True)
+        try:
+            self._database = lmdb.open(str(self.path), map_size=size_limit, subdir=True, lock=True)
+        except lmdb.Error as error:
+            raise AnmiError(
+                f"the store in {self.path} could not be opened ({error}): delete the folder, it will be filled again"
+            ) from error
         with self._database.begin(write=True) as transaction:
             found = transaction.get(b"format")
             if found is None:
                 transaction.put(b"format", FORMAT)
-            elif found != FORMAT:
-                raise AnmiError(
-                    f"the store in {self.path} was written as {found.decode()!r} and this version reads "
-                    f"{FORMAT.decode()!r}: delete the folder, it will be filled again"
-                )
+        if found not in (None, FORMAT):
+            self.close()
+            raise AnmiError(
+                f"the store in {self.path} was written as {found.decode(errors='replace')!r} and this version reads "
+                f"{FORMAT.decode()!r}: delete the folder, it will be filled again"
+            )
 
     def close(self) -> None:
         """Release the database; needed before the same process opens the folder again."""
