@@ -104,16 +104,29 @@ class BM25Index:
         rows = self._tokenize(queries)
         if isinstance(self._engine, _RankBM25):
             full = self._engine.scores(rows)
-            documents = np.argsort(-full, axis=1, kind="stable")[:, :k]
+            documents = np.argsort(-full, axis=1, kind="stable")[:, :k].astype(np.int32)
             scores = np.take_along_axis(full, documents, axis=1)
         else:
-            found = self._engine.retrieve(rows, k=k, show_progress=False, n_threads=2)
-            documents, scores = np.asarray(found.documents), np.asarray(found.scores)
+            documents, scores = self._retrieve(rows, k)
         matched = scores > 0
         return (
             np.where(matched, documents, -1).astype(np.int32),
             np.where(matched, scores, 0).astype(np.float32),
         )
+
+    def _retrieve(self, rows: list[list[str]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Best documents and scores by bm25s, equal scores in order of document index."""
+        documents, scores = np.zeros((len(rows), k), np.int32), np.zeros((len(rows), k), np.float32)
+        # bm25s takes the type of all queries from the first one, and fails on an empty list.
+        filled = [place for place, row in enumerate(rows) if row]
+        if filled:
+            found = self._engine.retrieve(
+                [rows[place] for place in filled], k=k, show_progress=False, n_threads=_threads()
+            )
+            order = np.lexsort((found.documents, -found.scores), axis=1)
+            documents[filled] = np.take_along_axis(np.asarray(found.documents), order, axis=1)
+            scores[filled] = np.take_along_axis(np.asarray(found.scores), order, axis=1)
+        return documents, scores
 
     def scores_and_ranks(
         self, queries: Sequence[str], documents: NDArray[np.int32]
@@ -195,7 +208,18 @@ def _index(tokens: list[list[str]], settings: dict[str, Any]) -> Any:
 
     engine = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"], backend="numba")
     engine.index(tokens, show_progress=False)
+    # BM25L and BM25+ give every document a share for the terms it lacks. It is the same for all documents, so the
+    # order stands without it, and a score of 0 means in every variant that nothing is shared.
+    engine.nonoccurrence_array = None
+    engine.method = "lucene"
     return engine
+
+
+def _threads() -> int:
+    """Threads of a search: two, or the one there is."""
+    import numba
+
+    return min(2, int(numba.get_num_threads()))
 
 
 class _RankBM25:
@@ -209,7 +233,8 @@ class _RankBM25:
         self._engine = BM25Okapi(tokens, k1=k1, b=b, epsilon=0.0)
 
     def scores(self, rows: list[list[str]]) -> NDArray[np.float32]:
-        return np.stack([self._engine.get_scores(row) for row in rows]).astype(np.float32)
+        full = [self._engine.get_scores(row) for row in rows]
+        return np.array(full, np.float32).reshape(len(rows), len(self._tokens))
 
     def save(self, path: str) -> None:
         pd.DataFrame({"tokens": self._tokens}).to_parquet(Path(path) / "tokens.parquet")

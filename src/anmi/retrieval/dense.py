@@ -128,9 +128,7 @@ def similarities_and_ranks(
         float32 [Q, M].
     """
     if retrieved is not None:
-        match = documents[:, :, None] == retrieved[:, None, :]
-        place = np.where(match.any(axis=2) & (documents >= 0), match.argmax(axis=2) + 1.0, np.nan)
-        return similarities(queries, embeddings, documents), place.astype(np.float32)
+        return similarities(queries, embeddings, documents), _places(documents, retrieved)
     scores = np.empty(documents.shape, np.float32)
     ranks = np.empty(documents.shape, np.float32)
     step = max(1, 32_000_000 // max(len(embeddings), 1))
@@ -138,3 +136,13 @@ def similarities_and_ranks(
         part = slice(start, start + step)
         scores[part], ranks[part] = score_and_rank(queries[part] @ embeddings.T, documents[part])
     return scores, ranks
+
+
+def _places(documents: NDArray[np.int32], retrieved: NDArray[np.int32]) -> NDArray[np.float32]:
+    """Place of each document in its query's result list, from 1; NaN where it is not in the list. float32 [Q, M]."""
+    order = np.argsort(retrieved, axis=1)
+    ascending = np.take_along_axis(retrieved, order, axis=1)
+    slot = [np.searchsorted(a, d) for a, d in zip(ascending, documents, strict=True)]
+    found = np.minimum(np.array(slot, np.int64).reshape(documents.shape), max(retrieved.shape[1] - 1, 0))
+    hit = (np.take_along_axis(ascending, found, axis=1) == documents) & (documents >= 0)
+    return np.where(hit, np.take_along_axis(order, found, axis=1) + 1.0, np.nan).astype(np.float32)

