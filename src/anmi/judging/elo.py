@@ -74,7 +74,7 @@ def fit(
     AnmiError
         A preference outside [0, 1], or no convergence.
     """
-    present = np.isfinite(preference)
+    present = ~np.isnan(preference)
     if ((preference[present] < 0) | (preference[present] > 1)).any():
         raise AnmiError("a preference lies outside [0, 1]; a judge must return probabilities")
     share = np.where(present, preference, 0.5)
@@ -140,7 +140,7 @@ class _Problem:
         queries = len(edge)
         matrix = np.zeros((queries, self.width, self.width))
         row = np.broadcast_to(np.arange(queries)[:, None], edge.shape)
-        # Absent comparisons have mass 0 and may repeat a pair, so sums are needed rather than assignments.
+        # Absent comparisons may repeat a pair; those that are there do not, so they can be assigned.
         used = self.mass > 0
         matrix[row[used], self.first[used], self.second[used]] = -edge[used]
         matrix[row[used], self.second[used], self.first[used]] = -edge[used]

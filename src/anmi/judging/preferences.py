@@ -13,7 +13,6 @@ from scipy.special import expit, log_expit
 from anmi import seeds
 from anmi.errors import AnmiError
 
-_MAX_REPAIRS: Final = 1000
 _MAX_DIFFERENCES: Final = 200_000
 
 
@@ -91,8 +90,10 @@ def comparisons(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Choose which nodes of each query are compared: a union of degree/2 random Hamiltonian cycles.
 
-    Connected, every node in exactly ``degree`` comparisons, none twice. A query with at most 3/2 · ``degree`` nodes
-    gets all of its pairs instead: so few nodes leave hardly any room for disjoint cycles.
+    Connected, every node in exactly ``degree`` comparisons, none twice. A query with at most ``degree`` nodes gets
+    all of its pairs instead. Walecki's construction splits the complete graph into Hamiltonian cycles that share no
+    pair (Alspach, "The wonderful Walecki construction", 2008); random ones of them are taken, over randomly numbered
+    nodes, so there is nothing to repair however few the nodes.
 
     Parameters
     ----------
@@ -111,60 +112,38 @@ def comparisons(
         Node indexes, int64 [Q, E].
     valid
         True where a comparison exists, bool [Q, E].
+
+    Examples
+    --------
+    >>> first, second, valid = comparisons(["q"], np.array([5]), 2, seed=0)
+    >>> np.bincount(np.concatenate([first[valid], second[valid]])).tolist()
+    [2, 2, 2, 2, 2]
     """
     if degree < 2 or degree % 2:
         raise AnmiError(f"the comparison graph needs an even degree of at least 2, not {degree}")
     width = int(sizes.max(initial=1))
-    queries = len(sizes)
-    whole = sizes <= 3 * degree // 2
-    adjacent = np.zeros((queries, width, width), bool)
-    adjacent[:, np.arange(width), np.arange(width)] = True
-    nodes = np.broadcast_to(np.arange(width, dtype=np.int32), (queries, width))
-    parts = []
+    last = np.maximum(sizes - 1, 1)[:, None]
+    whole = sizes <= degree
+    nodes = np.broadcast_to(np.arange(width, dtype=np.int32), (len(sizes), width))
+    number = _shuffled(seeds.uniform(seed, "elo/nodes", query_ids, nodes), nodes < sizes[:, None])
+    cycles = _shuffled(seeds.uniform(seed, "elo/cycles", query_ids, nodes), nodes < last // 2)
     place = np.arange(width)[None, :]
     inside = (place < sizes[:, None]) & ~whole[:, None]
     follower = np.where(place + 1 < sizes[:, None], place + 1, 0)
-    for cycle in range(degree // 2):
-        draws = seeds.uniform(seed, f"elo/cycle/{cycle}", query_ids, nodes)
-        order = np.argsort(np.where(nodes < sizes[:, None], draws, 2.0), axis=1)
-        order = _without_repeats(order, follower, inside, adjacent, query_ids, seed, cycle, sizes)
-        following = np.take_along_axis(order, follower, axis=1)
-        row = np.nonzero(inside)[0]
-        adjacent[row, order[inside], following[inside]] = True
-        adjacent[row, following[inside], order[inside]] = True
-        parts.append((order, following, inside))
-    pairs = np.triu_indices(min(3 * degree // 2, width), 1)
-    every = np.broadcast_to(whole[:, None], (queries, len(pairs[0]))) & (pairs[1][None, :] < sizes[:, None])
+    # 0, 1, −1, 2, −2, …: two neighbours sum to 0 or 1, so two cycles that start at different places share no pair.
+    zigzag = np.where(place % 2 == 0, place // 2, -(place // 2))
+    parts = []
+    for cycle in range(min(degree // 2, width)):
+        around = np.where(place == 0, last, (cycles[:, cycle : cycle + 1] + zigzag) % last)
+        order = np.take_along_axis(number, np.minimum(around, width - 1), axis=1)
+        parts.append((order, np.take_along_axis(order, follower, axis=1), inside))
+    pairs = np.triu_indices(min(degree, width), 1)
+    every = np.broadcast_to(whole[:, None], (len(sizes), len(pairs[0]))) & (pairs[1][None, :] < sizes[:, None])
     parts.append((np.broadcast_to(pairs[0], every.shape), np.broadcast_to(pairs[1], every.shape), every))
     first, second, valid = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
     return first.astype(np.int64), second.astype(np.int64), valid
 
 
-def _without_repeats(
-    order: NDArray[np.int64],
-    follower: NDArray[np.int64],
-    inside: NDArray[np.bool_],
-    adjacent: NDArray[np.bool_],
-    query_ids: Sequence[str],
-    seed: int,
-    cycle: int,
-    sizes: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Swap nodes of a cycle, a repeated comparison at a time, until none of its comparisons was drawn before."""
-    live = np.arange(len(order))
-    for attempt in range(_MAX_REPAIRS):
-        following = np.take_along_axis(order[live], follower[live], axis=1)
-        repeated = adjacent[live[:, None], order[live], following] & inside[live]
-        unsettled = repeated.any(axis=1)
-        live, repeated = live[unsettled], repeated[unsettled]
-        if len(live) == 0:
-            return order
-        ids = [query_ids[int(i)] for i in live]
-        draw = seeds.uniform(seed, f"elo/repair/{cycle}/{attempt}", ids, np.zeros((len(live), 1), np.int32))[:, 0]
-        here = repeated.argmax(axis=1)
-        there = np.minimum((draw * sizes[live]).astype(np.int64), sizes[live] - 1)
-        order[live, here], order[live, there] = order[live, there], order[live, here]
-    raise AnmiError(
-        f"no {2 * (cycle + 1)}-regular comparison graph was found for query {query_ids[live[0]]!r} "
-        f"with {sizes[live[0]]} nodes; lower elo.degree"
-    )
+def _shuffled(draws: NDArray[np.float64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Indexes of each row in order of their draw, those not ``inside`` last."""
+    return np.argsort(np.where(inside, draws, 2.0), axis=1)
