@@ -88,11 +88,18 @@ class Step(BaseModel):
         name, params = next(iter(value.items()))
         if name not in STEPS:
             raise ValueError(f'unknown step "{name}"; {nearest(name, STEPS)}')
-        known = STEPS[name].params
-        wrong = [key for key in params or {} if key not in known.model_fields]
+        known, params = STEPS[name].params, {} if params is None else params
+        if not isinstance(params, dict):
+            raise ValueError(
+                f'the parameters of step "{name}" are names with values, as in `- {name}: {{name: value}}`: {params!r}'
+            )
+        wrong = [str(key) for key in params if key not in known.model_fields]
         if wrong:
             raise ValueError(f'step "{name}" has no parameter "{wrong[0]}"; {nearest(wrong[0], known.model_fields)}')
-        return {"name": name, "params": known(**(params or {}))}
+        try:
+            return {"name": name, "params": known(**params)}
+        except ValidationError as error:
+            raise ValueError(f'step "{name}", {_sentence(error)}') from error
 
     @property
     def type(self) -> StepType:
@@ -112,6 +119,14 @@ class Recipe(BaseModel):
     training: dict[str, Any] = Field(
         default_factory=dict, description="Training options this recipe sets, over those of `params:training`."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        wrong = [str(key) for key in value if key not in cls.model_fields] if isinstance(value, dict) else []
+        if wrong:
+            raise ValueError(f'a recipe has no "{wrong[0]}"; {nearest(wrong[0], cls.model_fields)}')
+        return value
 
     @property
     def requires(self) -> set[str]:
@@ -151,12 +166,20 @@ def recipe_book(raw: dict[str, Any]) -> RecipeBook:
     AnmiError
         One sentence naming the recipe and what is wrong with it.
     """
+    taken = [name for name in RecipeBook.reserved if name in raw]
+    if taken:
+        raise AnmiError(f'recipe "{taken[0]}": the name stands for a baseline in the results; choose another')
     try:
         return RecipeBook(**raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = " → ".join(str(part) for part in first["loc"])
-        raise AnmiError(f"recipe {where}: {first['msg'].removeprefix('Value error, ')}") from error
+        raise AnmiError(f"recipe {_sentence(error)}") from error
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first thing that is wrong, and where, on one line."""
+    first = error.errors()[0]
+    where = " → ".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
 
 
 @dataclass
@@ -194,7 +217,13 @@ class Runner:
                 "run the pipelines from denoising on again with this recipe"
             )
         for place, item in enumerate(self.recipe.steps[:upto]):
-            block = item.type.apply(block, item.params, self._context(place))
+            try:
+                block = item.type.apply(block, item.params, self._context(place))
+            except KeyError as error:
+                raise AnmiError(
+                    f'step {place + 1} of the recipe, "{item.name}", reads {error}, which neither a stage nor a step '
+                    f"before it makes for what is read; {nearest(str(error.args[0]), block.columns)}"
+                ) from error
         return block
 
 

@@ -13,14 +13,17 @@ from anmi.candidates import NEGATIVE, Candidates
 from anmi.selection.recipe import Context, Params, step
 
 
-def choose(block: Candidates, key: NDArray[np.floating], count: int) -> Candidates:
+def choose(
+    block: Candidates, key: NDArray[np.floating], count: int, first: NDArray[np.bool_] | None = None
+) -> Candidates:
     """Make the ``count`` undecided candidates of the largest key in each row its negatives.
 
-    Ties go to the smaller document index, so the order of the candidates does not matter. The column ``choice``
-    numbers the chosen of each row from 1.
+    Those under ``first`` [Q, M] go before all others. Ties go to the smaller document index, so the order of the
+    candidates does not matter. The column ``choice`` numbers the chosen of each row from 1.
     """
     usable = block.undecided & ~np.isnan(key)
-    order = np.lexsort((block.documents, np.where(usable, -key, np.inf)), axis=1)
+    late = np.zeros_like(usable) if first is None else ~first
+    order = np.lexsort((block.documents, -key, late, ~usable), axis=1)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
     taken = usable & (place < count)
@@ -43,11 +46,8 @@ class Top(Params):
 @step("top", Top, requires=lambda p: {p.by} - {"hardness", "zone_preference"})
 def top(block: Candidates, params: Top, context: Context) -> Candidates:
     """Take the n candidates of the largest value in a column, or first those marked in another."""
-    key = block.columns[params.by].astype(np.float64)
-    if params.first is not None:
-        spread = np.nanmax(np.abs(key), initial=1.0)
-        key = key + np.where(block.columns[params.first] > 0.5, 4 * spread, 0.0)
-    return choose(block, key, context.negatives)
+    first = None if params.first is None else block.columns[params.first] > 0.5
+    return choose(block, block.columns[params.by], context.negatives, first)
 
 
 class Random(Params):
