@@ -214,23 +214,23 @@ class Candidates:
 
     @staticmethod
     def from_table(table: pa.Table) -> Candidates:
-        """Rebuild a block from :meth:`to_table`."""
+        """Rebuild a block from :meth:`to_table`; there is a column for the row's own positive even without rows."""
         names = table.column_names
         legend = tuple(table.schema.metadata[_LEGEND_KEY].decode().split("\x1f"))
 
-        def padded(name: str, padding: float) -> NDArray[Any]:
-            return _padded(table.column(name), padding)
+        def padded(name: str, padding: float, least: int = 0) -> NDArray[Any]:
+            return _padded(table.column(name), padding, least)
 
         return Candidates(
             query_ids=np.array(table.column("query_id").to_pylist(), dtype=np.str_),
-            positives=padded("positives", PADDING),
+            positives=padded("positives", PADDING, least=1),
             documents=padded("documents", PADDING),
             source=padded("source", 0),
             verdict=padded("verdict", 0),
             weight=padded("weight", 0.0),
             query_verdict=table.column("query_verdict").to_numpy(),
             columns={n[2:]: padded(n, np.nan) for n in names if n.startswith("c.")},
-            positive_columns={n[2:]: padded(n, np.nan) for n in names if n.startswith("p.")},
+            positive_columns={n[2:]: padded(n, np.nan, least=1) for n in names if n.startswith("p.")},
             query_columns={n[2:]: table.column(n).to_numpy() for n in names if n.startswith("q.")},
             legend=legend,
         )
@@ -241,12 +241,12 @@ def _lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[filled]))
 
 
-def _padded(column: pa.ChunkedArray, padding: float) -> NDArray[Any]:
+def _padded(column: pa.ChunkedArray, padding: float, least: int) -> NDArray[Any]:
     lists = column.combine_chunks()
     lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
     lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
     values = lists.flatten().to_numpy(zero_copy_only=False)
-    width = int(lengths.max(initial=0))
+    width = int(lengths.max(initial=least))
     result = np.full((len(lengths), width), padding, dtype=values.dtype)
     result[np.arange(width)[None, :] < lengths[:, None]] = values
     return result
