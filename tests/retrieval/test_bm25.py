@@ -1,0 +1,177 @@
+"""BM25: two engines, one formula; scores and ranks of given documents; saving; queries without a hit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.retrieval.bm25 import BM25Index, score_and_rank
+
+K1, B = 1.2, 0.75
+VARIANTS = ("lucene", "robertson", "atire", "bm25l", "bm25+")
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """400 documents of words drawn by Zipf's law, so that frequent and rare terms occur."""
+    rng = np.random.default_rng(5)
+    share = 1 / np.arange(1, 301)
+    return [
+        " ".join(f"w{word}" for word in rng.choice(300, size=rng.integers(5, 60), p=share / share.sum()))
+        for _ in range(400)
+    ]
+
+
+@pytest.fixture(scope="module")
+def queries(texts: list[str]) -> list[str]:
+    rng = np.random.default_rng(6)
+    drawn = [" ".join(rng.choice(text.split(), 4)) for text in texts[:60]]
+    return [*drawn, "w3 w3 w250", "w1 unknown"]
+
+
+@pytest.fixture(scope="module")
+def index(texts: list[str]) -> BM25Index:
+    return BM25Index.build(texts, "en", kind="whitespace")
+
+
+def slow_scores(texts: list[str], query: str) -> list[float]:
+    """Robertson's BM25 from its formula, without the factor k1 + 1; terms in more than half score 0."""
+    documents = [text.split() for text in texts]
+    mean = np.mean([len(d) for d in documents])
+    scores = [0.0] * len(documents)
+    for term in query.split():
+        holding = sum(term in d for d in documents)
+        idf = max(0.0, float(np.log((len(documents) - holding + 0.5) / (holding + 0.5))))
+        for i, document in enumerate(documents):
+            count = document.count(term)
+            scores[i] += idf * count / (count + K1 * (1 - B + B * len(document) / mean))
+    return scores
+
+
+def build(texts: list[str], engine: str, method: str = "robertson") -> BM25Index:
+    return BM25Index.build(texts, "en", kind="whitespace", engine=engine, k1=K1, b=B, method=method)
+
+
+def test_both_engines_give_the_same_ten_documents_in_the_same_order(texts: list[str], queries: list[str]) -> None:
+    ours, theirs = build(texts, "bm25s"), build(texts, "rank_bm25")
+    documents, scores = ours.search(queries, 10)
+    other, other_scores = theirs.search(queries, 10)
+    np.testing.assert_allclose(other_scores, scores * (K1 + 1), rtol=1e-4, atol=1e-5)
+    settled = []
+    for mine, his, value in zip(documents, other, other_scores, strict=True):
+        # Documents of equal score may change places; everything else may not.
+        steps = np.diff(value) < -1e-4
+        sure = np.concatenate([[True], steps]) & np.concatenate([steps, [False]])
+        assert mine[sure].tolist() == his[sure].tolist()
+        settled.append(sure.mean())
+    assert np.mean(settled) > 0.5
+
+
+def test_both_engines_follow_the_formula(texts: list[str], queries: list[str]) -> None:
+    everything = np.arange(len(texts), dtype=np.int32)[None, :]
+    for query in queries[::12]:
+        expected = slow_scores(texts, query)
+        for engine, factor in (("bm25s", 1.0), ("rank_bm25", K1 + 1)):
+            found = build(texts, engine).scores_and_ranks([query], everything)[0][0]
+            np.testing.assert_allclose(found, np.array(expected) * factor, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", VARIANTS)
+def test_scores_of_given_documents_are_those_of_the_search(texts: list[str], queries: list[str], method: str) -> None:
+    index = build(texts, "bm25s", method)
+    documents, scores = index.search(queries, 50)
+    again, ranks = index.scores_and_ranks(queries, documents)
+    found = documents >= 0
+    np.testing.assert_allclose(again[found], scores[found], rtol=1e-4, atol=1e-6)
+    assert np.isnan(again[~found]).all() and np.isnan(ranks[~found]).all()
+    # A rank is at most one's place in the list, and less only within ties.
+    place = np.broadcast_to(np.arange(1, documents.shape[1] + 1), documents.shape)
+    assert (ranks[found] <= place[found]).all()
+    assert (ranks[:, 0][found[:, 0]] == 1).all()
+
+
+@pytest.mark.parametrize("method", VARIANTS)
+def test_a_document_without_a_shared_term_is_never_found(method: str) -> None:
+    index = build(["red fox", "blue whale", "fox den", "grey owl", "owl"], "bm25s", method)
+    documents, scores = index.search(["fox"], 5)
+    assert documents.tolist() == [[0, 2, -1, -1, -1]]
+    assert (scores[0, 2:] == 0).all()
+
+
+@pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])
+@pytest.mark.parametrize("queries", [["", "w90"], ["w90", ""], ["unknown", "w90"], ["", ""], ["  "], []])
+def test_queries_without_a_hit_give_padding_wherever_they_stand(
+    texts: list[str], engine: str, queries: list[str]
+) -> None:
+    index = build(texts, engine)
+    documents, scores = index.search(queries, 3)
+    assert documents.shape == scores.shape == (len(queries), 3)
+    for query, row, value in zip(queries, documents, scores, strict=True):
+        assert (row >= 0).all() == (query == "w90") and (value > 0).all() == (query == "w90")
+    given = np.zeros((len(queries), 2), np.int32)
+    assert index.scores_and_ranks(queries, given)[0].shape == given.shape
+
+
+def test_equal_scores_come_in_the_order_of_the_corpus() -> None:
+    index = BM25Index.build(["red fox", "den", "big fox", "fox hole", "owl"], "en", kind="whitespace")
+    assert index.search(["fox"], 3)[0].tolist() == [[0, 2, 3]]
+
+
+def test_fewer_documents_than_asked_for() -> None:
+    assert BM25Index.build(["red fox", "fox"], "en").search(["fox"], 10)[0].shape == (1, 2)
+
+
+def test_a_query_does_not_depend_on_the_others(index: BM25Index, queries: list[str]) -> None:
+    together = index.search(queries, 20)
+    for i in (0, 30, len(queries) - 1):
+        alone = index.search([queries[i]], 20)
+        assert (alone[0][0] == together[0][i]).all() and (alone[1][0] == together[1][i]).all()
+
+
+@pytest.mark.parametrize(("engine", "method"), [("bm25s", "lucene"), ("bm25s", "bm25+"), ("rank_bm25", "robertson")])
+def test_a_saved_index_answers_alike(
+    texts: list[str], queries: list[str], tmp_path: Path, engine: str, method: str
+) -> None:
+    index = build(texts, engine, method)
+    index.save(tmp_path)
+    loaded = BM25Index.load(tmp_path)
+    assert loaded.settings == index.settings
+    for before, after in zip(index.search(queries, 20), loaded.search(queries, 20), strict=True):
+        assert (before == after).all()
+    documents = index.search(queries, 20)[0]
+    for before, after in zip(
+        index.scores_and_ranks(queries, documents), loaded.scores_and_ranks(queries, documents), strict=True
+    ):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_a_loaded_index_is_memory_mapped(index: BM25Index, tmp_path: Path) -> None:
+    index.save(tmp_path)
+    assert isinstance(BM25Index.load(tmp_path)._engine.scores["data"], np.memmap)
+
+
+def test_ranks_are_one_more_than_the_number_of_better_documents() -> None:
+    rng = np.random.default_rng(0)
+    full = rng.integers(0, 6, size=(7, 40)).astype(np.float32)
+    documents = rng.integers(-1, 40, size=(7, 9)).astype(np.int32)
+    scores, ranks = score_and_rank(full, documents)
+    for q in range(7):
+        for m, document in enumerate(documents[q]):
+            if document < 0:
+                assert np.isnan(scores[q, m]) and np.isnan(ranks[q, m])
+            else:
+                assert scores[q, m] == full[q, document]
+                assert ranks[q, m] == 1 + (full[q] > full[q, document]).sum()
+
+
+def test_an_unknown_engine_names_the_nearest() -> None:
+    with pytest.raises(AnmiError, match='did you mean "bm25s"'):
+        BM25Index.build(["a fox"], "en", engine="bm25")
+
+
+def test_documents_without_any_token_are_an_error() -> None:
+    with pytest.raises(AnmiError, match="no token in 2 documents"):
+        BM25Index.build(["", " "], "en")

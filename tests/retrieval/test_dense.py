@@ -1,0 +1,112 @@
+"""Dense indexes: exact against brute force, approximate ones near it, saving, given documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.retrieval.dense import KINDS, DenseIndex, similarities, similarities_and_ranks
+
+COUNT, WIDTH = 3000, 32
+
+
+def unit(values: np.ndarray) -> np.ndarray:
+    return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def documents() -> np.ndarray:
+    """Unit vectors in 60 clusters."""
+    rng = np.random.default_rng(0)
+    return unit(rng.normal(size=(60, WIDTH))[rng.integers(0, 60, COUNT)] + 0.35 * rng.normal(size=(COUNT, WIDTH)))
+
+
+@pytest.fixture(scope="module")
+def queries(documents: np.ndarray) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    return unit(documents[rng.integers(0, COUNT, 40)] + 0.1 * rng.normal(size=(40, WIDTH)))
+
+
+@pytest.fixture(scope="module")
+def indexes(documents: np.ndarray) -> dict[str, DenseIndex]:
+    ids = [f"d{i}" for i in range(COUNT)]
+    return {kind: DenseIndex.build(documents, ids, kind, "print") for kind in KINDS}
+
+
+def test_flat_is_brute_force(indexes: dict[str, DenseIndex], documents: np.ndarray, queries: np.ndarray) -> None:
+    found, scores = indexes["flat"].search(queries, 25)
+    full = queries @ documents.T
+    assert found.tolist() == np.argsort(-full, axis=1, kind="stable")[:, :25].tolist()
+    np.testing.assert_allclose(scores, np.take_along_axis(full, found, axis=1), atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "least"), [("hnsw", 0.95), ("ivfpq", 0.5)])
+def test_approximate_indexes_find_most_of_the_nearest(
+    indexes: dict[str, DenseIndex], queries: np.ndarray, kind: str, least: float
+) -> None:
+    exact, found = indexes["flat"].search(queries, 20)[0], indexes[kind].search(queries, 20)[0]
+    recall = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact, found, strict=True)])
+    assert recall >= least
+    assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_index_answers_alike(
+    indexes: dict[str, DenseIndex], queries: np.ndarray, tmp_path: Path, kind: str
+) -> None:
+    indexes[kind].save(tmp_path)
+    loaded = DenseIndex.load(tmp_path)
+    assert loaded.settings == indexes[kind].settings and loaded.document_ids == indexes[kind].document_ids
+    for before, after in zip(indexes[kind].search(queries, 10), loaded.search(queries, 10), strict=True):
+        assert (before == after).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [2, 5, 80])
+def test_small_corpora_can_be_indexed(documents: np.ndarray, kind: str, count: int) -> None:
+    index = DenseIndex.build(documents[:count], [str(i) for i in range(count)], kind)
+    found, _ = index.search(documents[:1], 10)
+    assert found.shape == (1, min(10, count))
+    assert 0 in found[0].tolist()
+
+
+def test_given_documents_are_scored_and_ranked_as_by_hand(documents: np.ndarray, queries: np.ndarray) -> None:
+    given = np.random.default_rng(3).integers(-1, COUNT, size=(40, 15)).astype(np.int32)
+    scores, ranks = similarities_and_ranks(queries, documents, given)
+    full = queries @ documents.T
+    for q in range(40):
+        for m, document in enumerate(given[q]):
+            if document < 0:
+                assert np.isnan(scores[q, m]) and np.isnan(ranks[q, m])
+            else:
+                assert scores[q, m] == pytest.approx(float(queries[q] @ documents[document]), abs=1e-5)
+                # Neighbours closer than the rounding of a product may change places.
+                better = full[q] - full[q, document]
+                assert 1 + (better > 1e-6).sum() <= ranks[q, m] <= 1 + (better > -1e-6).sum()
+    np.testing.assert_allclose(similarities(queries, documents, given), scores, atol=1e-5)
+
+
+def test_with_result_lists_a_rank_is_the_place_in_the_list(documents: np.ndarray, queries: np.ndarray) -> None:
+    rng = np.random.default_rng(4)
+    retrieved = np.stack([rng.permutation(50)[:20] for _ in queries]).astype(np.int32)
+    retrieved[:, 18:] = -1
+    given = rng.integers(-1, 50, size=(40, 30)).astype(np.int32)
+    scores, ranks = similarities_and_ranks(queries, documents, given, retrieved)
+    for q in range(40):
+        order = retrieved[q].tolist()
+        for document, rank in zip(given[q].tolist(), ranks[q], strict=True):
+            assert (rank == order.index(document) + 1) if document >= 0 and document in order else np.isnan(rank)
+    np.testing.assert_allclose(scores, similarities(queries, documents, given), atol=1e-6)
+
+
+def test_a_wrong_number_of_ids_is_refused(documents: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="3000 vectors but 1 document ids"):
+        DenseIndex.build(documents, ["a"])
+
+
+def test_an_unknown_kind_names_the_nearest(documents: np.ndarray) -> None:
+    with pytest.raises(AnmiError, match='did you mean "hnsw"'):
+        DenseIndex.build(documents[:3], ["a", "b", "c"], "hsnw")

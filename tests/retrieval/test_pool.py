@@ -1,0 +1,106 @@
+"""Merging sources: against set-based references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.candidates import PADDING, SOURCES
+from anmi.retrieval import pool
+
+N = 12
+DOCUMENT = st.integers(0, N - 1)
+LISTS = st.lists(st.lists(DOCUMENT, max_size=5, unique=True), min_size=1, max_size=5)
+GROUPS = st.lists(st.integers(0, 4), min_size=N, max_size=N)
+
+
+def ragged(rows: list[list[int]], extra: int = 0) -> np.ndarray:
+    width = max(map(len, rows), default=0) + extra
+    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+
+
+def unpadded(array: np.ndarray) -> list[list[int]]:
+    return [[int(d) for d in row if d != PADDING] for row in array]
+
+
+def group_of(labels: list[int]) -> np.ndarray:
+    """Index of the first document of each label."""
+    return np.array([labels.index(label) for label in labels], np.int32)
+
+
+@given(rows=LISTS, seed=st.integers(0, 99))
+@settings(max_examples=50, deadline=None)
+def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(rows: list[list[int]], seed: int) -> None:
+    queries = [f"q{i}" for i in range(len(rows))]
+    pairs = [(f"q{i}", f"d{d}", 1 + d % 2) for i, row in enumerate(rows) for d in row]
+    pairs += [("stranger", "d1", 1), ("q0", "d3", 0)]
+    pairs = [pairs[i] for i in np.random.default_rng(seed).permutation(len(pairs))]
+    qrels = pd.DataFrame(pairs, columns=["query_id", "document_id", "relevance"])
+    found = pool.positives_of(queries, qrels, {f"d{d}": d for d in range(N)})
+    assert unpadded(found) == [[int(d[1:]) for q, d, r in pairs if q == query and r > 0] for query in queries]
+    assert found.shape[1] >= 1
+
+
+@given(LISTS, GROUPS)
+@settings(max_examples=80, deadline=None)
+def test_everything_of_a_positives_text_is_excluded_and_nothing_else(rows: list[list[int]], labels: list[int]) -> None:
+    found = pool.with_duplicates(ragged(rows, extra=1), group_of(labels))
+    expected = [{d for d in range(N) if labels[d] in {labels[p] for p in row}} for row in rows]
+    assert [set(row) for row in unpadded(found)] == expected
+
+
+def test_without_duplicates_the_positives_stay_as_they_are() -> None:
+    positives = ragged([[3, 1], [2]])
+    assert pool.with_duplicates(positives, np.arange(N, dtype=np.int32)).tolist() == positives.tolist()
+
+
+@given(LISTS, st.lists(st.lists(DOCUMENT, max_size=4), min_size=5, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_excluded_documents_are_blanked_in_place(rows: list[list[int]], excluded: list[list[int]]) -> None:
+    excluded = excluded[: len(rows)]
+    documents = ragged(rows)
+    found = pool.without(documents, ragged(excluded))
+    assert found.shape == documents.shape
+    assert unpadded(found) == [[d for d in row if d not in out] for row, out in zip(rows, excluded, strict=True)]
+
+
+@given(st.lists(st.lists(st.integers(-1, N), min_size=4, max_size=4), min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_compacting_keeps_order_and_alignment(rows: list[list[int]]) -> None:
+    documents = np.array(rows, np.int32)
+    compact, double = pool.compacted(documents, documents * 2)
+    assert unpadded(compact) == unpadded(documents)
+    assert (double[compact >= 0] == compact[compact >= 0] * 2).all()
+    assert compact.shape[1] == max(map(len, unpadded(documents)))
+
+
+@given(LISTS, st.lists(st.lists(DOCUMENT, max_size=4, unique=True), min_size=5, max_size=5))
+@settings(max_examples=80, deadline=None)
+def test_a_union_carries_the_bits_of_its_sources(first: list[list[int]], second: list[list[int]]) -> None:
+    second = second[: len(first)]
+    a, b = ragged(first, extra=1), ragged(second)
+    bits = np.where(a >= 0, SOURCES["bm25"], 0).astype(np.uint8)
+    documents, source = pool.union(a, bits, b, "dense")
+    for i, (mine, other) in enumerate(zip(first, second, strict=True)):
+        expected = {d: SOURCES["bm25"] * (d in mine) + SOURCES["dense"] * (d in other) for d in {*mine, *other}}
+        found = {int(d): int(s) for d, s in zip(documents[i], source[i], strict=True) if d != PADDING}
+        assert found == expected
+        assert (source[i][documents[i] == PADDING] == 0).all()
+        assert unpadded(documents[i : i + 1])[0] == sorted(expected)
+
+
+def test_fusion_adds_reciprocal_ranks_and_a_missing_rank_adds_nothing() -> None:
+    fused = pool.fused_rank(np.array([[1.0, 40.0, np.nan]]), np.array([[2.0, np.nan, np.nan]]))
+    np.testing.assert_allclose(fused, [[1 / 61 + 1 / 62, 1 / 100, 0]], rtol=1e-6)
+    assert fused.dtype == np.float32
+
+
+@given(GROUPS)
+@settings(max_examples=40, deadline=None)
+def test_duplicates_are_grouped_under_the_first_of_their_text(labels: list[int]) -> None:
+    group = group_of(labels)
+    pairs = [(f"d{i}", f"d{g}") for i, g in enumerate(group) if g != i]
+    table = pd.DataFrame(pairs, columns=["document_id", "duplicate_of"])
+    assert pool.duplicate_groups([f"d{i}" for i in range(N)], table).tolist() == group.tolist()
