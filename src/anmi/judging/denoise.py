@@ -124,39 +124,42 @@ class Judge:
         return results[0], results[1]
 
     def _calibrate(self, shards: CandidateShards) -> None:
-        scores, labels, folds, weights = [], [], [], []
+        """Fit P(labelled relevant | score) among the judged pairs of the other folds.
+
+        Every judged pair counts once, so the probability starts from the share of positives in the pool; unlabelled
+        candidates count as not relevant, which makes it an underestimate where many of them are.
+        """
+        scores, labels, folds = [], [], []
         total = sum(int(np.minimum(b.filled.sum(1), self.depth).sum() + (b.positives >= 0).sum()) for b in shards)
         with tqdm(total=total, desc="judging", unit="pair", delay=2) as bar:
             for block in shards:
                 fold = self.fold(block)
                 for values, tag in zip(self._scores(block, bar), (0, 1), strict=True):
                     row, slot = np.nonzero(np.isfinite(values))
-                    counts = np.isfinite(values).sum(axis=1)
                     scores.append(values[row, slot])
                     labels.append(np.full(len(row), tag))
                     folds.append(fold[row])
-                    weights.append(1.0 / counts[row])
-        raw, label, fold, weight = (np.concatenate(parts) for parts in (scores, labels, folds, weights))
+        raw, label, fold = (np.concatenate(parts) for parts in (scores, labels, folds))
         self.calibrators = [
-            fit_platt(raw[other], label[other], weight[other])
+            fit_platt(raw[other], label[other])
             for other in (fold != number if self._folds > 1 else fold == number for number in range(self._folds))
         ]
-        self._summarise(raw, label, fold, weight)
+        self._summarise(raw, label, fold)
 
-    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], fold: NDArray[Any], weight: NDArray[Any]) -> None:
+    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], fold: NDArray[Any]) -> None:
         from sklearn.metrics import roc_auc_score
 
         probability = np.zeros(len(raw))
         for number, calibrator in enumerate(self.calibrators):
             probability[fold == number] = calibrator(raw[fold == number])
-        auc = float(roc_auc_score(label, raw, sample_weight=weight))
+        auc = float(roc_auc_score(label, raw))
         if any(calibrator.slope <= 0 for calibrator in self.calibrators):
             log.warning("teacher: higher scores do not mean more relevant (AUC %.2f); its judgments say little", auc)
         self.summary = settings_json(self.teachers) | {
             "judged_pairs": len(raw),
             "auc_positive_against_candidates": auc,
             "calibration": [calibrator.as_dict() for calibrator in self.calibrators],
-            "reliability": reliability(probability, label, weights=weight),
+            "reliability": reliability(probability, label),
         }
 
     def __call__(self, block: Candidates) -> Candidates:

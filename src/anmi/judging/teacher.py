@@ -54,7 +54,7 @@ class TeacherOptions(BaseModel):
         3, ge=2, le=20, description="3 train on two thirds of the queries each, at three times the cost."
     )
     max_pairs: int = Field(
-        2400, ge=16, description="Training pairs per fold; a small budget, about half a minute each."
+        1200, ge=16, description="Training pairs per fold; a small budget, some 20 s each on two cores."
     )
     negatives: int = Field(
         3, ge=1, le=50, description="Negatives per positive in training; more adds cost than signal."
@@ -158,11 +158,10 @@ class Teacher:
 
     def _train(self, pairs: Pairs) -> None:
         import torch
+        from datasets import Dataset
         from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
         from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
         from transformers import PrinterCallback
-
-        from datasets import Dataset
 
         verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
         torch.manual_seed(self._seed)

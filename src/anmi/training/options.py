@@ -62,14 +62,15 @@ class TrainingOptions(BaseModel):
         Field(description="source: the formula of the paper. paraphrase: as often retold, without the factor N."),
     ] = "source"
     tau_plus: Annotated[
-        float,
+        float | None,
         Field(
             ge=0,
             lt=1,
-            description="Debiased loss: share of positives among negatives. 0.1 as in the paper, with a temperature of "
-            "0.5; at low ones it silences all negatives as soon as the positive leads, so take 0.01 there.",
+            description="Debiased loss: share of positives among negatives. None estimates it as labelled positives per "
+            "query over corpus size. The paper's 0.1 goes with a temperature of 0.5; at low ones it silences all "
+            "negatives as soon as the positive leads.",
         ),
-    ] = 0.1
+    ] = None
     temperature: Annotated[
         float, Field(ge=0.01, le=1, description="Temperature, or its start. 0.07: the customary value for cosines.")
     ] = 0.07

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import sys
 import tempfile
@@ -97,7 +98,8 @@ def train(
     precision = choose_precision(options, encoder)
     started = time.monotonic()
     with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
-        arguments = _arguments(options, encoder, seed, Path(scratch))
+        steps = options.epochs * math.ceil(len(data) / options.batch_size)
+        arguments = _arguments(options, encoder, seed, Path(scratch), steps)
         recorder = _run(
             data,
             encoder,
@@ -209,7 +211,7 @@ def _run(
 
 
 def _arguments(
-    options: TrainingOptions, encoder: SentenceTransformer, seed: int, scratch: Path
+    options: TrainingOptions, encoder: SentenceTransformer, seed: int, scratch: Path, steps: int
 ) -> SentenceTransformerTrainingArguments:
     by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
     arguments = SentenceTransformerTrainingArguments(
@@ -217,7 +219,8 @@ def _arguments(
         num_train_epochs=options.epochs,
         per_device_train_batch_size=options.batch_size,
         learning_rate=options.learning_rate or by_kind,
-        warmup_steps=options.warmup,
+        # The first warm-up step has a learning rate of 0; a run of one step must not consist of it.
+        warmup_steps=min(math.ceil(options.warmup * steps), steps - 1),
         lr_scheduler_type=options.scheduler,
         max_grad_norm=options.max_grad_norm,
         seed=seed,

@@ -49,6 +49,9 @@ def train_retriever(
 
     options = merged_options(recipes.get(recipe), params)
     rows = check_splits(rows, queries)
+    if options.tau_plus is None:
+        labelled = rows.drop_duplicates("query_id").positive_ids.map(len).mean()
+        options = options.model_copy(update={"tau_plus": float(labelled / len(corpus))})
     model = load_encoder(encoder, store.path / "models", dense.max_length)
     measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
     folder = Path(tempfile.mkdtemp(prefix="anmi-model-")) / "model"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from anmi.errors import AnmiError
 from anmi.training.losses.debiased import DebiasedContrastive
 from anmi.training.losses.infonce import WeightedInfoNCE
 from anmi.training.options import TrainingOptions
@@ -20,5 +21,7 @@ def build_loss(options: TrainingOptions) -> nn.Module:
     """Return the loss that ``options`` names, with its temperature as ``loss.temperature``."""
     temperature = Temperature(options.temperature, learnable=options.learnable_temperature)
     if options.loss == "debiased":
+        if options.tau_plus is None:
+            raise AnmiError("the debiased loss needs tau_plus as a number: no corpus is at hand to estimate it from")
         return DebiasedContrastive(temperature, options.tau_plus, options.debiased_form)
     return WeightedInfoNCE(temperature)

@@ -1,0 +1,140 @@
+"""What the main job brings on real collections: BM25, zero-shot and trained, mean over seeds.
+
+Every cell is a real ``kedro run`` in a folder of its own; embeddings and judgments are shared through one store.
+Finished cells are kept, so the script may be interrupted. Run from the repository's root:
+
+    python benchmarks/main_job.py --cells static --seeds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from anmi.evaluation.significance import interval
+from anmi.pipelines.reporting.nodes import machine, versions
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "main_job.json"
+METRICS = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
+SCIFACT = "beir:../shared/data/scifact"
+# Groups of (collection, encoder, recipe, extra parameters, seeds at most). MiniLM trains for a quarter of an hour a seed.
+CELLS = {
+    "static": [
+        (SCIFACT, "static", "in_batch", "", 9),
+        (SCIFACT, "static", "naive_top", "", 9),
+        (SCIFACT, "static", "anmi_2_1", "", 9),
+    ],
+    "api_docs": [("api_docs", "static", "in_batch", "", 9), ("api_docs", "static", "anmi_2_1", "", 9)],
+    "minilm_zero_shot": [(SCIFACT, "minilm", "in_batch", "dense.max_length=256,training.options.epochs=1", 1)],
+    "minilm": [
+        (
+            SCIFACT,
+            "minilm",
+            "anmi_2_1",
+            "dense.max_length=128,training.options.max_length=128,training.options.epochs=3,"
+            "training.options.batch_size=32,training.options.learning_rate=5e-5,training.options.recompute=false",
+            1,
+        )
+    ],
+}
+
+
+def run_cell(folder: Path, collection: str, encoder: str, recipe: str, extra: str, seed: int) -> Path:
+    """Run one cell unless it is finished; return its folder."""
+    name = "-".join([collection.replace("/", "_").replace(":", "_").replace(".", ""), encoder, recipe, str(seed)])
+    data = folder / name
+    if (data / "done").exists():
+        return data
+    parameters = f"collection={collection},encoder={encoder},recipe={recipe},seed={seed}" + (
+        f",{extra}" if extra else ""
+    )
+    environment = os.environ | {"ANMI_DATA_ROOT": str(data), "ANMI_STORE": str(folder / "store")}
+    started = time.monotonic()
+    kedro = Path(sys.executable).with_name("kedro")
+    subprocess.run([str(kedro), "run", "--params", parameters], cwd=ROOT, env=environment, check=True)
+    (data / "done").write_text(str(time.monotonic() - started))
+    return data
+
+
+def latest(data: Path, stage: str, name: str) -> pd.DataFrame:
+    """Return the newest version of a table of a cell."""
+    return pd.read_parquet(sorted((data / stage / name).glob("*/" + name))[-1])
+
+
+def scores(data: Path) -> pd.DataFrame:
+    """Return the per-query metrics of a cell, with a mark for queries all of whose positives training never saw."""
+    table = latest(data, "evaluation", "query_metrics.parquet")
+    qrels = latest(data, "ingestion", "qrels.parquet")
+    seen = set(qrels[qrels.split == "train"].document_id)
+    touched = qrels[(qrels.split == "test") & qrels.document_id.isin(seen)].query_id
+    return table.assign(unseen=~table.query_id.isin(touched))
+
+
+def rows_of(
+    tables: list[pd.DataFrame], collection: str, encoder: str, recipe: str, system: str
+) -> list[dict[str, object]]:
+    """Average one system over seeds per query, then over queries with a bootstrap interval."""
+    rows: list[dict[str, object]] = []
+    merged = pd.concat([table[table.system == system].assign(seed=i) for i, table in enumerate(tables)])
+    for metric in METRICS:
+        for suffix, part in (("", merged), (":unseen", merged[merged.unseen])):
+            per_query = part.groupby("query_id")[metric].mean().to_numpy()
+            if len(per_query) < 2 or (suffix and metric != "ndcg@10"):
+                continue
+            value, low, high = interval(per_query, seed=1)
+            rows.append({
+                "collection": collection, "encoder": encoder, "recipe": recipe, "seed_count": len(tables),
+                "metric": metric + suffix, "value": round(value, 5), "low": round(low, 5), "high": round(high, 5),
+            })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", nargs="+", choices=sorted(CELLS), default=["static"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "main_job")
+    arguments = parser.parse_args()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    rows: dict[tuple[object, ...], dict[str, object]] = {}
+    if RESULT.exists():
+        old = json.loads(RESULT.read_text())["rows"]
+        rows = {(r["collection"], r["encoder"], r["recipe"], r["metric"]): r for r in old}
+    for group in arguments.cells:
+        for collection, encoder, recipe, extra, most in CELLS[group]:
+            work = arguments.work.resolve()
+            seeds = range(1, min(arguments.seeds, most) + 1)
+            cells = [run_cell(work, collection, encoder, recipe, extra, seed) for seed in seeds]
+            tables = [scores(cell) for cell in cells]
+            shown = collection.removeprefix("beir:../shared/data/")
+            label = encoder if encoder == "static" else f"{encoder}@{256 if '256' in extra else 128}"
+            systems = {"bm25": "bm25", "zero_shot": "zero_shot"}
+            if group != "minilm_zero_shot":
+                systems[recipe] = recipe
+            for system in systems:
+                for row in rows_of(tables if system == recipe else tables[:1], shown, label, system, system):
+                    rows[shown, label, system, row["metric"]] = row
+            RESULT.parent.mkdir(exist_ok=True)
+            document = {
+                "date": datetime.date.today().isoformat(),
+                "machine": machine(),
+                "versions": versions(),
+                "rows": [rows[key] for key in sorted(rows, key=str)],
+            }
+            RESULT.write_text(json.dumps(document, indent=1) + "\n")
+            spread = [float(t[t.system == recipe]["ndcg@10"].mean()) for t in tables]
+            print(f"{shown} {label} {recipe}: nDCG@10 {np.mean(spread):.4f} {np.round(spread, 4).tolist()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Thurstone strengths: against a general optimiser, and what they promise about themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import ndtr
+from scipy.stats import norm
+
+from anmi.errors import AnmiError
+from anmi.judging import elo
+from anmi.judging.preferences import comparisons
+
+PRIOR = 0.01
+
+
+def graph(sizes: list[int], degree: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return comparisons([f"q{i}" for i in range(len(sizes))], np.array(sizes), degree, seed)
+
+
+def slow_fit(first: np.ndarray, second: np.ndarray, share: np.ndarray, size: int) -> np.ndarray:
+    """One query's Elo by a general optimiser on the objective as it is written down."""
+    known = ~np.isnan(share)
+    a, b, p = first[known], second[known], share[known]
+
+    def loss(e: np.ndarray) -> float:
+        z = (e[a] - e[b]) / np.sqrt(2)
+        return -float((p * norm.logcdf(z) + (1 - p) * norm.logcdf(-z)).sum() - PRIOR / 2 * (e**2).sum())
+
+    found = minimize(loss, np.zeros(size), method="BFGS", options={"gtol": 1e-9}).x
+    return np.asarray(1000 + 200 * (found - found.mean()))
+
+
+@given(sizes=st.lists(st.integers(1, 14), min_size=1, max_size=3), seed=st.integers(0, 500))
+@settings(max_examples=12, deadline=None)
+def test_strengths_are_those_of_a_general_optimiser(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first, second, valid = graph(sizes, seed=seed)
+    share = np.where(valid & (rng.random(valid.shape) < 0.9), rng.random(valid.shape), np.nan)
+    fitted = elo.fit(first, second, share, np.array(sizes), prior_precision=PRIOR)
+    for q, size in enumerate(sizes):
+        expected = slow_fit(first[q], second[q], share[q], size)
+        np.testing.assert_allclose(fitted.elo[q, :size], expected, atol=0.02)  # 1e-4 in units of strength
+        assert np.isnan(fitted.elo[q, size:]).all()
+        assert fitted.elo[q, :size].mean() == pytest.approx(1000, abs=1e-6)
+
+
+def test_numbering_the_nodes_otherwise_changes_nothing_else() -> None:
+    rng = np.random.default_rng(1)
+    first, second, valid = graph([17])
+    share = np.where(valid, rng.random(valid.shape), np.nan)
+    order = np.concatenate([[0], 1 + rng.permutation(16)])
+    before = elo.fit(first, second, share, np.array([17]))
+    after = elo.fit(order[first], order[second], share, np.array([17]))
+    for name in ("elo", "se", "gap_se"):
+        np.testing.assert_allclose(getattr(after, name)[0, order], getattr(before, name)[0], atol=1e-6)
+
+
+def test_turning_every_comparison_round_changes_nothing() -> None:
+    rng = np.random.default_rng(2)
+    first, second, valid = graph([12, 20])
+    share = np.where(valid, rng.random(valid.shape), np.nan)
+    before = elo.fit(first, second, share, np.array([12, 20]))
+    after = elo.fit(second, first, 1 - share, np.array([12, 20]))
+    np.testing.assert_allclose(after.elo, before.elo, atol=1e-6)
+    np.testing.assert_allclose(after.gap_se, before.gap_se, atol=1e-6)
+
+
+def test_a_query_does_not_depend_on_the_others() -> None:
+    rng = np.random.default_rng(3)
+    sizes = [9, 25, 3]
+    first, second, valid = graph(sizes)
+    share = np.where(valid, (rng.random(valid.shape) < 0.5).astype(float), np.nan)
+    together = elo.fit(first, second, share, np.array(sizes))
+    for q, size in enumerate(sizes):
+        own = (part[[q]][:, valid[q]] for part in (first, second, share))
+        alone = elo.fit(*own, np.array([size]))
+        np.testing.assert_allclose(alone.elo[0, :size], together.elo[q, :size], atol=1e-3)
+        np.testing.assert_allclose(alone.se[0, :size], together.se[q, :size], atol=1e-3)
+
+
+def test_unanimous_judges_give_finite_strengths_in_their_order() -> None:
+    first, second, valid = graph([31, 31])
+    share = np.where(valid, (first < second).astype(float), np.nan)
+    fitted = elo.fit(first, second, share, np.array([31, 31]))
+    assert np.isfinite(fitted.elo).all() and np.isfinite(fitted.se).all()
+    assert np.corrcoef(fitted.elo[0], -np.arange(31))[0, 1] > 0.95
+
+
+def test_only_ties_leave_everybody_at_the_mean() -> None:
+    first, second, valid = graph([15])
+    fitted = elo.fit(first, second, np.where(valid, 0.5, np.nan), np.array([15]))
+    np.testing.assert_allclose(fitted.elo, 1000, atol=1e-3)
+
+
+def test_a_missing_vote_counts_for_neither_side() -> None:
+    first, second = np.array([[0, 0, 1]]), np.array([[1, 2, 2]])
+    with_hole = elo.fit(first, second, np.array([[0.9, np.nan, 0.5]]), np.array([3]))
+    without = elo.fit(first[:, [0, 2]], second[:, [0, 2]], np.array([[0.9, 0.5]]), np.array([3]))
+    np.testing.assert_allclose(with_hole.elo, without.elo, atol=1e-6)
+    np.testing.assert_allclose(with_hole.se, without.se, atol=1e-6)
+
+
+def test_without_any_vote_errors_are_wide_and_strengths_equal() -> None:
+    first, second, _ = graph([10])
+    fitted = elo.fit(first, second, np.full(first.shape, np.nan), np.array([10]))
+    np.testing.assert_allclose(fitted.elo, 1000)
+    assert (fitted.se > 1000).all()
+
+
+def test_the_error_of_the_gap_to_oneself_is_zero_and_more_votes_narrow_all() -> None:
+    rng = np.random.default_rng(4)
+    first, second, valid = graph([20])
+    share = np.where(valid, rng.random(valid.shape), np.nan)
+    one, four = (elo.fit(first, second, share, np.array([20]), 1e-6, votes) for votes in (1.0, 4.0))
+    assert one.gap_se[0, 0] == pytest.approx(0, abs=1e-3)
+    np.testing.assert_allclose(four.elo, one.elo, rtol=1e-3)
+    np.testing.assert_allclose(four.se, one.se / 2, rtol=1e-3)
+
+
+def test_standard_errors_are_those_of_the_inverse_information() -> None:
+    rng = np.random.default_rng(5)
+    first, second, valid = graph([9], degree=4)
+    share = np.where(valid, rng.random(valid.shape), np.nan)
+    fitted = elo.fit(first, second, share, np.array([9]), prior_precision=PRIOR)
+    e = (fitted.elo[0] - 1000) / 200
+    information = PRIOR * np.eye(9)
+    for a, b in zip(first[0][valid[0]], second[0][valid[0]], strict=True):
+        z, direction = (e[a] - e[b]) / np.sqrt(2), np.zeros(9)
+        direction[a], direction[b] = 1 / np.sqrt(2), -1 / np.sqrt(2)
+        information += norm.pdf(z) ** 2 / (norm.cdf(z) * norm.cdf(-z)) * np.outer(direction, direction)
+    centre = np.eye(9) - 1 / 9
+    covariance = centre @ np.linalg.inv(information) @ centre
+    np.testing.assert_allclose(fitted.se[0], 200 * np.sqrt(np.diag(covariance)), rtol=1e-4)
+    gaps = np.diag(covariance) + covariance[0, 0] - 2 * covariance[0]
+    np.testing.assert_allclose(fitted.gap_se[0, 1:], 200 * np.sqrt(gaps[1:]), rtol=1e-4)
+
+
+def test_intervals_of_two_errors_hold_the_truth_as_often_as_they_should() -> None:
+    rng = np.random.default_rng(6)
+    queries, size = 300, 31
+    first, second, valid = graph([size] * queries)
+    truth = rng.normal(0, 0.8, size=(queries, size))
+    truth -= truth.mean(axis=1, keepdims=True)
+    a, b = (np.take_along_axis(truth, index, axis=1) for index in (first, second))
+    wins = (rng.random(first.shape) < ndtr((a - b) / np.sqrt(2))).astype(float)
+    fitted = elo.fit(first, second, np.where(valid, wins, np.nan), np.full(queries, size))
+    strength_held = np.abs(fitted.elo - (1000 + 200 * truth)) <= 2 * fitted.se
+    gaps, true_gaps = fitted.elo[:, :1] - fitted.elo, 200 * (truth[:, :1] - truth)
+    gap_held = (np.abs(gaps - true_gaps) <= 2 * fitted.gap_se)[:, 1:]
+    assert 0.93 <= strength_held.mean() <= 0.98
+    assert 0.93 <= gap_held.mean() <= 0.98
+
+
+@pytest.mark.parametrize("bad", [-0.01, 1.01, np.inf])
+def test_a_preference_that_is_no_probability_is_refused(bad: float) -> None:
+    with pytest.raises(AnmiError, match=r"outside \[0, 1\]"):
+        elo.fit(np.array([[0]]), np.array([[1]]), np.array([[bad]]), np.array([2]))
+
+
+def test_a_fit_that_does_not_converge_says_so() -> None:
+    first, second, valid = graph([12])
+    share = np.where(valid, (first < second).astype(float), np.nan)
+    with pytest.raises(AnmiError, match=r"did not converge for 1 queries.*prior_precision"):
+        elo.fit(first, second, share, np.array([12]), max_iterations=1)

@@ -1,0 +1,106 @@
+"""Who may learn from whom: folds and training pairs of the cross-fitted teacher; the joined text of a pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.errors import AnmiError
+from anmi.judging.teacher import Pairs, TeacherOptions, fold_of, join, training_pairs
+
+FOLDS = 3
+
+
+def examples(positives: list[int], negatives: list[int], seed: int = 0) -> pd.DataFrame:
+    """Labelled pairs of queries with the given numbers of positives and negatives."""
+    texts = [f"query {i}" for i in range(len(positives))]
+    folds = fold_of(texts, FOLDS, seed)
+    rows = [
+        {"row": f"q{i}", "query": texts[i], "document": f"{kind} {i} {n}", "label": label, "fold": folds[i]}
+        for label, kind, counts in ((1, "yes", positives), (0, "no", negatives))
+        for i, count in enumerate(counts)
+        for n in range(count)
+    ]
+    return pd.DataFrame(rows)
+
+
+@given(st.text(max_size=30), st.integers(2, 20), st.integers(0, 100))
+@settings(max_examples=60, deadline=None)
+def test_queries_of_one_text_share_a_fold(text: str, folds: int, seed: int) -> None:
+    variants = [text.lower(), f"  {text.lower()} ", text.lower().replace(" ", "  ")]
+    found = fold_of([*variants, "another one"], folds, seed)
+    assert len(set(found[:3].tolist())) == 1
+    assert ((found >= 0) & (found < folds)).all()
+    assert found[0] == fold_of([text.lower()], folds, seed)[0]
+
+
+def test_folds_are_of_like_size_and_change_with_the_seed() -> None:
+    texts = [f"query {i}" for i in range(3000)]
+    counts = np.bincount(fold_of(texts, FOLDS, 0))
+    assert counts.min() > 900
+    assert (fold_of(texts, FOLDS, 0) != fold_of(texts, FOLDS, 1)).mean() > 0.5
+
+
+@given(
+    counts=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), min_size=12, max_size=40),
+    budget=st.integers(16, 120),
+    seed=st.integers(0, 20),
+)
+@settings(max_examples=60, deadline=None)
+def test_pairs_are_whole_queries_of_other_folds_within_the_budget(
+    counts: list[tuple[int, int]], budget: int, seed: int
+) -> None:
+    table = examples([p for p, _ in counts], [n for _, n in counts], seed)
+    options = TeacherOptions(folds=FOLDS, max_pairs=budget)
+    for fold in range(FOLDS):
+        if (table.fold == fold).all():
+            continue
+        pairs = training_pairs(table, fold, options, seed)
+        held_out = set(table[table.fold == fold]["query"])
+        assert not held_out & set(pairs.queries)
+        assert 0 < len(pairs.queries) == len(pairs.documents) == len(pairs.labels) <= budget
+        taken = pd.Series(pairs.queries).value_counts()
+        assert (taken == table["query"].value_counts()[taken.index]).all()
+        labels = dict(zip(table.document, table.label, strict=True))
+        assert [labels[d] for d in pairs.documents] == pairs.labels.tolist()
+        assert len(set(pairs.documents)) == len(pairs.documents)
+        # As much of the budget is used as whole queries allow.
+        if len(taken) < table[table.fold != fold]["query"].nunique():
+            assert len(pairs.queries) > budget - 7
+
+
+def test_pairs_do_not_depend_on_the_order_in_which_queries_of_a_shard_arrive() -> None:
+    table = examples([1] * 30, [3] * 30)
+    options = TeacherOptions(max_pairs=40)
+    assert training_pairs(table, 0, options, 1).digest() == training_pairs(table.copy(), 0, options, 1).digest()
+    assert training_pairs(table, 0, options, 1).digest() != training_pairs(table, 0, options, 2).digest()
+
+
+def test_too_few_queries_for_the_folds_is_an_error() -> None:
+    table = examples([1], [2])
+    with pytest.raises(AnmiError, match=r"outside fold \d: 1 are too few for 3 folds"):
+        training_pairs(table, int(table.fold[0]), TeacherOptions(), 0)
+
+
+def test_the_digest_of_pairs_sees_labels_texts_and_order() -> None:
+    def digest(queries: list[str], documents: list[str], labels: list[float]) -> str:
+        return Pairs(queries, documents, np.array(labels, np.float32)).digest()
+
+    prints = {
+        digest(["a", "b"], ["x", "y"], [1, 0]),
+        digest(["a", "b"], ["x", "y"], [0, 1]),
+        digest(["b", "a"], ["y", "x"], [1, 0]),
+        digest(["a", "bx"], ["x", "y"], [1, 0]),
+    }
+    assert len(prints) == 4
+
+
+@given(st.text(max_size=10), st.text(max_size=10))
+@settings(max_examples=50, deadline=None)
+def test_a_joined_pair_can_be_taken_apart_whatever_the_texts_hold(query: str, document: str) -> None:
+    first, second = join(query, document).split("\x1f", 1)
+    assert second == document
+    assert first == query.replace("\x1f", " ")
