@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -119,24 +118,31 @@ def test_borders_of_the_parts_of_a_key_count() -> None:
     assert len({digest("ab", "c"), digest("a", "bc"), digest("abc"), digest("abc", "")}) == 4
 
 
-def _fill(path: str, texts: list[str]) -> None:
-    with Store(Path(path)) as store:
-        for start in range(0, len(texts), 20):
-            part = texts[start : start + 20]
-            assert store.vectors("v1", part, Lengths(), batch=7).tolist() == expected(part)
+FILLER = """
+import sys
+from pathlib import Path
+import numpy as np
+from anmi.store import Store
+
+texts = Path(sys.argv[2]).read_text().splitlines()
+with Store(Path(sys.argv[1])) as store:
+    for start in range(0, len(texts), 20):
+        part = texts[start : start + 20]
+        found = store.vectors("v1", part, lambda batch: np.array([[len(t), len(t.split())] for t in batch], "f4"), 7)
+        assert found.tolist() == [[len(t), len(t.split())] for t in part]
+"""
 
 
 def test_two_processes_fill_one_store_at_once(tmp_path: Path) -> None:
-    texts = [f"text {'x' * (i % 17)} {i}" for i in range(200)]
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_fill, args=(str(tmp_path), part)) for part in (texts, texts[::-1])]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    texts = [f"text {'x' * (i % 17)} {i}" for i in range(400)]
+    workers = []
+    for name, part in (("up", texts), ("down", texts[::-1])):
+        (tmp_path / name).write_text("\n".join(part))
+        command = [sys.executable, "-c", FILLER, str(tmp_path / "store"), str(tmp_path / name)]
+        workers.append(subprocess.Popen(command))
+    assert [worker.wait(60) for worker in workers] == [0, 0]
     compute = Lengths()
-    with Store(tmp_path) as store:
+    with Store(tmp_path / "store") as store:
         assert store.vectors("v1", texts, compute).tolist() == expected(texts)
     assert compute.asked == []
 

@@ -38,7 +38,8 @@ def training_rows(
     names = np.array(document_ids, dtype=object)
     texts = np.array(document_texts, dtype=object)
     tables = [_rows(block, names, texts, query_texts) for block in shards]
-    return pd.concat(tables, ignore_index=True)
+    # A table without rows has columns of no type, and would take the others' from them.
+    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
 
 
 def _rows(block: Candidates, names: NDArray[Any], texts: NDArray[Any], query_texts: dict[str, str]) -> pd.DataFrame:

@@ -1,0 +1,180 @@
+"""Recipes: what YAML may say, what is said about mistakes, and that shards never change a result."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.selection.recipe import Recipe, Runner, recipe_book
+from anmi.selection.rows import training_rows
+
+FILE = Path(__file__).parents[2] / "conf" / "base" / "parameters_recipes.yml"
+RECIPES: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["recipes"]
+DOCUMENTS = 300
+
+
+def recipe_of(*steps: Any, **fields: Any) -> dict[str, Any]:
+    return {"mine": {"description": "A test.", "steps": list(steps)} | fields}
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_published_recipe_parses_and_says_where_it_is_from(name: str) -> None:
+    recipe = recipe_book(RECIPES).get(name)
+    assert recipe.description and recipe.source
+    assert [item.name for item in recipe.steps] == [
+        item if isinstance(item, str) else next(iter(item)) for item in RECIPES[name]["steps"]
+    ]
+
+
+def test_the_recipes_of_the_main_job_are_there_and_ask_for_seven_negatives() -> None:
+    book = recipe_book(RECIPES)
+    assert {"in_batch", "bm25_random", "naive_top", "nv_retriever", "anmi_2_0", "anmi_2_1"} <= set(book.names())
+    assert {book.get(name).negatives for name in book.names() if name != "in_batch"} == {7}
+    assert book.get("in_batch").negatives == 0
+
+
+def test_what_a_recipe_reads_is_known_before_it_runs() -> None:
+    book = recipe_book(RECIPES)
+    assert not book.get("in_batch").requires
+    assert {"elo", "gap_se"} <= book.get("anmi_2_0").requires
+    assert {"p_relevant", "elo", "dense"} <= book.get("anmi_2_1").requires
+    assert "hardness" not in book.get("anmi_2_1").requires
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    with pytest.raises(AnmiError, match='unknown recipe "anmi_21"; did you mean "anmi_2_1"'):
+        recipe_book(RECIPES).get("anmi_21")
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (recipe_of({"max_ration": {}}), 'unknown step "max_ration"; did you mean "max_ratio"'),
+        (recipe_of("topp"), 'unknown step "topp"; did you mean "top"'),
+        (
+            recipe_of({"max_ratio": {"ratio": 0.9}}),
+            'step "max_ratio" has no parameter "ratio"; did you mean "max_ratio"',
+        ),
+        (recipe_of({"top": "dense"}), "parameters of step \"top\" are names with values.*'dense'"),
+        (recipe_of({"top": [1]}), 'parameters of step "top" are names with values'),
+        (recipe_of({"denoise": {"threshold": 0}}), 'mine → steps → 0: step "denoise", threshold: .*greater than 0'),
+        (recipe_of("random", {"margin": {"margin": "wide"}}), 'steps → 1: step "margin", margin: .*valid number'),
+        (recipe_of({"source": {"source": "web"}}), 'step "source", source: .*bm25'),
+        (recipe_of({"source": {}}), 'step "source", source: .*required'),
+        (recipe_of({"top": {}, "random": {}}), "one name with its parameters"),
+        (recipe_of(["top"]), "one name with its parameters"),
+        (recipe_of({"zone_weight": {"weights": [1, 0]}}), "4 borders need 5 weights"),
+        (recipe_of({"zone_weight": {"borders": [3, 2, 4, 5]}}), "borders must rise"),
+        (recipe_of("random", negatives=-1), "mine → negatives: .*greater than or equal to 0"),
+        (recipe_of("random", step=[]), 'a recipe has no "step"; did you mean "steps"'),
+        ({"mine": "random"}, "mine: .*dictionary"),
+        ({"mine": {"steps": []}}, "mine → description: .*required"),
+        ({"bm25": recipe_of("random")["mine"]}, 'recipe "bm25": the name stands for a baseline'),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(raw: dict[str, Any], message: str) -> None:
+    with pytest.raises(AnmiError, match=message) as caught:
+        recipe_book(raw)
+    assert str(caught.value).startswith("recipe ") and "\n" not in str(caught.value)
+
+
+def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
+    """Everything a published recipe reads, one row per (query, positive)."""
+    rng = np.random.default_rng(seed)
+    documents = np.stack([rng.permutation(np.arange(50, DOCUMENTS))[:width] for _ in range(queries)])
+    filled = np.arange(width) < rng.integers(4, width + 1, queries)[:, None]
+    positives = np.stack([np.arange(queries) % 50, np.full(queries, PADDING)], axis=1).astype(np.int32)
+    shape = filled.shape
+    values = {
+        "dense": np.where(rng.random(shape) < 0.2, rng.normal(0.75, 0.05, shape), rng.normal(0.3, 0.1, shape)),
+        "dense_rank": rng.integers(1, 150, shape),
+        "p_relevant": np.where(rng.random(shape) < 0.1, np.nan, rng.random(shape)),
+        "elo": rng.normal(900, 250, shape),
+        "gap_se": rng.uniform(20, 200, shape),
+    }
+    known = positives != PADDING
+    return Candidates(
+        query_ids=np.array([f"q{i}" for i in range(queries)]),
+        positives=positives,
+        documents=np.where(filled, documents, PADDING).astype(np.int32),
+        source=np.where(filled, rng.integers(1, 4, shape), 0).astype(np.uint8),
+        columns={name: np.where(filled, column, np.nan).astype(np.float32) for name, column in values.items()},
+        positive_columns={
+            "dense": np.where(known, 0.7, np.nan).astype("f4"), "elo": np.where(known, 1250, np.nan).astype("f4"),
+        },
+        query_columns={"consistent": (rng.random(queries) < 0.8).astype(np.float32)},
+    )  # fmt: skip
+
+
+def rows_of(recipe: Recipe, blocks: list[Candidates], seed: int = 1) -> pd.DataFrame:
+    names = [f"d{i}" for i in range(DOCUMENTS)]
+    selected = Runner(recipe, seed).run(CandidateShards.of(blocks))
+    return training_rows(selected, names, [f"text of {n}" for n in names], {f"q{i}": f"query {i}" for i in range(100)})
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+@given(cuts=st.lists(st.integers(0, 30), max_size=4), seed=st.integers(0, 50))
+@settings(max_examples=4, deadline=None)
+def test_training_rows_are_the_same_however_queries_are_cut_into_shards(name: str, cuts: list[int], seed: int) -> None:
+    recipe, block = recipe_book(RECIPES).get(name), make_block(seed)
+    edges = [0, *sorted(cuts), len(block)]
+    parts = [block.take(slice(a, b)) for a, b in pairwise(edges)]
+    pd.testing.assert_frame_equal(rows_of(recipe, parts), rows_of(recipe, [block]))
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_published_recipe_selects_only_what_it_may(name: str) -> None:
+    recipe, block = recipe_book(RECIPES).get(name), make_block(4)
+    (after,) = Runner(recipe, 1).run(CandidateShards.of([block]))
+    assert not (after.verdict != 0)[~after.filled].any()
+    assert not np.isin(after.documents[after.negatives], block.positives).any()
+    assert after.negatives.sum(axis=1).max() <= recipe.negatives
+    assert bool(after.negatives.any()) == bool(recipe.negatives)
+
+
+def test_another_seed_draws_others_and_the_same_seed_the_same() -> None:
+    recipe = recipe_book(recipe_of("random", negatives=3)).get("mine")
+    one, again, other = (rows_of(recipe, [make_block(0)], seed).negative_ids.tolist() for seed in (1, 1, 2))
+    assert one == again != other
+
+
+def test_a_column_that_no_stage_measured_is_named() -> None:
+    recipe = recipe_book(recipe_of({"top": {"by": "cross"}})).get("mine")
+    with pytest.raises(AnmiError, match="the recipe reads cross, which no stage has measured"):
+        rows_of(recipe, [make_block(0)])
+
+
+@pytest.mark.parametrize(
+    ("steps", "column"),
+    [
+        ([{"top": {"by": "hardness"}}], "hardness"),
+        ([{"top": {"by": "zone_preference"}}], "zone_preference"),
+        ([{"top": {"by": "dense", "first": "preferred"}}], "preferred"),
+        ([{"max_ratio": {"column": "dense_rank"}}], "dense_rank"),
+    ],
+)
+def test_a_column_that_no_step_before_made_is_named_with_the_step(steps: list[Any], column: str) -> None:
+    recipe = recipe_book(recipe_of("random", *steps)).get("mine")
+    with pytest.raises(AnmiError, match=f"step 2 of the recipe, .*{column}"):
+        rows_of(recipe, [make_block(0)])
+
+
+def test_pooled_steps_are_fitted_on_all_shards_after_the_steps_before_them() -> None:
+    recipe = recipe_book(
+        recipe_of({"denoise": {"threshold": 0.5}}, {"mixture": {"fewest": 50}}, {"top": {"by": "hardness"}})
+    ).get("mine")
+    block = make_block(2)
+    halves = CandidateShards.of([block.take(slice(0, 15)), block.take(slice(15, None))])
+    pooled = Runner(recipe, 0).run(halves).whole()
+    alone = Runner(recipe, 0).run(CandidateShards.of([block.take(slice(0, 15))])).whole()
+    assert pooled.columns["p_negative"][:15].tolist() != alone.columns["p_negative"].tolist()

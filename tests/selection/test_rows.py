@@ -1,0 +1,114 @@
+"""Training rows and pairs: contents, order, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.selection.rows import pair_rows, training_rows
+
+NAMES = [f"d{i}" for i in range(10)]
+TEXTS = [f"text {i}" for i in range(10)]
+QUERIES = {"a": "query a", "b": "query b", "c": "query c"}
+
+
+def selected() -> Candidates:
+    """Row a: negatives 5 then 4; row b: none; row c: dropped though it has one."""
+    block = Candidates(
+        query_ids=np.array(["a", "b", "c"]),
+        positives=np.array([[1, 0], [2, PADDING], [3, PADDING]], np.int32),
+        documents=np.array([[4, 5, 6], [7, PADDING, PADDING], [8, 9, PADDING]], np.int32),
+        source=np.array([[1, 3, 2], [1, 0, 0], [2, 2, 0]], np.uint8),
+        columns={
+            "dense": np.array([[0.4, 0.5, 0.6], [0.7, np.nan, np.nan], [0.8, 0.9, np.nan]], np.float32),
+            "gap_se": np.array([[40, 50, 60], [70, np.nan, np.nan], [80, 90, np.nan]], np.float32),
+            "choice": np.array([[2, 1, np.nan], [np.nan] * 3, [1, np.nan, np.nan]], np.float32),
+        },
+        positive_columns={"dense": np.array([[0.1, 0.0], [0.2, np.nan], [0.3, np.nan]], np.float32)},
+        weight=np.array([[0.25, 1.0, 1.0], [1, 1, 1], [1, 1, 1]], np.float32),
+        verdict=np.array([[1, 1, 0], [2, 0, 0], [1, 0, 0]], np.int16),
+        legend=("open", "negative", "denoise"),
+    )
+    return block.dropped("consistency", np.array([False, False, True]))
+
+
+def rows_of(*blocks: Candidates) -> pd.DataFrame:
+    return training_rows(CandidateShards.of(blocks), NAMES, TEXTS, QUERIES)
+
+
+def test_a_row_holds_its_negatives_in_the_order_of_choice() -> None:
+    row = rows_of(selected()).iloc[0]
+    assert (row.query_id, row["query"], row.positive_id, row.positive) == ("a", "query a", "d1", "text 1")
+    assert row.positive_ids == ["d1", "d0"]
+    assert row.negative_ids == ["d5", "d4"] and row.negatives == ["text 5", "text 4"]
+    assert row.weights == [1.0, 0.25]
+    assert row.sources == ["bm25+dense", "bm25"]
+    assert row.negative_dense == pytest.approx([0.5, 0.4]) and row.positive_dense == pytest.approx(0.1)
+    assert row.negative_gap_se == [50, 40]
+    assert row.query_weight == 1.0
+
+
+def test_a_row_without_negatives_is_kept_empty_and_a_dropped_query_is_left_out() -> None:
+    rows = rows_of(selected())
+    assert rows.query_id.tolist() == ["a", "b"]
+    for column in ("negative_ids", "negatives", "weights", "sources", "negative_dense"):
+        assert rows[column].tolist()[1] == []
+
+
+def test_only_scores_that_were_measured_have_columns() -> None:
+    columns = set(rows_of(selected()).columns)
+    assert {"negative_dense", "positive_dense", "negative_gap_se"} <= columns
+    assert not columns & {"negative_elo", "positive_elo", "positive_gap_se", "negative_choice"}
+
+
+def test_the_weight_of_a_query_is_taken_over() -> None:
+    block = selected().with_columns(query_columns={"weight": np.array([0.5, 1.0, 0.1])})
+    assert rows_of(block).query_weight.tolist() == [0.5, 1.0]
+
+
+def test_blocks_follow_each_other_and_an_empty_one_adds_nothing() -> None:
+    block = selected()
+    rows = rows_of(block.take(slice(0, 0)), block.take(slice(1, 2)), block.take(slice(0, 1)))
+    assert rows.query_id.tolist() == ["b", "a"] and rows.index.tolist() == [0, 1]
+    assert len(rows_of(replace(block, query_verdict=np.full(3, 3, np.int16), legend=(*block.legend[:3], "x")))) == 0
+
+
+def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
+    corpus = pd.DataFrame({"document_id": NAMES, "metadata": [""] * 10})
+    corpus.loc[1, "metadata"] = json.dumps({"doc_type": "function", "source": "of the document"})
+    queries = pd.DataFrame({"query_id": list("abc"), "metadata": ["{}", "", json.dumps({"query_type": "summary"})]})
+    return corpus, queries
+
+
+def test_pairs_carry_texts_types_source_and_language() -> None:
+    corpus, queries = tables()
+    pairs = pair_rows(rows_of(selected()), corpus, queries, "beir:x", "ko")
+    assert pairs.to_dict("records") == [
+        {
+            "query": "query a",
+            "positive_doc": "text 1",
+            "hard_negatives": ["text 5", "text 4"],
+            "query_type": "query",
+            "doc_type": "function",
+            "source": "beir:x",
+            "language": "ko",
+        }
+    ]
+
+
+def test_the_types_and_source_of_a_querys_metadata_are_used() -> None:
+    corpus, queries = tables()
+    queries.loc[0, "metadata"] = json.dumps({"query_type": "summary", "source": "numpy"})
+    (pair,) = pair_rows(rows_of(selected()), corpus, queries, "beir:x", "en").to_dict("records")
+    assert (pair["query_type"], pair["source"]) == ("summary", "numpy")
+
+
+def test_without_any_negative_there_are_no_pairs_but_all_their_columns() -> None:
+    corpus, queries = tables()
+    pairs = pair_rows(rows_of(selected().take(slice(1, 2))), corpus, queries, "c", "en")
+    assert len(pairs) == 0 and list(pairs.columns)[:3] == ["query", "positive_doc", "hard_negatives"]

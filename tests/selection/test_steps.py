@@ -1,0 +1,330 @@
+"""What every step promises, and what each one does, candidate by candidate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare, norm
+
+from anmi.candidates import NEGATIVE, PADDING, Candidates
+from anmi.selection.recipe import STEPS, Context, Step
+from anmi.selection.samplers import choose
+
+POSITIVE = 1000
+
+
+def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bool = False) -> Candidates:
+    """One row per (query, positive); candidates 0…199, positives from 1000 on; rows of unlike length."""
+    rng = np.random.default_rng(seed)
+    documents = np.stack([rng.permutation(200)[:width] for _ in range(queries)]).astype(np.int32)
+    lengths = rng.integers(0, width + 1, queries)
+    filled = np.arange(width) < lengths[:, None]
+    positives = np.stack([POSITIVE + np.arange(queries), np.full(queries, PADDING)], axis=1).astype(np.int32)
+    positives[::2, 1] = POSITIVE + 500
+
+    def column(values: np.ndarray, missing: float = 0.0) -> np.ndarray:
+        hidden = ~filled | (rng.random(filled.shape) < missing)
+        return np.where(hidden, np.nan, values).astype(np.float32)
+
+    low, high = (-2.0, 0.5) if negative_scores else (0.0, 1.0)
+    shape = filled.shape
+    return Candidates(
+        query_ids=np.array([f"q{i}" for i in range(queries)]),
+        positives=positives,
+        documents=np.where(filled, documents, PADDING).astype(np.int32),
+        source=np.where(filled, rng.integers(1, 4, shape), 0).astype(np.uint8),
+        columns={
+            "dense": column(rng.uniform(low, high, shape)),
+            "dense_rank": column(rng.permuted(np.tile(np.arange(1.0, width + 1), (queries, 1)), axis=1)),
+            "bm25": column(rng.gamma(2, 3, shape)),
+            "p_relevant": column(rng.random(shape), missing=0.2),
+            "elo": column(rng.normal(900, 250, shape), missing=0.1),
+            "gap_se": column(rng.uniform(20, 200, shape)),
+        },
+        positive_columns={
+            "dense": np.where(positives == PADDING, np.nan, rng.uniform(low, high, positives.shape)).astype("f4"),
+            "elo": np.where(positives == PADDING, np.nan, rng.normal(1200, 150, positives.shape)).astype("f4"),
+        },
+        query_columns={"consistent": (rng.random(queries) < 0.7).astype(np.float32)},
+    )
+
+
+def apply(block: Candidates, name: str, negatives: int = 3, seed: int = 1, **params: Any) -> Candidates:
+    """Run one step, fitting it on the block first where it is fitted."""
+    item = Step.model_validate({name: params})
+    context = Context(seed, negatives)
+    fit = STEPS[name].fit
+    if fit is not None:
+        context = Context(seed, negatives, fit([block], item.params, context))
+    return item.type.apply(block, item.params, context)
+
+
+def verdicts(block: Candidates) -> dict[tuple[str, int], tuple[str, float, str]]:
+    """Verdict, weight and the query's verdict of every (row, document)."""
+    return {
+        (f"{block.query_ids[i]} {block.positives[i, 0]}", int(block.documents[i, m])): (
+            block.legend[block.verdict[i, m]], float(block.weight[i, m]), block.legend[block.query_verdict[i]]
+        )
+        for i, m in zip(*np.nonzero(block.filled), strict=True)
+    }  # fmt: skip
+
+
+def shuffled(block: Candidates, seed: int) -> Candidates:
+    """The same candidates in another order within each row."""
+    order = np.random.default_rng(seed).permuted(np.tile(np.arange(block.documents.shape[1]), (len(block), 1)), axis=1)
+
+    def moved(values: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(values, order, axis=1)
+
+    return Candidates(
+        query_ids=block.query_ids,
+        positives=block.positives,
+        documents=moved(block.documents),
+        source=moved(block.source),
+        columns={name: moved(values) for name, values in block.columns.items()},
+        positive_columns=block.positive_columns,
+        query_columns=block.query_columns,
+    )
+
+
+BLOCKS = st.builds(
+    make_block, st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 14), negative_scores=st.booleans()
+)
+
+PER_QUERY: list[tuple[str, dict[str, Any]]] = [
+    ("consistency", {"policy": "drop"}),
+    ("source", {"source": "dense"}),
+    ("rank_window", {"first": 2, "last": 6}),
+    ("denoise", {"threshold": 0.4}),
+    ("denoise", {"threshold": 0.4, "unjudged": "keep"}),
+    ("max_ratio", {"max_ratio": 0.9}),
+    ("margin", {"margin": 0.1}),
+    ("elo_gap", {"danger": 100}),
+    ("elo_gap", {"danger": 100, "max_probability": 0.2}),
+    ("elo_window", {"mode": "reject"}),
+    ("elo_window", {}),
+    ("min_negatives", {"count": 4}),
+    ("confidence", {"power": 2}),
+    ("zone_weight", {}),
+    ("min_weight", {"weight": 0.3}),
+    ("top", {"by": "dense"}),
+    ("random", {}),
+]
+EVERY = [*PER_QUERY, ("mixture", {"fewest": 10})]
+NAMES = [f"{name}{i}" for i, (name, _) in enumerate(EVERY)]
+
+
+def test_every_registered_step_is_examined_here() -> None:
+    Step.model_validate("random")  # the steps register themselves when the first one is read
+    assert {name for name, _ in EVERY} == set(STEPS)
+
+
+@pytest.mark.parametrize(("name", "params"), EVERY, ids=NAMES)
+@given(block=BLOCKS)
+@settings(max_examples=15, deadline=None)
+def test_no_step_touches_padding_or_measurements_or_leaves_the_range_of_weights(
+    name: str, params: dict[str, Any], block: Candidates
+) -> None:
+    after = apply(block, name, **params)
+    assert not (after.verdict != 0)[~after.filled].any()
+    assert ((after.weight >= 0) & (after.weight <= 1)).all()
+    assert (after.documents == block.documents).all() and not (after.documents >= POSITIVE).any()
+    for column, values in block.columns.items():
+        np.testing.assert_array_equal(after.columns[column], values)
+
+
+@pytest.mark.parametrize(("name", "params"), PER_QUERY, ids=NAMES[:-1])
+@given(block=BLOCKS, seed=st.integers(0, 99))
+@settings(max_examples=15, deadline=None)
+def test_a_step_depends_neither_on_the_order_of_candidates_nor_on_other_queries(
+    name: str, params: dict[str, Any], block: Candidates, seed: int
+) -> None:
+    whole = verdicts(apply(block, name, **params))
+    assert verdicts(apply(shuffled(block, seed), name, **params)) == whole
+    alone: dict[Any, Any] = {}
+    for i in range(len(block)):
+        alone |= verdicts(apply(block.take(np.array([i])), name, **params))
+    assert alone == whole
+
+
+def rejected(block: Candidates, name: str, **params: Any) -> np.ndarray:
+    return ~apply(block, name, **params).undecided & block.filled
+
+
+@given(block=BLOCKS, limits=st.lists(st.floats(0.05, 1.0), min_size=2, max_size=2))
+@settings(max_examples=40, deadline=None)
+def test_a_stricter_limit_rejects_no_less(block: Candidates, limits: list[float]) -> None:
+    low, high = sorted(limits)
+    stricter = [
+        ("denoise", {"threshold": low}, {"threshold": high}),
+        ("max_ratio", {"max_ratio": low}, {"max_ratio": high}),
+        ("margin", {"margin": high}, {"margin": low}),
+        ("elo_gap", {"danger": 400 * high}, {"danger": 400 * low}),
+        ("elo_gap", {"max_probability": 0.9 * low}, {"max_probability": 0.9 * high}),
+        ("elo_gap", {"max_probability": 0.4}, {}),
+        ("min_weight", {"weight": high}, {"weight": low}),
+    ]
+    for name, strict, loose in stricter:
+        assert not (rejected(block, name, **loose) & ~rejected(block, name, **strict)).any(), name
+
+
+@given(block=BLOCKS, ratio=st.floats(0.5, 1.0), margin=st.floats(0.0, 0.5))
+@settings(max_examples=40, deadline=None)
+def test_ceilings_are_those_of_the_formulas_for_either_sign(block: Candidates, ratio: float, margin: float) -> None:
+    positive, score = block.positive_columns["dense"][:, :1].astype(float), block.columns["dense"].astype(float)
+    by_ratio, by_margin = rejected(block, "max_ratio", max_ratio=ratio), rejected(block, "margin", margin=margin)
+    clear = block.filled & (np.abs(score - (positive - np.abs(positive) * (1 - ratio))) > 1e-5)
+    assert (by_ratio == (score >= positive - np.abs(positive) * (1 - ratio)))[clear].all()
+    for_positive = clear & (positive > 0) & (np.abs(score - ratio * positive) > 1e-5)
+    assert (by_ratio == (score >= ratio * positive))[for_positive].all()
+    # The rule never keeps a candidate that scores above the positive, whatever the sign.
+    assert by_ratio[block.filled & (score > positive)].all()
+    sure = block.filled & (np.abs(score - positive + margin) > 1e-5)
+    assert (by_margin == (score >= positive - margin))[sure].all()
+
+
+def elo_block(gaps: list[float], **columns: list[float]) -> Candidates:
+    """One row whose candidates have the given Elo gaps to the positive."""
+    width = len(gaps)
+    return Candidates(
+        query_ids=np.array(["q"]),
+        positives=np.array([[POSITIVE]], np.int32),
+        documents=np.arange(width, dtype=np.int32)[None, :],
+        source=np.ones((1, width), np.uint8),
+        columns={"elo": (1500 - np.array([gaps])).astype(np.float32)}
+        | {name: np.array([values], np.float32) for name, values in columns.items()},
+        positive_columns={"elo": np.array([[1500.0]], np.float32)},
+    )
+
+
+def test_zone_weights_at_their_borders() -> None:
+    gaps = [-50, 99, 100, 199, 200, 399, 400, 599, 600, 5000, np.nan]
+    after = apply(elo_block(gaps), "zone_weight")
+    expected = [0, 0, 0.5, 0.5, 1, 1, 0.7, 0.7, 0.3, 0.3, 0]
+    assert after.weight[0].tolist() == pytest.approx(expected)
+    chosen = apply(after, "top", negatives=11, by="zone_preference")
+    order = [gaps[i] for i in np.argsort(chosen.columns["choice"][0])]
+    # Goldilocks first, then medium, soft, easy and danger; within a zone the smaller gap.
+    assert order[:8] == [200, 399, 400, 599, 100, 199, 600, 5000]
+    assert set(order[8:10]) == {-50, 99}
+
+
+def test_weights_multiply() -> None:
+    after = apply(apply(elo_block([150.0], p_relevant=[0.2]), "zone_weight"), "confidence")
+    assert after.weight[0, 0] == pytest.approx(0.5 * 0.8)
+
+
+def test_confidence_is_one_minus_the_probability() -> None:
+    after = apply(elo_block([1.0, 2.0], p_relevant=[0.0, 0.75]), "confidence", power=2)
+    assert after.weight[0].tolist() == pytest.approx([1.0, 0.0625])
+
+
+def test_the_danger_zone_by_estimate_and_by_interval() -> None:
+    gaps, errors = [99, 100, 250, 250, np.nan], [1, 1, 50, 200, 50]
+    block = elo_block(gaps, gap_se=errors)
+    assert rejected(block, "elo_gap").tolist() == [[True, False, False, False, True]]
+    chance = norm.cdf((100 - np.array(gaps)) / errors)
+    found = rejected(block, "elo_gap", max_probability=0.05)[0]
+    assert found[:4].tolist() == (chance[:4] > 0.05).tolist() == [True, True, False, True]
+    after = apply(block, "elo_gap")
+    assert after.legend[after.verdict[0, 4]] == "unrated"
+
+
+@pytest.mark.parametrize(("difficulty", "low", "high"), [(0.0, 400, 600), (0.5, 250, 500), (1.0, 100, 400)])
+def test_the_window_of_the_curriculum_moves_with_difficulty(difficulty: float, low: float, high: float) -> None:
+    gaps = [low - 1, low, high, high + 1]
+    block = elo_block(gaps)
+    after = apply(block, "elo_window", difficulty=difficulty, mode="reject")
+    assert after.undecided.tolist() == [[False, True, True, False]]
+    preferred = apply(block, "elo_window", difficulty=difficulty)
+    assert preferred.undecided.all() and preferred.columns["preferred"].tolist() == [[0, 1, 1, 0]]
+
+
+def test_unjudged_candidates_are_rejected_under_their_own_name_unless_kept() -> None:
+    block = elo_block([1.0, 2.0, 3.0], p_relevant=[np.nan, 0.5, 0.49])
+    after = apply(block, "denoise")
+    assert [after.legend[code] for code in after.verdict[0]] == ["unjudged", "denoise", "open"]
+    assert apply(block, "denoise", unjudged="keep").undecided.tolist() == [[True, False, True]]
+
+
+def test_ranks_outside_the_window_or_unknown_are_rejected() -> None:
+    block = elo_block([0] * 5, dense_rank=[1, 2, 4, 5, np.nan])
+    assert apply(block, "rank_window", first=2, last=4).undecided.tolist() == [[False, True, True, False, False]]
+
+
+@pytest.mark.parametrize(("policy", "kept", "weight"), [("drop", 1, None), ("downweight", 2, 0.25), ("keep", 2, None)])
+def test_inconsistent_queries_are_dropped_downweighted_or_kept(policy: str, kept: int, weight: float | None) -> None:
+    block = Candidates.concatenate([elo_block([1.0]), elo_block([2.0])])
+    block = block.with_columns(query_columns={"consistent": np.array([0.0, 1.0])})
+    after = apply(block, "consistency", policy=policy, weight=0.25)
+    assert (after.query_verdict == 0).sum() == kept and after.query_verdict[1] == 0
+    assert after.query_columns.get("weight", np.array([None]))[0] == weight
+
+
+def test_only_the_named_source_is_kept() -> None:
+    block = elo_block([1.0, 2.0, 3.0])
+    block.source[0] = [1, 2, 3]
+    assert apply(block, "source", source="bm25").undecided.tolist() == [[True, False, True]]
+
+
+def test_rows_with_too_few_candidates_are_dropped() -> None:
+    block = elo_block([1.0, 2.0, 3.0], p_relevant=[0.9, 0.1, 0.1])
+    after = apply(block, "denoise")
+    assert apply(after, "min_negatives", count=2).query_verdict[0] == 0
+    assert apply(after, "min_negatives", count=3).query_verdict[0] != 0
+
+
+def test_a_weight_at_the_bar_is_rejected() -> None:
+    block = elo_block([1.0, 2.0], p_relevant=[0.5, 0.49])
+    assert apply(apply(block, "confidence"), "min_weight", weight=0.5).undecided.tolist() == [[False, True]]
+
+
+@given(block=BLOCKS, count=st.integers(0, 8), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_the_largest_keys_are_chosen_and_ties_go_to_the_smaller_document(
+    block: Candidates, count: int, seed: int
+) -> None:
+    key = np.random.default_rng(seed).integers(-2, 3, block.documents.shape).astype(np.float32)
+    key[block.documents % 7 == 0] = np.nan
+    key[block.documents % 11 == 0] = -np.inf
+    first = block.documents % 2 == 1
+    block = apply(block, "denoise")
+    for mask in (None, first):
+        after = choose(block, key, count, mask)
+        for i in range(len(block)):
+            usable = [m for m in range(key.shape[1]) if block.undecided[i, m] and not np.isnan(key[i, m])]
+            late = [m for m in usable if mask is not None and not mask[i, m]]
+            ranked = sorted(usable, key=lambda m: (m in late, -key[i, m], block.documents[i, m]))[:count]
+            choice = after.columns["choice"][i]
+            assert [int(m) for m in np.argsort(choice)[: np.isfinite(choice).sum()]] == ranked
+            assert (after.verdict[i] == NEGATIVE).nonzero()[0].tolist() == sorted(ranked)
+
+
+def test_top_takes_the_preferred_before_the_hardest() -> None:
+    block = elo_block([0, 0, 0, 0], dense=[0.9, 0.1, 0.8, 0.2], preferred=[0, 1, 0, 1])
+    after = apply(block, "top", negatives=3, by="dense", first="preferred")
+    assert after.columns["choice"][0].tolist()[:2] == [3, 2] and after.columns["choice"][0, 3] == 1
+
+
+def test_random_draws_are_uniform_and_without_replacement() -> None:
+    block = make_block(3, queries=1, width=10)
+    block.documents[0] = np.arange(10)
+    counts = np.zeros(10)
+    for seed in range(2000):
+        taken = apply(block, "random", negatives=3, seed=seed).negatives[0]
+        assert taken.sum() == 3
+        counts += taken
+    assert chisquare(counts).pvalue > 1e-3
+
+
+def test_rows_of_one_query_with_different_positives_draw_differently() -> None:
+    one = make_block(3, queries=1, width=14)
+    one.documents[0] = np.arange(14)
+    rows = Candidates.concatenate([one] * 40)
+    rows.positives[:, 0] = POSITIVE + np.arange(40)
+    drawn = apply(rows, "random", negatives=3).negatives
+    assert len({row.tobytes() for row in drawn}) > 20
