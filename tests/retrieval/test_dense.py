@@ -10,7 +10,7 @@ import pytest
 from anmi.errors import AnmiError
 from anmi.retrieval.dense import KINDS, DenseIndex, similarities, similarities_and_ranks
 
-COUNT, WIDTH = 3000, 32
+COUNT, WIDTH = 1500, 32
 
 
 def unit(values: np.ndarray) -> np.ndarray:
@@ -19,9 +19,9 @@ def unit(values: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def documents() -> np.ndarray:
-    """Unit vectors in 60 clusters."""
+    """Unit vectors in 30 clusters."""
     rng = np.random.default_rng(0)
-    return unit(rng.normal(size=(60, WIDTH))[rng.integers(0, 60, COUNT)] + 0.35 * rng.normal(size=(COUNT, WIDTH)))
+    return unit(rng.normal(size=(30, WIDTH))[rng.integers(0, 30, COUNT)] + 0.35 * rng.normal(size=(COUNT, WIDTH)))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_with_result_lists_a_rank_is_the_place_in_the_list(documents: np.ndarray
 
 
 def test_a_wrong_number_of_ids_is_refused(documents: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="3000 vectors but 1 document ids"):
+    with pytest.raises(ValueError, match="1500 vectors but 1 document ids"):
         DenseIndex.build(documents, ["a"])
 
 
