@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,17 @@ COUNT, WIDTH = 1500, 32
 
 def unit(values: np.ndarray) -> np.ndarray:
     return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other on a busy machine cost more than they bring on so few vectors."""
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    yield
+    faiss.omp_set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
