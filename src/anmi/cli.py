@@ -131,6 +131,7 @@ def results(as_json: bool, env: str | None) -> None:
     with _silence() if as_json else nullcontext(), _context(env) as context:
         catalog = context.catalog
         saved = _saved(catalog, "results", "evaluation,reporting")
+        saved = saved | {"paths": saved.get("paths") or _places(catalog)}
         if as_json:
             click.echo(json.dumps({key: saved.get(key) for key in RESULT_KEYS}, indent=2, ensure_ascii=False))
             return
@@ -153,6 +154,12 @@ def _silence() -> Iterator[None]:
         logging.disable(previous)
 
 
+def _places(catalog: Any) -> dict[str, str]:
+    """Return where the newest version of what people open by hand lies."""
+    found = {name: catalog.get(name) for name in ("report", "trained_model") if catalog.exists(name)}
+    return {name: str(dataset._get_load_path()) for name, dataset in found.items()}
+
+
 def _tracking(context: Any) -> str:
     from anmi.hooks.record import data_root
     from anmi.hooks.tracking import read_settings, tracking_uri, without_password
@@ -172,7 +179,14 @@ def _print_results(saved: dict[str, Any]) -> None:
     console.print(rejections_table(pd.DataFrame(saved["funnel"])))
     leak = saved.get("leak")
     if leak:
-        console.print("  ".join(f"{key.replace('_', ' ')}: {value}" for key, value in leak.items()), highlight=False)
+        # What a label alone cannot show: known only where the collection holds its own truth.
+        click.echo(
+            f"selected negatives that are in truth relevant: {leak['count']} of {leak['total']} "
+            f"({leak['share']:.1%}, 95 % interval {leak['low']:.1%} to {leak['high']:.1%})"
+        )
+    quarantined = saved.get("quarantined")
+    if quarantined:
+        click.echo("quarantined: " + ", ".join(f"{count} x {reason}" for reason, count in quarantined.items()))
     for name, place in (saved.get("paths") or {}).items():
         # Not through the console, which would break a long path.
         click.echo(f"{name.replace('_', ' '):<18} {place}")

@@ -24,7 +24,7 @@ class RatingOptions(BaseModel):
     )
     degree: int = Field(8, ge=2, multiple_of=2, description="Comparisons per document, as in zELO.")
     depth: int = Field(
-        20, ge=2, description="Candidates rated per query, best by fused rank first; as many as are judged."
+        16, ge=2, description="Candidates rated per query, best by fused rank first; as many as are judged."
     )
     prior_precision: float = Field(
         0.01, gt=0, description="Of the Gaussian prior on strengths; weak, and keeps unanimous preferences finite."

@@ -66,7 +66,7 @@ class TrainingOptions(BaseModel):
         Field(
             ge=0,
             lt=1,
-            description="Debiased loss: share of positives among negatives. None estimates it as labelled positives per "
+            description="Debiased loss: share of positives among negatives. None estimates it as labelled positives a "
             "query over corpus size. The paper's 0.1 goes with a temperature of 0.5; at low ones it silences all "
             "negatives as soon as the positive leads.",
         ),

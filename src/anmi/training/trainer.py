@@ -17,6 +17,7 @@ from typing import Any, Final
 import pandas as pd
 import torch
 import transformers
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import nn
 from transformers.trainer_callback import PrinterCallback
@@ -29,7 +30,6 @@ from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.recorder import Recorder
 from anmi.training.tokenise import Tokeniser
-from datasets import Dataset
 
 STATIC_LEARNING_RATE: Final = 8e-3
 TRANSFORMER_LEARNING_RATE: Final = 2e-5

@@ -13,6 +13,6 @@ class DenoisingParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     depth: int = Field(
-        20, ge=1, description="Candidates judged per query, best by fused rank first; judging is the dear step."
+        16, ge=1, description="Candidates judged per query, best by fused rank first; judging is the dear step."
     )
     teacher: TeacherOptions = Field(TeacherOptions(), description="The cross-encoder.")

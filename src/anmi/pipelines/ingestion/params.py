@@ -11,7 +11,7 @@ class IngestionParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     api_docs_queries: int = Field(
-        700, ge=0, description="Training queries of the built-in collection, chosen by hash; 0 takes all. 700 keep "
+        500, ge=0, description="Training queries of the built-in collection, chosen by hash; 0 takes all. 500 keep "
         "the default run within its six minutes on two cores.",
     )  # fmt: skip
     max_queries: int = Field(0, ge=0, description="Cap on training queries of any collection, chosen by hash; 0: none.")

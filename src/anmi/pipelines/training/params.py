@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, nearest
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
 
@@ -23,6 +23,16 @@ class TrainingParams(BaseModel):
         20_000, ge=1, description="Documents searched when an epoch is measured on dev; the positives are among them."
     )
 
+    @field_validator("options")
+    @classmethod
+    def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Fail before mining, not after it."""
+        try:
+            TrainingOptions(**value)
+        except ValidationError as error:
+            raise ValueError(_sentence(error)) from error
+        return value
+
 
 def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     """Return the training options of a recipe under the overrides of a run.
@@ -35,5 +45,12 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     try:
         return TrainingOptions(**{"negatives": recipe.negatives, **recipe.training, **params.options})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise AnmiError(f"training option {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise AnmiError(f"training: {_sentence(error)}") from error
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f'there is no option "{name}": {nearest(name, TrainingOptions.model_fields)}'
+    return f'option "{name}": {first["msg"]}'
