@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from kedro.framework.project import pipelines
@@ -16,6 +16,7 @@ from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
 from kedro.validation.type_extractor import TypeExtractor
+from pydantic import BaseModel
 
 from anmi.pipeline_registry import STAGES
 
@@ -190,6 +191,60 @@ def test_every_recipe_resolves(configuration: Any) -> None:
         parsed = Recipe.model_validate(recipe)
         assert parsed.description, name
         assert isinstance(parsed.requires, set)
+
+
+def test_the_training_settings_of_every_recipe_are_options(configuration: Any) -> None:
+    from anmi.pipelines.training.params import TrainingParams, merged_options
+    from anmi.selection.recipe import recipe_book
+
+    book = recipe_book(configuration["parameters"]["recipes"])
+    for name in book.names():
+        assert merged_options(book.get(name), TrainingParams()).negatives == book.get(name).negatives, name
+
+
+@pytest.mark.parametrize("environment", ["base", "test", "prod"])
+def test_every_environment_has_parameters_that_the_models_accept(environment: str) -> None:
+    bootstrap_project(ROOT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        # A production run without them stops, by intent.
+        patch.setenv("ANMI_DATA_ROOT", "ROOT")
+        patch.setenv("MLFLOW_TRACKING_URI", "sqlite:///x.db")
+        with KedroSession.create(project_path=ROOT, env=environment) as session:
+            assert session.load_context().params["recipes"].names()
+
+
+def models_within(model: Any) -> Iterator[type[BaseModel]]:
+    """Yield a model and the models of its fields."""
+    for part in (model, *get_args(model)):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            yield part
+            for field in part.model_fields.values():
+                yield from models_within(field.annotation)
+
+
+def test_every_parameter_says_what_it_is_and_why_its_default(stages: dict[str, Pipeline]) -> None:
+    from anmi.selection.recipe import STEPS, Recipe, Step
+    from anmi.training.options import TrainingOptions
+
+    Step.model_validate("random")
+    extracted = TypeExtractor(stages).extract_types_from_pipelines().values()
+    roots = [*extracted, Recipe, TrainingOptions, *(kind.params for kind in STEPS.values())]
+    models = {model for root in roots for model in models_within(root)} - {Step}
+    assert len(models) > 20
+    for model in models:
+        assert model.__doc__, model.__name__
+        assert model.model_config.get("extra") == "forbid" or "__pydantic_extra__" in model.__annotations__, model
+        for name, field in model.model_fields.items():
+            assert (field.description or "").strip().endswith("."), f"{model.__name__}.{name} has no description"
+
+
+def test_the_planted_truth_never_reaches_mining_or_training(stages: dict[str, Pipeline]) -> None:
+    whole = sum(stages.values(), Pipeline([]))
+    readers = [node for node in whole.nodes if "equivalents" in node.inputs]
+    assert [node.name for node in readers] == ["summarise_selection"]
+    after = {node.name for node in whole.from_nodes("summarise_selection").nodes} - {"summarise_selection"}
+    assert after == {node.name for node in stages["reporting"].nodes}, "what is counted with it may only be reported"
 
 
 def test_listing_pipelines_loads_nothing_heavy() -> None:

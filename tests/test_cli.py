@@ -41,7 +41,7 @@ RESULTS = {
         {"kind": "total", "step": "candidates", "candidates": 1000, "queries": 10},
         {"kind": "rejected", "step": "denoise", "candidates": 250, "queries": 10},
     ],
-    "leak": {"selected_negatives": 70, "in_truth_relevant": 3},
+    "leak": {"count": 3, "total": 70, "share": 3 / 70, "low": 0.0147, "high": 0.1186},
     "paths": {"report": "/somewhere/report.html", "trained_model": "/somewhere/trained_model"},
 }
 
@@ -107,7 +107,7 @@ def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Pa
     assert "denoise" in output
     assert "/somewhere/report.html" in output
     assert f"sqlite:///{tmp_path}/tracking/mlflow.db" in output
-    assert "in truth relevant: 3" in output
+    assert "in truth relevant: 3 of 70 (4.3%, 95 % interval 1.5% to 11.9%)" in output
     assert output.strip().endswith("next: kedro anmi explain q-alpha")
 
 

@@ -265,7 +265,9 @@ def explanation(row: Any, corpus: Any, top: int) -> Any:
     table = Table()
     names = list(row.columns)
     for name in ("rank", "document", "start", "source", *names, "verdict", "weight"):
-        table.add_column(name, justify="right" if name in names or name in ("rank", "weight") else "left")
+        number = name in names or name in ("rank", "weight")
+        # An id is there to be copied; texts wrap instead.
+        table.add_column(name, justify="right" if number else "left", no_wrap=name == "document")
 
     def add(rank: str, document: int, source: str, numbers: list[str], verdict: str, weight: str, style: str) -> None:
         entry = corpus.iloc[document]

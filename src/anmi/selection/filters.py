@@ -151,17 +151,20 @@ class EloWindow(Params):
 
     difficulty: float = Field(0.5, ge=0, le=1, description="0 asks for easy negatives, 1 for hard ones.")
     mode: Literal["prefer", "reject"] = Field(
-        "prefer", description="`prefer` takes candidates outside only when the window has too few, so no row is lost."
+        "prefer", description="`prefer` fills up with easier ones where the window has too few, so no row is lost."
     )
 
 
 @step("elo_window", EloWindow, requires=lambda p: {"elo"})
 def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candidates:
-    """Prefer gaps from 100 + 300(1 − d) to 400 + 200(1 − d) for difficulty d (methods §3.6)."""
+    """Prefer gaps from 100 + 300(1 − d) to 400 + 200(1 − d) for difficulty d (methods §3.6).
+
+    With ``prefer``, a gap below 100, the danger zone at any difficulty, is rejected all the same; larger gaps and
+    candidates without a rating come after those inside.
+    """
     distance, easy = gap(block), 1 - params.difficulty
     inside = (distance >= 100 + 300 * easy) & (distance <= 400 + 200 * easy)
-    if params.mode == "reject":
-        return block.rejected("elo_window", ~inside)
+    block = block.rejected("elo_window", ~inside if params.mode == "reject" else distance < 100)
     return block.with_columns({"preferred": inside})
 
 
