@@ -241,7 +241,9 @@ def test_the_window_of_the_curriculum_moves_with_difficulty(difficulty: float, l
     after = apply(block, "elo_window", difficulty=difficulty, mode="reject")
     assert after.undecided.tolist() == [[False, True, True, False]]
     preferred = apply(block, "elo_window", difficulty=difficulty)
-    assert preferred.undecided.all() and preferred.columns["preferred"].tolist() == [[0, 1, 1, 0]]
+    # Easier ones fill up; one below a gap of 100 is as good as the positive at any difficulty.
+    assert preferred.undecided.tolist() == [[low - 1 >= 100, True, True, True]]
+    assert preferred.columns["preferred"].tolist() == [[0, 1, 1, 0]]
 
 
 def test_unjudged_candidates_are_rejected_under_their_own_name_unless_kept() -> None:
