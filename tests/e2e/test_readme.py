@@ -1,0 +1,55 @@
+"""Every command in the README works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands() -> list[str]:
+    """Return the command lines of the README's shell blocks."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def test_the_readme_names_commands_of_every_kind() -> None:
+    assert {"make run", "make test", "kedro anmi results"} <= set(commands())
+
+
+@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("make")])
+def test_make_targets_exist(command: str) -> None:
+    # A dry run: `make test` runs this very test, and `make run` is what the end-to-end tests do.
+    done = subprocess.run([*shlex.split(command), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("kedro") and "run" not in line])
+def test_commands_that_look_at_the_last_run(command: str, kedro: Any, whole_run: Any) -> None:
+    words = shlex.split(command)[1:]
+    if words[:2] == ["anmi", "explain"]:
+        queries = whole_run.table("selection", "training_rows.parquet").query_id
+        words[2] = words[2] if words[2] in set(queries) else str(queries.iloc[0])
+    environment = None if words[0] == "registry" else "test"
+    done = kedro(*words, data_root=whole_run.data, store=whole_run.store, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("kedro run")])
+def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data: Path, tmp_path: Path) -> None:
+    place = new_place(tmp_path)
+    words = shlex.split(command.replace("../shared/data", str(shared_data)))[1:]
+    words[words.index("--params") + 1] += ",ingestion.max_queries=100"
+    done = kedro(*words, data_root=place.data, store=place.store)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert place.versions("selection", "negatives")
