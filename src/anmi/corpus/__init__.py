@@ -1,1 +1,1 @@
-"""See docs/architecture and the modules of this room."""
+"""Reading collections into one checked schema, and what a collection is."""

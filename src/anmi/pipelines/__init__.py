@@ -1,1 +1,1 @@
-"""See docs/architecture and the modules of this room."""
+"""The Kedro pipelines, one folder a stage."""

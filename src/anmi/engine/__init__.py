@@ -1,1 +1,0 @@
-"""See docs/architecture and the modules of this room."""
