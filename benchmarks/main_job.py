@@ -157,7 +157,7 @@ def main() -> None:
             }
             RESULT.write_text(json.dumps(document, indent=1) + "\n")
             spread = [float(t[t.system == recipe]["ndcg@10"].mean()) for t in tables]
-            print(f"{shown} {encoder} {recipe}: nDCG@10 {np.mean(spread):.4f} {np.round(spread, 4).tolist()}", flush=True)
+            print(f"{shown} {encoder} {recipe}: nDCG@10 {np.mean(spread):.4f} {np.round(spread, 4)}", flush=True)
 
 
 if __name__ == "__main__":
