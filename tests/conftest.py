@@ -1,0 +1,86 @@
+"""What tests of all rooms share: where things are, and the project's command as a user types it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+# Before a test imports a library that reads it; without it every load of a local model waits for the hub.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("DO_NOT_TRACK", "1")
+
+ROOT = Path(__file__).parents[1]
+Kedro = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The root of the repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real collections; a test that needs it is skipped where there is none."""
+    path = Path(os.environ.get("ANMI_DATA") or ROOT.parent / "shared" / "data")
+    if not path.is_dir():
+        pytest.skip(f"{path} does not exist; set ANMI_DATA to the folder of the collections")
+    return path.resolve()
+
+
+@pytest.fixture(scope="session")
+def static_models() -> Path:
+    """A folder of models that holds the distilled static encoder.
+
+    Distilling takes over a minute, so a model made by an earlier run is taken, or one is kept in ``build``.
+    """
+    from anmi.retrieval.encoders import MINILM_SHA256, STATIC_DIMENSIONS, load_encoder
+
+    name = f"static-{STATIC_DIMENSIONS}-{MINILM_SHA256[:12]}"
+    kept = ROOT / "build" / "test-store" / "models"
+    for models in (ROOT / "data" / "store" / "models", ROOT / "data" / "test" / "store" / "models", kept):
+        if (models / name).is_dir():
+            return models
+    load_encoder("static", kept)
+    return kept
+
+
+@pytest.fixture(scope="session")
+def new_store(static_models: Path) -> Callable[[Path], Path]:
+    """Make a store without embeddings and judgments; only the static encoder is there already."""
+
+    def make(path: Path) -> Path:
+        for model in static_models.glob("static-*"):
+            shutil.copytree(model, path / "models" / model.name)
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def kedro() -> Kedro:
+    """Run the installed command from the repository's root, with folders of its own."""
+
+    def run(
+        *arguments: str, data_root: Path, store: Path, env: str | None = "test", timeout: float = 900, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))}
+        folders = {"ANMI_DATA_ROOT": str(data_root), "ANMI_STORE": str(store), "COLUMNS": "200"}
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("kedro")), *arguments, *(["--env", env] if env else [])],
+            cwd=ROOT,
+            env={**inherited, **folders, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+
+    return run

@@ -1,0 +1,112 @@
+"""One whole run on the built-in collection that the tests look at, and the catalog of any data root."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+
+@dataclass(frozen=True)
+class Place:
+    """A data root and the store beside it."""
+
+    data: Path
+    store: Path
+
+    def versions(self, stage: str, name: str) -> list[Path]:
+        """Return the versions of an artifact, the oldest first."""
+        return sorted((self.data / stage / name).glob(f"*/{name}"))
+
+    def json(self, stage: str, name: str) -> Any:
+        """Return the newest version of a JSON artifact."""
+        return json.loads(self.versions(stage, name)[-1].read_text(encoding="utf-8"))
+
+    def table(self, stage: str, name: str) -> Any:
+        """Return the newest version of a table."""
+        import pandas as pd
+
+        return pd.read_parquet(self.versions(stage, name)[-1])
+
+    def exported(self) -> list[dict[str, Any]]:
+        """Return the lines of the pair-format files."""
+        (folder,) = self.versions("selection", "negatives")
+        files = sorted(folder.glob("part_*.jsonl"))
+        assert files, "no chunk was written"
+        assert files[0].name == "part_001.jsonl"
+        return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="session")
+def new_place(new_store: Callable[[Path], Path]) -> Callable[[Path], Place]:
+    """Make an empty data root with a store that holds no embedding and no judgment."""
+    return lambda path: Place(path / "data", new_store(path / "store"))
+
+
+@pytest.fixture(scope="session")
+def open_catalog(project: Path) -> Callable[..., Any]:
+    """Open the project's catalog and parameters on a data root."""
+    from kedro.framework.session import KedroSession
+    from kedro.framework.startup import bootstrap_project
+
+    @contextmanager
+    def opened(place: Place, env: str | None = None, **parameters: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+        bootstrap_project(project)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(project)
+            patch.setenv("ANMI_DATA_ROOT", str(place.data))
+            patch.setenv("ANMI_STORE", str(place.store))
+            with KedroSession.create(project_path=project, env=env, runtime_params=parameters) as session:
+                context = session.load_context()
+                yield context.catalog, context.params
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def whole_run(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any) -> Place:
+    """What ``kedro run --env test`` leaves; tests only read it."""
+    place: Place = new_place(tmp_path_factory.mktemp("whole"))
+    done = kedro("run", data_root=place.data, store=place.store)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+@pytest.fixture(scope="session")
+def scifact(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any, shared_data: Path) -> Place:
+    """SciFact mined with ``anmi_2_1`` and the static encoder, with the sizes of real runs; tests only read it."""
+    place: Place = new_place(tmp_path_factory.mktemp("scifact"))
+    parameters = f"collection=beir:{shared_data}/scifact,recipe=anmi_2_1,encoder=static"
+    done = kedro(
+        "run", "--pipelines", "mining", "--params", parameters, data_root=place.data, store=place.store, env=None
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+@pytest.fixture
+def in_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Invoke ``kedro`` in this process, which saves the seconds that a start takes.
+
+    Runs are not tracked: a database of MLflow takes seconds to make, and tracking has tests of its own.
+    """
+    from kedro.framework.startup import bootstrap_project
+
+    from anmi.cli import cli
+
+    bootstrap_project(project)
+    monkeypatch.chdir(project)
+    monkeypatch.setattr("anmi.hooks.tracking.TrackingHooks.before_pipeline_run", lambda *_, **__: None)
+
+    def invoke(place: Place, *arguments: str) -> Result:
+        monkeypatch.setenv("ANMI_DATA_ROOT", str(place.data))
+        monkeypatch.setenv("ANMI_STORE", str(place.store))
+        return CliRunner().invoke(cli, [*arguments, "--env", "test"])
+
+    return invoke

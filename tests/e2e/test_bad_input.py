@@ -1,0 +1,235 @@
+"""Bad input through the project's command: one sentence that names the place, and nothing half-written.
+
+What each reader makes of each kind of damage is tested in tests/corpus; here is what the user sees of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "islet", "jetty", "knoll", "lagoon"]
+WORDS += ["marsh", "north", "oasis", "prairie"]
+
+
+class Collection:
+    """A small BEIR folder that a test damages."""
+
+    def __init__(self, path: Path, documents: int = 40) -> None:
+        self.path = path
+        (path / "qrels").mkdir(parents=True)
+        texts = [f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}" for i in range(documents)]
+        self.write("corpus.jsonl", [json.dumps({"_id": f"d{i}", "text": text}) for i, text in enumerate(texts)])
+        asked = [{"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in range(documents)]
+        self.write("queries.jsonl", [json.dumps(query) for query in asked])
+        cuts = {"train": (0, documents // 2), "dev": (documents // 2, documents * 3 // 4)}
+        for split, (first, last) in (cuts | {"test": (documents * 3 // 4, documents)}).items():
+            labels = [f"q{i}\td{i}\t1" for i in range(first, last)]
+            self.write(f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *labels])
+
+    def lines(self, name: str) -> list[str]:
+        return (self.path / name).read_text(encoding="utf-8").splitlines()
+
+    def write(self, name: str, lines: list[str], newline: str = "\n", mark: bytes = b"") -> None:
+        (self.path / name).write_bytes(mark + "".join(line + newline for line in lines).encode())
+
+    def change(self, name: str, number: int, line: str) -> None:
+        lines = self.lines(name)
+        lines[number - 1] = line
+        self.write(name, lines)
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Collection:
+    return Collection(tmp_path / "mine")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "place" / "data"
+
+
+@pytest.fixture
+def run(new_place: Callable[[Path], Any], in_process: Callable[..., Result], data: Path) -> Callable[..., Result]:
+    """Run pipelines on a collection with parameters; ``__`` stands for a dot."""
+    place = new_place(data.parent)
+
+    def invoke(where: str, pipelines: str = "ingestion", **parameters: object) -> Result:
+        given = {"collection": where} | {key.replace("__", "."): value for key, value in parameters.items()}
+        text = ",".join(f"{key}={value}" for key, value in given.items())
+        return in_process(place, "run", "--pipelines", pipelines, "--params", text)
+
+    return invoke
+
+
+def refused(done: Result, *mentioned: str) -> None:
+    """Exit code 1 and one sentence that mentions all of it."""
+    assert done.exit_code == 1, done.output
+    assert isinstance(done.exception, SystemExit), done.exception
+    one_sentence(done.stderr, *mentioned)
+
+
+def one_sentence(stderr: str, *mentioned: str) -> None:
+    (line,) = re.findall(r"^Error: .*$", stderr, flags=re.MULTILINE)
+    assert "Traceback" not in stderr
+    for text in mentioned:
+        assert text in line
+    assert len(line) < 500
+
+
+def artifacts(data: Path) -> list[str]:
+    """What lies in the catalog's folders; the record and the log of a failed run are meant to stay."""
+    return sorted(path.name for path in data.glob("*/*") if path.parent.name not in ("runs", "logs", "tracking"))
+
+
+DAMAGE: dict[str, tuple[Callable[[Collection], object], tuple[str, ...]]] = {
+    "missing folder": (lambda c: shutil.rmtree(c.path), ("mine", "is not a folder")),
+    "missing file": (lambda c: (c.path / "queries.jsonl").unlink(), ("queries.jsonl", "does not exist")),
+    "missing labels": (lambda c: (c.path / "qrels/train.tsv").unlink(), ("train.tsv", "does not exist")),
+    "empty file": (lambda c: c.write("corpus.jsonl", []), ("corpus.jsonl", "is empty")),
+    "broken JSON": (lambda c: c.change("corpus.jsonl", 17, '{"_id": "d16", "te'), ("corpus.jsonl line 17", "JSON")),
+    "no id": (lambda c: c.change("corpus.jsonl", 5, '{"text": "a"}'), ("corpus.jsonl line 5", '"_id"')),
+    "no text": (lambda c: c.change("queries.jsonl", 6, '{"_id": "q5"}'), ("queries.jsonl line 6", "q5", '"text"')),
+    "repeated id": (
+        lambda c: c.change("corpus.jsonl", 9, '{"_id": "d2", "text": "a"}'),
+        ("corpus.jsonl line 9", '"d2"', "line 3"),
+    ),
+    "no header": (lambda c: c.write("qrels/dev.tsv", c.lines("qrels/dev.tsv")[1:]), ("dev.tsv line 1", "query-id")),
+    "wrong encoding": (
+        lambda c: (c.path / "queries.jsonl").write_bytes('{"_id": "q0", "text": "é"}\n'.encode("latin-1")),
+        ("queries.jsonl line 1", "UTF-8"),
+    ),
+    "unknown documents": (
+        lambda c: c.write("qrels/train.tsv", ["query-id\tcorpus-id\tscore", *(f"q{i}\tx{i}\t1" for i in range(20))]),
+        ("train.tsv", "unknown"),
+    ),
+    "relevance is no number": (
+        lambda c: c.write(
+            "qrels/dev.tsv", ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\tnan" for i in range(20, 30))]
+        ),
+        ("dev.tsv", "relevance"),
+    ),
+    "train and test share a query": (
+        lambda c: c.write("qrels/test.tsv", [*c.lines("qrels/test.tsv"), "q3\td3\t1"]),
+        ('"q3"', "train.tsv line 5", "test.tsv line 12"),
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_collection_is_refused(damage: str, collection: Collection, run: Any, data: Path) -> None:
+    spoil, mentioned = DAMAGE[damage]
+    spoil(collection)
+    refused(run(f"beir:{collection.path}"), *mentioned)
+    assert not artifacts(data), "nothing of a collection that was refused may be in the catalog"
+    (manifest,) = data.glob("runs/*/manifest.json")
+    assert json.loads(manifest.read_text(encoding="utf-8"))["status"] == "failed"
+
+
+def test_what_is_survivable_is_counted(collection: Collection, run: Any, data: Path) -> None:
+    corpus = [*collection.lines("corpus.jsonl"), json.dumps({"_id": "d40", "text": "  "})]
+    collection.write("corpus.jsonl", corpus, newline="\r\n", mark=b"\xef\xbb\xbf")
+    collection.write("qrels/train.tsv", [*collection.lines("qrels/train.tsv"), "q1\tx1\t1"])
+    done = run(f"beir:{collection.path}", ingestion__max_quarantine=0.1)
+    assert done.exit_code == 0, done.output
+    (info,) = data.glob("ingestion/collection_info.json/*/*.json")
+    found = json.loads(info.read_text(encoding="utf-8"))
+    assert found["documents"] == 40
+    assert sorted(found["quarantined"].values()) == [1, 1]
+    assert "unknown" in " ".join(found["quarantined"])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "mentioned"),
+    [
+        ({"recipe": "anmi_21"}, ('"anmi_21"', 'did you mean "anmi_2_1"')),
+        ({"encoder": "statics"}, ('"statics"', 'did you mean "static"')),
+        ({"ingestion__max_querys": 3}, ('"ingestion.max_querys"', 'did you mean "max_queries"')),
+        ({"training__options__epoch": 3}, ("epoch", 'did you mean "epochs"')),
+        ({"denoising__teacher__fold": 3}, ('"denoising.teacher.fold"', 'did you mean "folds"')),
+        ({"bm25__k1": "high"}, ("bm25.k1", "number")),
+        ({"encoder": "./nowhere"}, ("nowhere", "folder")),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_slip_is_refused_before_anything_runs(
+    parameters: dict[str, Any], mentioned: tuple[str, ...], collection: Collection, run: Any, data: Path
+) -> None:
+    refused(run(f"beir:{collection.path}", "mining,training", **parameters), *mentioned)
+    assert not data.exists()
+
+
+def test_damaged_weights_are_not_loaded(
+    collection: Collection, run: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anmi.retrieval import encoders
+
+    damaged = shutil.copytree(encoders.minilm_folder(), tmp_path / "model")
+    (damaged / "model.safetensors").chmod(0o644)
+    with (damaged / "model.safetensors").open("r+b") as file:
+        file.seek(1_000_000)
+        file.write(b"\x01")
+    monkeypatch.setattr(encoders, "minilm_folder", lambda: damaged)
+    refused(run(f"beir:{collection.path}", "ingestion,dense", encoder="minilm"), "model.safetensors", "SHA-256")
+    assert not list(data.glob("dense/*"))
+
+
+@pytest.mark.slow
+def test_fewer_candidates_than_asked_for(tmp_path: Path, run: Any, data: Path) -> None:
+    """Eight documents leave less than seven negatives below a threshold; the whole way must bear that."""
+    import pandas as pd
+
+    small = Collection(tmp_path / "small", documents=8)
+    everything = "mining,training,evaluation,reporting"
+    done = run(f"beir:{small.path}", everything, recipe="nv_retriever", ingestion__language="en")
+    assert done.exit_code == 0, done.output + str(done.exception)
+    (path,) = data.glob("selection/training_rows.parquet/*/*.parquet")
+    found = pd.read_parquet(path).negative_ids.map(len)
+    assert found.sum() > 0
+    assert (found < 7).any()
+    (summary,) = data.glob("selection/selection_summary.json/*/*.json")
+    assert json.loads(summary.read_text(encoding="utf-8"))["coverage"] < 1
+    assert list(data.glob("reporting/report.html/*/report.html"))
+
+
+@pytest.mark.slow
+def test_a_document_of_five_megabytes(collection: Collection, run: Any, data: Path) -> None:
+    long = " ".join(WORDS) * 52_000
+    assert len(long) > 5_000_000
+    collection.change("corpus.jsonl", 1, json.dumps({"_id": "d0", "text": long}))
+    done = run(f"beir:{collection.path}", "mining", recipe="naive_top")
+    assert done.exit_code == 0, done.output + str(done.exception)
+    (info,) = data.glob("ingestion/collection_info.json/*/*.json")
+    assert any(reason.startswith("cut after") for reason in json.loads(info.read_text())["quarantined"])
+
+
+@pytest.mark.slow
+def test_no_network(collection: Collection, kedro: Any, data: Path, new_store: Any, tmp_path: Path) -> None:
+    """As a user: a process of its own, and a name that only the hub knows."""
+    done = kedro(
+        "run", "--pipelines", "ingestion,bm25,dense", "--params",
+        f"collection=beir:{collection.path},encoder=sentence-transformers/all-mpnet-base-v2",
+        data_root=data, store=new_store(tmp_path / "store"), HF_HUB_CACHE=str(tmp_path / "hub"), timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    one_sentence(done.stderr, "all-mpnet-base-v2", "ANMI_ONLINE=1")
+    assert "Traceback" not in done.stdout
+    assert not (data / "dense").exists()
+    assert (data / "ingestion").exists(), "what was finished stays"
+
+
+@pytest.mark.slow
+def test_a_slip_in_a_process_of_its_own(kedro: Any, data: Path, tmp_path: Path) -> None:
+    done = kedro("run", "--params", "recipe=anmi_2_2", data_root=data, store=tmp_path / "store")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    one_sentence(done.stderr, '"anmi_2_2"', "did you mean")
+    assert not data.exists()
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,86 @@
+"""Mining on collections that users bring: a BEIR folder, numbered files of pairs, a graph with known truth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.data, pytest.mark.slow]
+PAIR_KEYS = {"query", "positive_doc", "hard_negatives", "query_type", "doc_type", "source", "language"}
+
+
+@pytest.fixture
+def mine(new_place: Any, kedro: Any, tmp_path: Path) -> Any:
+    """Run the mining pipeline and return the place and the lines it exported."""
+
+    def run(*parameters: str) -> tuple[Any, list[dict[str, Any]]]:
+        place = new_place(tmp_path)
+        given = ("--params", ",".join(parameters))
+        done = kedro("run", "--pipelines", "mining", *given, data_root=place.data, store=place.store)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return place, place.exported()
+
+    return run
+
+
+def check(lines: list[dict[str, Any]], language: str) -> None:
+    assert lines
+    for line in lines:
+        assert line.keys() == PAIR_KEYS
+        assert line["query"].strip()
+        assert line["positive_doc"].strip()
+        assert len(line["hard_negatives"]) == len(set(line["hard_negatives"])) <= 7
+        assert line["positive_doc"] not in line["hard_negatives"]
+        assert line["language"] == language
+        assert line["query_type"]
+        assert line["doc_type"]
+    assert sum(len(line["hard_negatives"]) == 7 for line in lines) > 0.9 * len(lines)
+
+
+def test_scifact(scifact: Any) -> None:
+    check(scifact.exported(), "en")
+    info = scifact.json("ingestion", "collection_info.json")
+    assert info["documents"] == 5183
+    assert info["queries"]["test"] == 300
+    assert info["queries"]["train"] + info["queries"]["dev"] > 795, "809, less those whose text stands in test"
+    assert info["queries"]["dev"] > 80
+    assert "dev cut from train" in info["notes"]["splits"]
+    queries, rows = scifact.table("ingestion", "queries.parquet"), scifact.table("selection", "training_rows.parquet")
+    assert set(queries.set_index("query_id").loc[rows.query_id].split) == {"train"}
+
+
+def test_korean_pairs(mine: Any, shared_data: Path) -> None:
+    collection = f"collection=pairs:{shared_data}/ko_pairs/*.jsonl"
+    place, lines = mine(collection, "recipe=bm25_random", "ingestion.max_queries=200")
+    check(lines, "ko")
+    assert {line["query_type"] for line in lines} != {"query"}, "the types of the input are passed on"
+    info = place.json("ingestion", "collection_info.json")
+    assert info["queries"]["train"] == 200
+    assert all(info["queries"][split] > 0 for split in ("dev", "test"))
+    consistency = place.table("consistency", "consistency.parquet")
+    kept = set(consistency[consistency.consistent].query_id)
+    assert set(place.table("selection", "training_rows.parquet").query_id) == kept
+    assert place.json("denoising", "teacher.json") == {"judged_pairs": 0}, "the recipe reads no judgment"
+
+
+def test_a_graph_whose_false_negatives_are_known(mine: Any, shared_data: Path) -> None:
+    folder = shared_data / "kg_webnlg" / "beir_en"
+    place, lines = mine(f"collection=beir:{folder}", "recipe=naive_top", "ingestion.max_queries=200")
+    check(lines, "en")
+    leak = place.json("selection", "selection_summary.json")["leak"]
+    # An oracle of our own: a document that states every triple of the query's documents is relevant.
+    corpus = place.table("ingestion", "corpus.parquet").set_index("document_id")
+    facts = {
+        name: {json.dumps(triple) for triple in json.loads(text).get("triples", [])}
+        for name, text in corpus.metadata.items()
+    }
+    rows = place.table("selection", "training_rows.parquet")
+    wrong = 0
+    for row in rows.drop_duplicates("query_id").itertuples():
+        asked = set().union(*(facts[document] for document in row.positive_ids))
+        wrong += sum(asked <= facts[document] for document in row.negative_ids)
+    assert leak["total"] == rows.drop_duplicates("query_id").negative_ids.map(len).sum()
+    assert leak["count"] == wrong > 0, "naive mining takes false negatives here"

@@ -1,0 +1,95 @@
+"""The figures to reach on SciFact, through the project's own stages: mined once, trained with three seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytestmark = [pytest.mark.data, pytest.mark.slow]
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def collection(scifact: Any) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Corpus, queries and qrels."""
+    found = [scifact.table("ingestion", f"{name}.parquet") for name in ("corpus", "queries", "qrels")]
+    return found[0], found[1], found[2]
+
+
+@pytest.fixture(scope="module")
+def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[float]]:
+    """The mean nDCG@10 on test of both recipes, one for each seed."""
+    from anmi.pipelines.selection.nodes import make_training_rows, select_negatives
+    from anmi.pipelines.training.nodes import train_retriever
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.store import Store
+
+    with open_catalog(scifact) as (catalog, parameters):
+        book = parameters["recipes"]
+        rated, consistency = catalog.load("rated_candidates"), catalog.load("consistency")
+        rows = {"anmi_2_1": catalog.load("training_rows")}
+        chosen = select_negatives(rated, consistency, "in_batch", book, 1)
+        rows["in_batch"] = make_training_rows(chosen, *collection[:2], "in_batch", book)
+        settings = parameters["training"], parameters["dense"]
+    assert set(rows["in_batch"].query_id) == set(rows["anmi_2_1"].query_id), "recipes are compared on equal queries"
+    found: dict[str, list[float]] = {recipe: [] for recipe in rows}
+    with Store(scifact.store) as store:
+        for recipe, table in rows.items():
+            for seed in SEEDS:
+                made = train_retriever(table, *collection, "static", recipe, book, *settings, seed, store)
+                model = load_encoder(str(made["trained_model"]), store.path / "models")
+                found[recipe].append(ndcg(model, *collection))
+    return found
+
+
+def ndcg(model: Any, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> float:
+    """Search as the evaluation stage does."""
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import run_table, search
+
+    asked = queries[queries.split == "test"]
+    found = search(model, asked.text.tolist(), document_texts(corpus), 100)
+    return mean_ndcg(run_table(asked.query_id.tolist(), corpus.document_id.tolist(), *found), qrels)
+
+
+def mean_ndcg(run: pd.DataFrame, qrels: pd.DataFrame) -> float:
+    from anmi.evaluation.metrics import evaluate
+
+    table = evaluate(qrels[qrels.split == "test"], run, (10,))
+    assert len(table) == 300
+    return float(table["ndcg@10"].mean())
+
+
+def test_bm25_on_scifact(scifact: Any, collection: Any, open_catalog: Any) -> None:
+    from anmi.evaluation.retrieval import run_table
+
+    corpus, queries, qrels = collection
+    with open_catalog(scifact) as (catalog, _):
+        index = catalog.load("bm25_index")
+    asked = queries[queries.split == "test"]
+    found = index.search(asked.text.tolist(), 100)
+    value = mean_ndcg(run_table(asked.query_id.tolist(), corpus.document_id.tolist(), *found), qrels)
+    assert value >= 0.674
+    assert value == pytest.approx(0.6762, abs=0.002), "known for k1 0.9, b 0.4 and Snowball English"
+
+
+def test_zero_shot_minilm_on_scifact(collection: Any, static_models: Path) -> None:
+    from anmi.retrieval.encoders import load_encoder
+
+    assert ndcg(load_encoder("minilm", static_models, 256), *collection) == pytest.approx(0.645, abs=0.002)
+
+
+def test_zero_shot_static_on_scifact(collection: Any, static_models: Path) -> None:
+    from anmi.retrieval.encoders import load_encoder
+
+    assert ndcg(load_encoder("static", static_models), *collection) == pytest.approx(0.3956, abs=0.005)
+
+
+def test_mined_negatives_train_a_better_retriever(trained: dict[str, list[float]]) -> None:
+    mean = {recipe: float(np.mean(values)) for recipe, values in trained.items()}
+    assert mean["anmi_2_1"] >= 0.562, trained
+    assert mean["anmi_2_1"] >= mean["in_batch"] + 0.025, trained

@@ -1,0 +1,225 @@
+"""The whole way on the built-in collection, as a user goes it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pandas as pd
+import pytest
+
+from anmi.cli import RESULT_KEYS
+
+pytestmark = pytest.mark.slow
+ROW_KEYS = {"collection", "encoder", "recipe", "seed_count", "metric", "value", "low", "high"}
+METRICS = ("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f2")
+CUTOFFS = (1, 5, 10, 20, 50, 100)
+
+
+def entries(store: Path) -> int:
+    with lmdb.open(str(store), readonly=True, lock=False) as database:
+        return int(database.stat()["entries"])
+
+
+def teachers(store: Path) -> set[str]:
+    return {path.name for path in (store / "models").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def results(whole_run: Any, kedro: Any) -> dict[str, Any]:
+    done = kedro("anmi", "results", "--json", data_root=whole_run.data, store=whole_run.store)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_every_artifact_is_there_in_one_version(whole_run: Any, open_catalog: Any) -> None:
+    with open_catalog(whole_run, "test") as (catalog, _):
+        names = [name for name in catalog if not name.startswith("param")]
+        assert len(names) > 30
+        for name in names:
+            assert catalog.exists(name), name
+            if name != "store":
+                (version,) = Path(catalog.get(name)._filepath).iterdir()
+                assert re.match(r"\d{4}-\d\d-\d\dT", version.name), name
+                catalog.load(name)
+    assert not list(whole_run.data.rglob(".*.tmp")), "something was left half-written"
+
+
+def test_the_results_have_the_promised_keys(results: dict[str, Any]) -> None:
+    assert tuple(results) == RESULT_KEYS
+    assert all(results[key] for key in RESULT_KEYS), "nothing promised may be empty"
+    assert {frozenset(row) for row in results["rows"]} == {frozenset(ROW_KEYS)}
+    assert {Path(place).exists() for place in results["paths"].values()} == {True}
+    assert set(results["paths"]) == {"report", "trained_model"}
+
+
+def test_baselines_and_trained_have_every_metric(results: dict[str, Any]) -> None:
+    rows = pd.DataFrame(results["rows"])
+    assert set(rows.recipe) == {"bm25", "zero_shot", "anmi_2_1"}
+    for _, part in rows.groupby("recipe"):
+        assert set(part.metric) == {f"{metric}@{k}" for metric in METRICS for k in CUTOFFS}
+    assert ((rows.low <= rows.value) & (rows.value <= rows.high)).all()
+    assert rows.value.between(0, 1).all()
+    assert (rows.seed_count == 1).all()
+    value = rows.set_index(["recipe", "metric"]).value
+    assert value["bm25", "mrr@10"] == pytest.approx(0.52, abs=0.07), "known for this collection"
+    assert value["bm25", "recall@10"] == pytest.approx(0.80, abs=0.07)
+    compared = {(row["system"], row["baseline"]) for row in results["comparisons"]}
+    assert {("anmi_2_1", "zero_shot"), ("anmi_2_1", "bm25")} <= compared
+
+
+def test_the_printed_results_say_where_things_are(whole_run: Any, kedro: Any) -> None:
+    done = kedro("anmi", "results", data_root=whole_run.data, store=whole_run.store)
+    assert done.returncode == 0, done.stderr
+    for name in ("report.html", "trained_model", "mlflow.db", "BM25", "zero-shot", "anmi_2_1", "rejected: max_ratio"):
+        assert name in done.stdout
+    assert re.search(r"in truth relevant: \d+ of \d+", done.stdout)
+    assert "kedro anmi explain --env test" in done.stdout
+
+
+def test_what_was_in_truth_relevant_is_counted(whole_run: Any, results: dict[str, Any]) -> None:
+    rows = whole_run.table("selection", "training_rows.parquet")
+    equivalents = whole_run.table("ingestion", "equivalents.parquet")
+    truth = set(zip(equivalents.query_id, equivalents.document_id, strict=True))
+    chosen = [
+        (query, negative) for query, ids in zip(rows.query_id, rows.negative_ids, strict=True) for negative in ids
+    ]
+    assert results["leak"]["total"] == len(chosen)
+    assert results["leak"]["count"] == sum(pair in truth for pair in chosen)
+    assert results["leak"]["known"] > 0
+
+
+def test_the_report_is_one_file(whole_run: Any) -> None:
+    (report,) = whole_run.versions("reporting", "report.html")
+    text = report.read_text(encoding="utf-8")
+    assert [path.name for path in report.parent.iterdir()] == ["report.html"]
+    assert not re.findall(r"""<(?:link|script|img|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?!data:|#)[^\s>]+""", text)
+    assert not re.search(r"""(?:@import|url\()\s*["']?(?:https?:)?//""", text)
+    assert "anmi_2_1" in text
+
+
+def test_no_held_out_query_and_no_positive_among_the_negatives(whole_run: Any) -> None:
+    rows = whole_run.table("selection", "training_rows.parquet")
+    queries = whole_run.table("ingestion", "queries.parquet").set_index("query_id")
+    qrels = whole_run.table("ingestion", "qrels.parquet")
+    duplicates = whole_run.table("ingestion", "duplicates.parquet")
+    assert set(queries.loc[rows.query_id].split) == {"train"}
+    held_out = queries[queries.split != "train"]
+    assert set(held_out.split) == {"dev", "test"}
+    assert not set(rows["query"]) & set(held_out.text)
+    group = dict(zip(duplicates.document_id, duplicates.duplicate_of, strict=True))
+    positives = qrels.groupby("query_id").document_id.agg(set)
+    for row in rows.itertuples():
+        known = {group.get(document, document) for document in positives[row.query_id]}
+        assert not known & {group.get(document, document) for document in row.negative_ids}, row.query_id
+        assert len(set(row.negative_ids)) == len(row.negative_ids) == len(row.negatives) == len(row.weights) <= 7
+    assert (rows.negative_ids.map(len) == 7).mean() > 0.9
+
+
+def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any], project: Path) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{whole_run.data}/tracking/mlflow.db")
+    (experiment,) = [found for found in client.search_experiments() if found.name == "anmi-test"]
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.params["recipe"] == "anmi_2_1"
+    assert run.data.params["bm25.k1"] == "0.9", "defaults are parameters, too"
+    asked = next(r for r in results["rows"] if r["recipe"] == "anmi_2_1" and r["metric"] == "ndcg@10")
+    assert run.data.metrics["anmi_2_1.ndcg_at_10"] == pytest.approx(asked["value"])
+    tags = run.data.tags
+    assert tags["environment"] == "test"
+    assert tags["save.training_rows"] == tags["load.training_rows"] == tags["run_id"]
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project, capture_output=True, text=True, check=False)
+    if head.returncode == 0:
+        assert re.fullmatch(r"[0-9a-f]{40}", tags["git_commit"])
+    artifacts = {found.path for found in client.list_artifacts(run.info.run_id)}
+    assert "report.html" in artifacts
+    assert (whole_run.data / "tracking" / "artifacts" / run.info.run_id / "artifacts" / "report.html").stat().st_size
+
+
+def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
+    (path,) = (whole_run.data / "runs").glob("*/manifest.json")
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    with open_catalog(whole_run, "test") as (catalog, _):
+        names = {name for name in catalog if not name.startswith("param")} - {"store"}
+    assert manifest["status"] == "finished"
+    assert manifest["error"] is None
+    assert set(manifest["saved"]) == names
+    assert set(manifest["saved"].values()) == {manifest["run_id"]}
+    assert manifest["environment"] == "test"
+    assert manifest["parameters"]["recipe"] == "anmi_2_1"
+    assert {"torch", "numpy", "kedro"} <= manifest["versions"].keys()
+    assert len(manifest["nodes"]) == 20
+    assert all(node["seconds"] >= 0 and node["peak_mib"] > 0 for node in manifest["nodes"])
+    assert manifest["start"] <= manifest["end"]
+
+
+def test_explain_shows_what_each_judge_said(whole_run: Any, kedro: Any) -> None:
+    rows = whole_run.table("selection", "training_rows.parquet")
+    row = rows[rows.negative_ids.map(len) == 7].iloc[0]
+    done = kedro("anmi", "explain", row.query_id, data_root=whole_run.data, store=whole_run.store)
+    assert done.returncode == 0, done.stderr
+    for name in ("bm25", "dense", "p_relevant", "elo", "verdict", row.positive_id):
+        assert name in done.stdout
+    taken = [line for line in done.stdout.splitlines() if "│ negative " in line]
+    assert len(taken) == 7
+    assert all(any(f" {negative} " in line for line in taken) for negative in row.negative_ids)
+
+
+def selected(place: Any, version: int) -> dict[str, bytes]:
+    """The bytes of what selection made."""
+    found = {}
+    for name in ("selection", "training_rows.parquet", "negatives"):
+        path = place.versions("selection", name)[version]
+        files = sorted(path.rglob("*.*")) if path.is_dir() else [path]
+        found |= {f"{name}/{file.name}": file.read_bytes() for file in files}
+    return found
+
+
+def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
+    whole_run: Any, kedro: Any, tmp_path: Path
+) -> None:
+    """In the same store, where all is cached."""
+    store = tmp_path / "store"
+    shutil.copytree(whole_run.store, store)
+    before, made = entries(store), teachers(store)
+    again = type(whole_run)(tmp_path / "data", store)
+    done = kedro("run", "--pipelines", "mining", data_root=again.data, store=store)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert selected(again, 0) == selected(whole_run, 0)
+    assert entries(store) == before > 3000
+    assert teachers(store) == made
+
+
+def test_the_same_seed_gives_the_same_bytes_without_a_cache(
+    whole_run: Any, new_place: Any, kedro: Any, tmp_path: Path
+) -> None:
+    """Embeddings are encoded and teachers trained once more, and shards are cut elsewhere."""
+    fresh = new_place(tmp_path)
+    done = kedro("run", "--pipelines", "mining", data_root=fresh.data, store=fresh.store)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert selected(fresh, 0) == selected(whole_run, 0)
+    assert teachers(fresh.store) == teachers(whole_run.store)
+
+
+def test_the_installed_collection_is_the_one_that_was_described(whole_run: Any) -> None:
+    documents = whole_run.table("ingestion", "corpus.parquet")
+    queries = whole_run.table("ingestion", "queries.parquet")
+    equivalents = whole_run.table("ingestion", "equivalents.parquet")
+    assert 2800 < len(documents) < 4000
+    assert documents.text.str.split().map(len).gt(29).all()
+    assert queries.text.str.split().map(len).gt(3).all()
+    split = queries.set_index("query_id").split
+    qrels = whole_run.table("ingestion", "qrels.parquet").drop_duplicates("document_id").set_index("document_id")
+    both = pd.DataFrame({
+        "query": equivalents.query_id.map(split), "document": equivalents.document_id.map(qrels.split),
+    }).dropna()  # fmt: skip
+    assert len(both) > 100
+    assert (both["query"] == both["document"]).all(), "equivalents stay in one split"
