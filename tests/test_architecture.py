@@ -62,7 +62,8 @@ def test_imports_only_go_down(path: Path) -> None:
 
 def test_every_room_is_in_the_order() -> None:
     folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders == {*ROOMS, "pipelines", "hooks", "datasets"}
+    # The order names rooms that later work opens.
+    assert {"pipelines", "hooks", "datasets"} <= folders <= {*ROOMS, "pipelines", "hooks", "datasets"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
