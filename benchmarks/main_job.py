@@ -47,7 +47,8 @@ CELLS = {
             "minilm",
             "anmi_2_1",
             "dense.max_length=128,training.options.max_length=128,training.options.epochs=3,"
-            "training.options.batch_size=32,training.options.learning_rate=5e-5,training.options.recompute=false",
+            "training.options.batch_size=32,training.options.learning_rate=5e-5,training.options.recompute=false,"
+            "training.options.negatives=3",
             1,
         )
     ],

@@ -21,9 +21,12 @@ LAYERS = {"collection", "candidates", "judgments", "negatives", "model", "evalua
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port below 49152, above which kedro-viz refuses to listen."""
+    for port in range(20_000 + os.getpid() % 20_000, 49_000):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port between 20,000 and 49,000")
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def train_retriever(
         options = options.model_copy(update={"tau_plus": float(labelled / len(corpus))})
     model = load_encoder(encoder, store.path / "models", dense.max_length)
     measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
-    folder = Path(tempfile.mkdtemp(prefix="anmi-model-")) / "model"
+    folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
     result = train(rows, encoder=model, options=options, output=folder, evaluate_dev=measure, seed=seed)
     return {
         "trained_model": folder,
