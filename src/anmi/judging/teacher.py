@@ -56,7 +56,7 @@ class TeacherOptions(BaseModel):
         3,
         ge=1,
         le=6,
-        description="Lower layers of MiniLM that are kept; all 6 see more (AUC .72 for .69) at twice the cost.",
+        description="Lower layers of MiniLM that are kept; all 6 tell more apart at twice the cost.",
     )
     folds: int = Field(
         3, ge=2, le=20, description="3 train on two thirds of the queries each, at three times the cost."
