@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,24 @@ from anmi import seeds
 from anmi.errors import AnmiError
 
 _MAX_DIFFERENCES: Final = 200_000
+
+
+class PairwiseJudge(Protocol):
+    """A judge that reads two documents side by side and says which one answers the query better."""
+
+    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+        """Return P(first ≻ second) for n comparisons.
+
+        Parameters
+        ----------
+        queries, first, second
+            Texts of the query and of the two documents, n each.
+
+        Returns
+        -------
+        numpy.ndarray
+            [n] in [0, 1]; ½ for a tie, NaN where the judge failed – missing, never a win for either side.
+        """
 
 
 def fit_temperature(positive: NDArray[np.float32], others: NDArray[np.float32]) -> float:
