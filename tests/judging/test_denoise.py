@@ -97,7 +97,7 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
         inside = block.filled & (np.arange(WIDTH) < DEPTH)
         known = block.positives != PADDING
         for values, mask in ((block.columns, inside), (block.positive_columns, known)):
-            probability = values["p_relevant"]
+            probability = values["p_cross"]
             assert (np.isfinite(probability) == mask).all() and (np.isfinite(values["cross"]) == mask).all()
             assert ((probability[mask] >= 0) & (probability[mask] <= 1)).all()
     assert first.summary["judged_pairs"] == sum(
@@ -110,7 +110,7 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
     second.fit(CandidateShards.of([Candidates.concatenate(shards())]))
     again = second(Candidates.concatenate(shards()))
     assert computed == [] and not (tmp_path / "models").exists()
-    for name in ("cross", "p_relevant"):
+    for name in ("cross", "p_cross"):
         both = np.concatenate([block.columns[name] for block in judged])
         np.testing.assert_allclose(again.columns[name], both, atol=1e-5)
 

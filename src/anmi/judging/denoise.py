@@ -163,7 +163,7 @@ class Judge:
         }
 
     def __call__(self, block: Candidates) -> Candidates:
-        """Return the block with ``cross`` (raw score) and ``p_relevant`` for candidates and positives."""
+        """Return the block with ``cross`` (raw score) and ``p_cross`` (probability), of candidates and positives."""
         if not self.calibrators:
             raise AnmiError("the judge was not fitted")
         fold = self.fold(block)
@@ -172,5 +172,5 @@ class Judge:
             probability = np.full(target["cross"].shape, np.nan)
             for number, calibrator in enumerate(self.calibrators):
                 probability[fold == number] = calibrator(target["cross"][fold == number])
-            target["p_relevant"] = probability.astype(np.float32)
+            target["p_cross"] = probability.astype(np.float32)
         return block.with_columns(columns, positive_columns)

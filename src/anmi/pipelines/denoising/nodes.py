@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from anmi.candidates import CandidateShards
+from anmi.candidates import Candidates, CandidateShards
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
-_MADE_OF_JUDGMENTS = {"cross", "p_relevant", "elo", "elo_se", "gap_se"}
+_MADE_OF_JUDGMENTS = {"cross", "p_cross", "p_relevant", "elo", "elo_se", "gap_se"}
 
 
 def judge_candidates(
@@ -43,4 +43,10 @@ def judge_candidates(
         seed=seed,
     )
     judge.fit(candidates)
-    return candidates.map(judge), judge.summary
+    return candidates.map(lambda block: _believed(judge(block))), judge.summary
+
+
+def _believed(block: Candidates) -> Candidates:
+    """Take the teacher's probability as the final one, there being no other judge."""
+    columns = (block.columns, block.positive_columns)
+    return block.with_columns(*({"p_relevant": values["p_cross"]} for values in columns))
