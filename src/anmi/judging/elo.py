@@ -6,6 +6,7 @@ Gaussian prior, found by Newton's method on the concave objective; Elo = 1000 + 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from anmi.errors import AnmiError
+from anmi.judging.preferences import groups, touched
 
 ELO_MEAN: Final = 1000.0
 ELO_SCALE: Final = 200.0
 _LOG_SQRT_TWO_PI: Final = 0.5 * np.log(2 * np.pi)
+# Elements of one block's normal matrices, 4 MB: queries are fitted in blocks, so memory is linear in comparisons.
+_BLOCK_ELEMENTS: Final = 2**19
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,14 @@ def fit(
     preference: NDArray[np.float64],
     sizes: NDArray[np.int64],
     prior_precision: float = 0.01,
-    votes: float = 1.0,
+    votes: float | NDArray[np.float64] = 1.0,
     tolerance: float = 1e-6,
     max_iterations: int = 100,
+    query_ids: Sequence[str] | None = None,
 ) -> Strengths:
     """Fit the strengths of all queries.
+
+    A node without any answered comparison keeps its prior: Elo 1000 with a wide error, and no say in the others' mean.
 
     Parameters
     ----------
@@ -65,23 +72,81 @@ def fit(
     prior_precision
         Of the Gaussian prior on e; keeps strengths finite when all judges agree.
     votes
-        Observations that one preference counts for; scales the standard errors by 1/√votes.
+        Independent observations that a preference counts for, one number or [Q, E]; 0 leaves a comparison out.
+        Scales the standard errors by 1/√votes.
     tolerance
         Largest absolute gradient at which a query has converged.
+    query_ids
+        Q names for error messages.
 
     Raises
     ------
     AnmiError
-        A preference outside [0, 1], or no convergence.
+        A preference outside [0, 1], a comparison graph whose answered comparisons fall apart into groups that
+        nothing joins, or no convergence.
+    """
+    mass = check(first, second, preference, sizes, votes, query_ids)
+    share = np.where(mass > 0, preference, 0.5)
+    width = int(sizes.max(initial=1))
+    whole = _Problem(first, second, share, mass, width, prior_precision)
+    parts = []
+    for rows in blocks(len(sizes), width * width):
+        problem = whole.take(rows)
+        strengths, iterations = _climb(problem, tolerance, max_iterations)
+        parts.append(_with_errors(problem, strengths, sizes[rows], iterations))
+    return Strengths(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("elo", "se", "gap_se")),
+        iterations=max(part.iterations for part in parts),
+    )
+
+
+def blocks(queries: int, elements: int) -> Iterator[slice]:
+    """Cut queries that need so many ``elements`` each into blocks of bounded memory; at least one, maybe empty."""
+    size = max(1, _BLOCK_ELEMENTS // max(elements, 1))
+    for start in range(0, max(queries, 1), size):
+        yield slice(start, min(start + size, queries))
+
+
+def check(
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    preference: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    votes: float | NDArray[np.float64] = 1.0,
+    query_ids: Sequence[str] | None = None,
+) -> NDArray[np.float64]:
+    """Check that the comparisons can be fitted, and return what each counts for, [Q, E]; arguments as in :func:`fit`.
+
+    Raises
+    ------
+    AnmiError
+        A preference outside [0, 1], or a query whose answered comparisons do not join all nodes that they touch.
     """
     present = ~np.isnan(preference)
     if ((preference[present] < 0) | (preference[present] > 1)).any():
         raise AnmiError("a preference lies outside [0, 1]; a judge must return probabilities")
-    share = np.where(present, preference, 0.5)
     mass = np.where(present, votes, 0.0)
-    queries, width = len(sizes), int(sizes.max(initial=1))
-    strengths = np.zeros((queries, width))
-    problem = _Problem(first, second, share, mass, width, prior_precision)
+    if not np.isfinite(mass).all() or (mass < 0).any():
+        raise AnmiError("a comparison counts for a negative or infinite number of votes; give a number of at least 0")
+    width = int(sizes.max(initial=1))
+    voted = touched(first, second, mass > 0, width)
+    label = groups(first, second, mass > 0, width)
+    parted = np.where(voted, label, -1).max(axis=1) > np.where(voted, label, label.size).min(axis=1)
+    if parted.any():
+        row = int(np.nonzero(parted)[0][0])
+        name = f'"{query_ids[row]}"' if query_ids is not None else f"number {row}"
+        raise AnmiError(
+            f"the answered comparisons of query {name} fall into {len(np.unique(label[row][voted[row]]))} groups of "
+            f"documents that no comparison joins ({int(parted.sum())} such queries), so that their strengths cannot "
+            "be compared; raise elo.degree or let a judge answer that has scored all of the documents"
+        )
+    return mass
+
+
+def _climb(problem: _Problem, tolerance: float, max_iterations: int) -> tuple[NDArray[np.float64], int]:
+    """Maximise the objective of every query of a block; strengths [Q, n] and the steps of the slowest."""
+    queries = len(problem.share)
+    strengths = np.zeros((queries, problem.width))
     value = problem.objective(strengths)
     live = np.arange(queries)
     for iteration in range(max_iterations + 1):
@@ -94,7 +159,7 @@ def fit(
             raise AnmiError(f"Elo did not converge for {len(live)} queries; raise elo.prior_precision")
         step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
         strengths[live], value[live] = _ascend(problem.take(live), strengths[live], value[live], step)
-    return _with_errors(problem, strengths, sizes, iteration)
+    return strengths, iteration
 
 
 @dataclass(frozen=True)
@@ -106,7 +171,7 @@ class _Problem:
     width: int
     prior_precision: float
 
-    def take(self, rows: NDArray[np.int64]) -> _Problem:
+    def take(self, rows: NDArray[np.int64] | slice) -> _Problem:
         return _Problem(
             self.first[rows], self.second[rows], self.share[rows], self.mass[rows], self.width, self.prior_precision
         )
@@ -182,8 +247,10 @@ def _with_errors(
     width = problem.width
     inside = np.arange(width)[None, :] < sizes[:, None]
     covariance = np.linalg.inv(problem.information(strengths))
-    # Only differences of strengths are identified: remove the direction in which all move together.
-    share = inside / sizes[:, None]
+    # Only differences of strengths are identified: remove the direction in which all that were compared move together.
+    voted = touched(problem.first, problem.second, problem.mass > 0, width)
+    voted = np.where(voted.any(axis=1, keepdims=True), voted, inside)
+    share = voted / np.maximum(voted.sum(axis=1, keepdims=True), 1)
     mean = np.einsum("qij,qj->qi", covariance, share)
     total = np.einsum("qi,qi->q", mean, share)
     covariance = covariance - mean[:, :, None] - mean[:, None, :] + total[:, None, None]

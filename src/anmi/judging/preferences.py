@@ -8,6 +8,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, log_expit
 
 from anmi import seeds
@@ -78,6 +80,24 @@ def preference(
     a, b = (np.take_along_axis(scores, index, axis=1) for index in (first, second))
     result: NDArray[np.float64] = expit((a - b) / temperature)
     return result
+
+
+def from_votes(votes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Read votes of −1 (second wins), 0 (tie) and 1 (first wins) as preferences 0, ½ and 1; NaN stays missing.
+
+    Raises
+    ------
+    AnmiError
+        A vote that is none of the three.
+
+    Examples
+    --------
+    >>> from_votes(np.array([-1.0, 0.0, 1.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    if not (np.isnan(votes) | np.isin(votes, (-1, 0, 1))).all():
+        raise AnmiError("a vote is -1 (second wins), 0 (tie), 1 (first wins) or NaN (missing); the judge gave another")
+    return (1.0 + votes) / 2.0
 
 
 def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDArray[np.float64]:
@@ -160,6 +180,49 @@ def comparisons(
     parts.append((np.broadcast_to(pairs[0], every.shape), np.broadcast_to(pairs[1], every.shape), every))
     first, second, valid = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
     return first.astype(np.int64), second.astype(np.int64), valid
+
+
+def groups(
+    first: NDArray[np.int64], second: NDArray[np.int64], present: NDArray[np.bool_], width: int
+) -> NDArray[np.int64]:
+    """Number the connected groups of nodes of every comparison graph at once.
+
+    Parameters
+    ----------
+    first, second
+        Compared nodes, [Q, E].
+    present
+        True where a comparison was answered, [Q, E].
+    width
+        Nodes per query, n.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64 [Q, n]; two nodes of a row bear the same number if a chain of comparisons joins them.
+
+    Examples
+    --------
+    >>> found = groups(np.array([[0, 2]]), np.array([[1, 3]]), np.array([[True, True]]), 5)[0]
+    >>> bool(found[0] == found[1] and found[2] == found[3]), len(set(found.tolist()))
+    (True, 3)
+    """
+    start = np.arange(len(first))[:, None] * width
+    ends = ((start + first)[present], (start + second)[present])
+    shape = (len(first) * width, len(first) * width)
+    labels = connected_components(coo_matrix((np.ones(len(ends[0]), np.int8), ends), shape), directed=False)[1]
+    return labels.reshape(len(first), width).astype(np.int64)
+
+
+def touched(
+    first: NDArray[np.int64], second: NDArray[np.int64], present: NDArray[np.bool_], width: int
+) -> NDArray[np.bool_]:
+    """Return which nodes take part in a comparison that was answered, bool [Q, n]."""
+    result = np.zeros((len(first), width), bool)
+    row, place = np.nonzero(present)
+    result[row, first[row, place]] = True
+    result[row, second[row, place]] = True
+    return result
 
 
 def _shuffled(draws: NDArray[np.float64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
