@@ -88,16 +88,14 @@ def fit(
     mass = check(first, second, preference, sizes, votes, query_ids)
     share = np.where(mass > 0, preference, 0.5)
     width = int(sizes.max(initial=1))
-    whole = _Problem(first, second, share, mass, width, prior_precision)
+    whole = Problem(first, second, share, mass, width, prior_precision)
     parts = []
     for rows in blocks(len(sizes), width * width):
         problem = whole.take(rows)
         strengths, iterations = _climb(problem, tolerance, max_iterations)
         parts.append(_with_errors(problem, strengths, sizes[rows], iterations))
-    return Strengths(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("elo", "se", "gap_se")),
-        iterations=max(part.iterations for part in parts),
-    )
+    elo, se, gap_se = (np.concatenate([getattr(part, name) for part in parts]) for name in ("elo", "se", "gap_se"))
+    return Strengths(elo, se, gap_se, iterations=max(part.iterations for part in parts))
 
 
 def blocks(queries: int, elements: int) -> Iterator[slice]:
@@ -143,7 +141,7 @@ def check(
     return mass
 
 
-def _climb(problem: _Problem, tolerance: float, max_iterations: int) -> tuple[NDArray[np.float64], int]:
+def _climb(problem: Problem, tolerance: float, max_iterations: int) -> tuple[NDArray[np.float64], int]:
     """Maximise the objective of every query of a block; strengths [Q, n] and the steps of the slowest."""
     queries = len(problem.share)
     strengths = np.zeros((queries, problem.width))
@@ -163,7 +161,23 @@ def _climb(problem: _Problem, tolerance: float, max_iterations: int) -> tuple[ND
 
 
 @dataclass(frozen=True)
-class _Problem:
+class Problem:
+    """The likelihood of a block of queries, with its derivatives by strength.
+
+    Attributes
+    ----------
+    first, second
+        Compared nodes, [Q, E].
+    share
+        P(first ≻ second), [Q, E]; anything where the mass is 0.
+    mass
+        Observations that each comparison counts for, [Q, E].
+    width
+        Nodes per query, n.
+    prior_precision
+        Of the Gaussian prior; 0 for none.
+    """
+
     first: NDArray[np.int64]
     second: NDArray[np.int64]
     share: NDArray[np.float64]
@@ -171,37 +185,47 @@ class _Problem:
     width: int
     prior_precision: float
 
-    def take(self, rows: NDArray[np.int64] | slice) -> _Problem:
-        return _Problem(
+    def take(self, rows: NDArray[np.int64] | slice) -> Problem:
+        """Return the queries of the given rows."""
+        return Problem(
             self.first[rows], self.second[rows], self.share[rows], self.mass[rows], self.width, self.prior_precision
         )
 
-    def _z(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    def z(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(eᵢ − eⱼ)/√2 of every comparison, [Q, E]."""
         a, b = (np.take_along_axis(strengths, index, axis=1) for index in (self.first, self.second))
         result: NDArray[np.float64] = (a - b) / np.sqrt(2.0)
         return result
 
     def objective(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
-        z = self._z(strengths)
+        """Log likelihood plus log prior of every query, [Q]."""
+        z = self.z(strengths)
         likelihood = self.mass * (self.share * log_ndtr(z) + (1 - self.share) * log_ndtr(-z))
         result: NDArray[np.float64] = likelihood.sum(axis=1) - 0.5 * self.prior_precision * (strengths**2).sum(axis=1)
         return result
 
+    def gradient(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Gradient of the objective, [Q, n]."""
+        z = self.z(strengths)
+        slope = self.mass * (self.share * hazard(z) - (1 - self.share) * hazard(-z)) / np.sqrt(2.0)
+        result: NDArray[np.float64] = self.spread(slope) - self.prior_precision * strengths
+        return result
+
     def derivatives(self, strengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Gradient [Q, n] and negative Hessian [Q, n, n] of the objective."""
-        z = self._z(strengths)
-        up, down = _hazard(z), _hazard(-z)
+        z = self.z(strengths)
+        up, down = hazard(z), hazard(-z)
         slope = self.mass * (self.share * up - (1 - self.share) * down) / np.sqrt(2.0)
         curvature = 0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z))
-        gradient = self._scatter(slope) - self._scatter(slope, self.second) - self.prior_precision * strengths
-        return gradient, self.laplacian(curvature)
+        return self.spread(slope) - self.prior_precision * strengths, self.laplacian(curvature)
 
     def information(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Fisher information plus prior, [Q, n, n]."""
-        z = self._z(strengths)
-        return self.laplacian(0.5 * self.mass * _hazard(z) * _hazard(-z))
+        z = self.z(strengths)
+        return self.laplacian(0.5 * self.mass * hazard(z) * hazard(-z))
 
     def laplacian(self, edge: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σ over comparisons of edge · (uᵢ − uⱼ)(uᵢ − uⱼ)ᵀ, plus the prior's precision, [Q, n, n]."""
         queries = len(edge)
         matrix = np.zeros((queries, self.width, self.width))
         row = np.broadcast_to(np.arange(queries)[:, None], edge.shape)
@@ -209,25 +233,28 @@ class _Problem:
         used = self.mass > 0
         matrix[row[used], self.first[used], self.second[used]] = -edge[used]
         matrix[row[used], self.second[used], self.first[used]] = -edge[used]
-        diagonal = self._scatter(edge) + self._scatter(edge, self.second) + self.prior_precision
+        diagonal = self._sum(edge, self.first) + self._sum(edge, self.second) + self.prior_precision
         matrix[:, np.arange(self.width), np.arange(self.width)] = diagonal
         return matrix
 
-    def _scatter(self, values: NDArray[np.float64], index: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        target = self.first if index is None else index
-        flat = (np.arange(len(values))[:, None] * self.width + target).ravel()
+    def spread(self, slope: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Add each comparison's slope to its first node and take it from its second, [Q, n]."""
+        return self._sum(slope, self.first) - self._sum(slope, self.second)
+
+    def _sum(self, values: NDArray[np.float64], index: NDArray[np.int64]) -> NDArray[np.float64]:
+        flat = (np.arange(len(values))[:, None] * self.width + index).ravel()
         total: NDArray[np.float64] = np.bincount(flat, values.ravel(), len(values) * self.width).astype(np.float64)
         return total.reshape(-1, self.width)
 
 
-def _hazard(z: NDArray[np.float64]) -> NDArray[np.float64]:
+def hazard(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """φ(z)/Φ(z), stable for very negative z."""
     result: NDArray[np.float64] = np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - log_ndtr(z))
     return result
 
 
 def _ascend(
-    problem: _Problem, strengths: NDArray[np.float64], value: NDArray[np.float64], step: NDArray[np.float64]
+    problem: Problem, strengths: NDArray[np.float64], value: NDArray[np.float64], step: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Take the Newton step, halved for the queries whose objective it would lower."""
     size = np.ones((len(step), 1))
@@ -242,7 +269,7 @@ def _ascend(
 
 
 def _with_errors(
-    problem: _Problem, strengths: NDArray[np.float64], sizes: NDArray[np.int64], iterations: int
+    problem: Problem, strengths: NDArray[np.float64], sizes: NDArray[np.int64], iterations: int
 ) -> Strengths:
     width = problem.width
     inside = np.arange(width)[None, :] < sizes[:, None]
