@@ -18,6 +18,7 @@ import click
 from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.cli.utils import CONTEXT_SETTINGS, env_option
 
+from anmi.cli_store import store
 from anmi.errors import AnmiError
 
 RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
@@ -107,6 +108,9 @@ cli.add_command(run)
 @cli.group(name="anmi")
 def anmi() -> None:
     """Look at what the last run brought."""
+
+
+anmi.add_command(store)
 
 
 @contextmanager

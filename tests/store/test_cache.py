@@ -103,7 +103,7 @@ def test_a_store_of_another_format_is_refused_with_its_path_and_left_alone(tmp_p
         transaction.put(b"format", b"anmi-store-0")
     database.close()
     for _ in range(2):
-        with pytest.raises(AnmiError, match=r"anmi-store-0.*delete the folder") as caught:
+        with pytest.raises(AnmiError, match=r"anmi-store-0.*delete .*data\.mdb") as caught:
             Store(tmp_path)
         assert str(tmp_path) in str(caught.value)
 

@@ -1,29 +1,37 @@
 """A key-value store on LMDB for embeddings and judgments.
 
-Keys are (fingerprint of whatever computed the value, hash of the text), so a changed model misses and a renamed
-one does not. LMDB commits atomically and serialises writers, so two processes may share a store and a killed
-writer loses at most its open batch.
+A key is a prefix that stands for the fingerprint of whatever computed the value, and a hash of the text: a changed
+model misses, a renamed one does not, and what belongs to one model lies together. LMDB commits atomically and
+serialises writers, so two processes may share a store and a killed writer loses at most its open batch.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import lmdb
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.errors import AnmiError
+from anmi.store import upkeep
+from anmi.store.database import Database
+from anmi.store.registry import PREFIX_SIZE, TEXT_SIZE, Record
 
-FORMAT = b"anmi-store-1"
+_FLOAT_SIZE: Final = 4
+_REMOVED_AT_ONCE: Final = 100_000
 
 
 def digest(*parts: str | bytes, size: int = 16) -> bytes:
     """Return a short hash of the parts; their borders count.
+
+    Lone surrogates, which JSON lets through and UTF-8 does not, are hashed as they are.
 
     Examples
     --------
@@ -32,7 +40,7 @@ def digest(*parts: str | bytes, size: int = 16) -> bytes:
     """
     state = hashlib.blake2b(digest_size=size)
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
+        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
         state.update(len(data).to_bytes(8, "little"))
         state.update(data)
     return state.digest()
@@ -48,6 +56,11 @@ class Store:
     size_limit
         Upper bound of the database in bytes; address space, not disk, is reserved.
 
+    Raises
+    ------
+    AnmiError
+        The folder cannot be made or locked, or holds something else or the store of another version.
+
     Examples
     --------
     >>> import tempfile
@@ -61,31 +74,20 @@ class Store:
     >>> _ = store.vectors("length-v1", ["bb"], length)
     >>> calls
     [2]
+    >>> [(record.fingerprint, record.entries) for record in store.records()]
+    [('length-v1', 2)]
     """
 
     def __init__(self, path: Path, size_limit: int = 1 << 38) -> None:
         self.path = Path(path)
-        self.path.mkdir(parents=True, exist_ok=True)
-        try:
-            self._database = lmdb.open(str(self.path), map_size=size_limit, subdir=True, lock=True)
-        except lmdb.Error as error:
-            raise AnmiError(
-                f"the store in {self.path} could not be opened ({error}): delete the folder, it will be filled again"
-            ) from error
-        with self._database.begin(write=True) as transaction:
-            found = transaction.get(b"format")
-            if found is None:
-                transaction.put(b"format", FORMAT)
-        if found not in (None, FORMAT):
-            self.close()
-            raise AnmiError(
-                f"the store in {self.path} was written as {found.decode(errors='replace')!r} and this version reads "
-                f"{FORMAT.decode()!r}: delete the folder, it will be filled again"
-            )
+        self.database = Database(self.path, size_limit)
+        # Fingerprint and name by prefix, for every fingerprint that keys were made for.
+        self._known: dict[bytes, tuple[str, str]] = {}
+        self._used: set[bytes] = set()
 
     def close(self) -> None:
         """Release the database; needed before the same process opens the folder again."""
-        self._database.close()
+        self.database.close()
 
     def __enter__(self) -> Store:
         return self
@@ -93,21 +95,80 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def keys(self, fingerprint: str, texts: Sequence[str], name: str = "") -> list[bytes]:
+        """Return the key of each text; see :meth:`vectors` for the parameters."""
+        prefix = digest(fingerprint, size=PREFIX_SIZE)
+        self._known[prefix] = (fingerprint, name or self._known.get(prefix, ("", ""))[1])
+        blake2b, size = hashlib.blake2b, TEXT_SIZE
+        return [prefix + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest() for text in texts]
+
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored values in the order of ``keys``; None where there is none."""
-        with self._database.begin() as transaction:
-            found = dict(transaction.cursor().getmulti(list(dict.fromkeys(keys))))
-        return [found.get(key) for key in keys]
+        # In their order, keys that lie together are read together: decisive where the file is not in memory.
+        wanted = sorted(set(keys))
+        with self.database.reading() as transaction:
+            found = dict(zip(wanted, map(transaction.get, wanted), strict=True))
+        return [found[key] for key in keys]
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Store values; all of them or, when interrupted, none."""
-        with self._database.begin(write=True) as transaction:
-            transaction.cursor().putmulti(list(zip(keys, values, strict=True)))
+        """Store values; all of them or, when interrupted, none. A value that is there already stays.
+
+        Parameters
+        ----------
+        keys
+            From :meth:`keys`.
+        values
+            float32, equally many numbers for all keys of a fingerprint.
+
+        Raises
+        ------
+        AnmiError
+            A value of another length than those stored, a key of unknown origin, or no space.
+        """
+        items = sorted(zip(keys, values, strict=True))
+        with self.database.writing() as transaction:
+            for prefix, group in groupby(items, key=lambda item: item[0][:PREFIX_SIZE]):
+                if prefix not in self._known:
+                    raise AnmiError("a key was not made by this store: use Store.keys(fingerprint, texts)")
+                self._put(transaction, prefix, list(group))
+
+    def _put(self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]]) -> None:
+        fingerprint, name = self._known[prefix]
+        entries, registry = self.database.entries, self.database.registry
+        record = registry.find(transaction, prefix, fingerprint) or Record(fingerprint)
+        width = _FLOAT_SIZE * record.dimension or len(items[0][1])
+        if any(len(value) != width for _, value in items):
+            other = next(len(value) for _, value in items if len(value) != width)
+            raise AnmiError(
+                f'"{name or fingerprint}" gave {other // _FLOAT_SIZE} numbers for a text and {width // _FLOAT_SIZE} '
+                "before: whatever changed must be part of its fingerprint; nothing of this batch was stored"
+            )
+        before = transaction.stat(entries)["entries"]
+        transaction.cursor(entries).putmulti(items, overwrite=False)
+        count = record.entries + transaction.stat(entries)["entries"] - before
+        updated = replace(record.used(name), entries=count, dimension=width // _FLOAT_SIZE)
+        registry.save(transaction, prefix, updated)
+        self._used.add(prefix)
+
+    def _note_use(self, prefix: bytes) -> None:
+        """Note the use of a fingerprint, once for this opened store."""
+        if prefix in self._used:
+            return
+        self._used.add(prefix)
+        fingerprint, name = self._known[prefix]
+        registry = self.database.registry
+        with self.database.reading() as transaction:
+            if registry.find(transaction, prefix, fingerprint) is None:
+                return
+        # What is stored can be read where nothing can be written.
+        with suppress(AnmiError), self.database.writing() as transaction:
+            record = registry.find(transaction, prefix, fingerprint)
+            if record is not None:
+                registry.save(transaction, prefix, record.used(name))
 
     def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
         """Return for how many distinct texts there is no value yet."""
-        keys = {digest(fingerprint, text) for text in texts}
-        return sum(value is None for value in self.read(list(keys)))
+        return self.read(list(set(self.keys(fingerprint, texts)))).count(None)
 
     def vectors(
         self,
@@ -116,6 +177,7 @@ class Store:
         compute: Callable[[list[str]], NDArray[np.float32]],
         batch: int = 2048,
         bar: tqdm[Any] | None = None,
+        name: str = "",
     ) -> NDArray[np.float32]:
         """Return one vector per text, computing only those that are not stored.
 
@@ -131,19 +193,25 @@ class Store:
             Texts per commit; an interrupted run loses at most one batch.
         bar
             Progress bar that counts texts, those found in the store too.
+        name
+            What people call the model; shown by ``kedro anmi store stats``, of no effect.
 
         Returns
         -------
         numpy.ndarray
-            float32 [T, D].
+            float32 [T, D], read-only.
 
         Raises
         ------
         AnmiError
-            When ``compute`` returns the wrong number of rows or a NaN.
+            When ``compute`` returns the wrong number of rows, rows of another length than those stored, a NaN or an
+            infinite number, or when there is no space.
         """
-        keys = [digest(fingerprint, text) for text in texts]
+        if not len(texts):
+            return np.zeros((0, 0), np.float32)
+        keys = self.keys(fingerprint, texts, name)
         values = self.read(keys)
+        self._note_use(keys[0][:PREFIX_SIZE])
         absent = {key: text for key, value, text in zip(keys, values, texts, strict=True) if value is None}
         # Longest first: batches of like length waste little padding, and too large a batch fails early.
         order = sorted(absent, key=lambda key: (-len(absent[key]), key))
@@ -152,18 +220,78 @@ class Store:
         computed: dict[bytes, bytes] = {}
         for start in range(0, len(order), batch):
             chunk = order[start : start + batch]
-            rows = np.ascontiguousarray(compute([absent[key] for key in chunk]), dtype=np.float32)
-            if len(rows) != len(chunk) or np.isnan(rows).any():
-                raise AnmiError(
-                    f"the model returned {len(rows)} rows for {len(chunk)} texts"
-                    f"{', some of them NaN' if np.isnan(rows).any() else ''}; nothing of this batch was stored"
-                )
-            data = [row.tobytes() for row in rows]
+            data = _checked(compute([absent[key] for key in chunk]), len(chunk))
             self.write(chunk, data)
             computed.update(zip(chunk, data, strict=True))
             if bar is not None:
                 bar.update(len(chunk))
         merged = [computed[key] if value is None else value for key, value in zip(keys, values, strict=True)]
-        if not merged:
-            return np.zeros((0, 0), np.float32)
         return np.frombuffer(b"".join(merged), dtype=np.float32).reshape(len(texts), -1)
+
+    def records(self) -> list[Record]:
+        """Return what is known of each fingerprint, the last used first."""
+        with self.database.reading() as transaction:
+            return sorted(self.database.registry.all(transaction), key=lambda record: record.last_used, reverse=True)
+
+    def stats(self) -> upkeep.Stats:
+        """Return what the store holds, by fingerprint, and the models beside it."""
+        return upkeep.stats(self)
+
+    def prune(
+        self,
+        older_than_days: float | None = None,
+        fingerprints: Collection[str] = (),
+        keep: Collection[str] = (),
+        dry_run: bool = False,
+    ) -> upkeep.Pruned:
+        """Remove values and models that are no longer used, and give their space back to the disk.
+
+        Without a condition only the leftovers of killed processes go, once they are a day old.
+
+        Parameters
+        ----------
+        older_than_days
+            Remove what was last used at least so many days ago, from 0.
+        fingerprints
+            Remove these, given by their start; with ``older_than_days`` those of them that are old enough.
+        keep
+            Fingerprints that stay, given by their start.
+        dry_run
+            Only tell what would go.
+
+        Raises
+        ------
+        AnmiError
+            A fingerprint that is not stored or not told apart by its start, or no space for the smaller copy.
+        """
+        return upkeep.prune(self, older_than_days, fingerprints, keep, dry_run)
+
+    def remove(self, fingerprint: str) -> None:
+        """Remove all values of a fingerprint, in transactions of bounded size."""
+        prefix = digest(fingerprint, size=PREFIX_SIZE)
+        while True:
+            with self.database.writing() as transaction:
+                record = self.database.registry.find(transaction, prefix, fingerprint)
+                cursor, removed = transaction.cursor(self.database.entries), 0
+                cursor.set_range(prefix)
+                while removed < _REMOVED_AT_ONCE and cursor.key().startswith(prefix):
+                    cursor.delete()
+                    removed += 1
+                if removed < _REMOVED_AT_ONCE:
+                    self.database.registry.remove(transaction, prefix)
+                    return
+                if record is not None:
+                    self.database.registry.save(transaction, prefix, replace(record, entries=record.entries - removed))
+
+
+def _checked(rows: NDArray[np.float32], expected: int) -> list[bytes]:
+    """Return the bytes of each row of what was computed for a batch."""
+    rows = np.ascontiguousarray(rows, dtype=np.float32)
+    finite = bool(np.isfinite(rows).all())
+    if len(rows) != expected or rows.size == 0 or not finite:
+        shown = f"{len(rows)} rows" if rows.size else "no numbers"
+        raise AnmiError(
+            f"the model returned {shown} for {expected} texts"
+            f"{'' if finite else ', some of them NaN or infinite'}; nothing of this batch was stored"
+        )
+    return [row.tobytes() for row in rows]

@@ -1,0 +1,183 @@
+# mypy: allow-untyped-decorators
+"""Commands that look into the store and clear it: ``kedro anmi store stats`` and ``kedro anmi store prune``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.errors import AnmiError
+
+if TYPE_CHECKING:
+    from anmi.store import Store
+    from anmi.store.registry import Record
+    from anmi.store.upkeep import Model, Pruned, Stats
+
+_WIDTH: Final = 120
+_SHOWN: Final = 12
+
+
+@click.group(name="store")
+def store() -> None:
+    """Look into the cache of embeddings and judgments, or clear it."""
+
+
+@contextmanager
+def _opened(env: str | None) -> Iterator[Store]:
+    """Open the store of the catalog; one that is not there is not made."""
+    from anmi.cli import _context, plain_errors
+    from anmi.store import Store
+
+    with _context(env) as context:
+        path = Path(context.catalog.get("store")._describe()["filepath"])
+    with plain_errors():
+        if not (path / "data.mdb").exists():
+            raise AnmiError(f"there is no store in {path} yet: `kedro run` makes it, or set ANMI_STORE to another")
+        with Store(path) as found:
+            yield found
+
+
+@store.command()
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
+@env_option
+def stats(as_json: bool, env: str | None) -> None:
+    """Show what the store holds: a line per model whose embeddings or judgments it keeps."""
+    from anmi.cli import _silence
+
+    with _silence() if as_json else nullcontext(), _opened(env) as found:
+        held = found.stats()
+    if as_json:
+        click.echo(json.dumps(_document(held), indent=2, ensure_ascii=False))
+        return
+    _print(records_table(held.records), models_table(held.models))
+    click.echo(f"{held.path}: {size_text(held.file_size)}, of which {size_text(held.free_size)} are free")
+
+
+@store.command()
+@click.option(
+    "--older-than", type=click.FloatRange(min=0, max=36_500), metavar="DAYS", help="What was not used for so long."
+)
+@click.option("--fingerprint", "fingerprints", multiple=True, help="Only these, by their start; may be repeated.")
+@click.option("--keep", multiple=True, metavar="FINGERPRINT", help="Never these, by their start; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@env_option
+def prune(
+    older_than: float | None,
+    fingerprints: tuple[str, ...],
+    keep: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    env: str | None,
+) -> None:
+    """Remove embeddings, judgments and models that are no longer used; what is needed again is computed again.
+
+    Without --older-than and --fingerprint only leftovers of killed processes go. With both, what meets both.
+    """
+    with _opened(env) as found:
+        planned = found.prune(older_than, fingerprints, keep, dry_run=True)
+        if planned.records or planned.models:
+            _print(records_table(planned.records), models_table(planned.models))
+        if dry_run:
+            click.echo(_summary(planned, "would be removed"))
+            return
+        if (planned.records or planned.models) and not yes:
+            click.confirm("Remove these?", abort=True)
+        done = found.prune(older_than, fingerprints, keep)
+    click.echo(_summary(done, "removed"))
+    if done.in_use:
+        click.echo("another process has the store open, so models and the file's size stay: run this again later")
+    else:
+        click.echo(f"the file had {size_text(done.size_before)} and has {size_text(done.size_after)}")
+
+
+def _summary(pruned: Pruned, verb: str) -> str:
+    entries = sum(record.entries for record in pruned.records)
+    values, models = (sum(sizes) for sizes in ([r.size for r in pruned.records], [m.size for m in pruned.models]))
+    return (
+        f"{verb}: {entries:,} values under {len(pruned.records)} fingerprints ({size_text(values)}), "
+        f"{len(pruned.models)} folders of models ({size_text(models)})"
+    )
+
+
+def _print(*tables: Any) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    for table in tables:
+        if table.row_count:
+            console.print(table)
+
+
+def _document(held: Stats) -> dict[str, Any]:
+    return {
+        "path": str(held.path),
+        "file_size": held.file_size,
+        "free_size": held.free_size,
+        "fingerprints": [asdict(record) | {"kind": record.kind, "size": record.size} for record in held.records],
+        "models": [asdict(model) | {"path": str(model.path)} for model in held.models],
+    }
+
+
+def records_table(records: list[Record]) -> Any:
+    """Return a table of fingerprints; the size is that of keys and values."""
+    from rich.table import Table
+
+    table = Table(title="Embeddings and judgments", title_justify="left")
+    table.add_column("fingerprint", no_wrap=True)
+    table.add_column("name")
+    table.add_column("kind")
+    for column in ("numbers", "values", "size"):
+        table.add_column(column, justify="right")
+    table.add_column("created", no_wrap=True)
+    table.add_column("last used", no_wrap=True)
+    for record in records:
+        numbers = (f"{record.dimension:,}", f"{record.entries:,}", size_text(record.size))
+        days = (record.created[:10], record.last_used[:10])
+        table.add_row(*_plain(record.fingerprint[:_SHOWN], record.name, record.kind, *numbers, *days))
+    return table
+
+
+def models_table(models: list[Model]) -> Any:
+    """Return a table of the folders of models."""
+    from rich.table import Table
+
+    table = Table(title="Models", title_justify="left")
+    table.add_column("model", no_wrap=True)
+    table.add_column("kind")
+    table.add_column("size", justify="right")
+    table.add_column("last used", no_wrap=True)
+    for model in models:
+        table.add_row(*_plain(model.path.name, model.kind, size_text(model.size), model.last_used[:10]))
+    return table
+
+
+def _plain(*cells: str) -> list[Any]:
+    from rich.text import Text
+
+    return [Text(cell) for cell in cells]
+
+
+def size_text(size: int) -> str:
+    """Write a number of bytes as people read it.
+
+    Examples
+    --------
+    >>> size_text(999), size_text(41_750_528), size_text(999_950)
+    ('999 B', '41.8 MB', '1.0 MB')
+    """
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        # What would be rounded to a thousand is one of the next unit.
+        if value < 999.95:
+            return f"{value:.1f} {unit}" if unit != "B" else f"{size} B"
+        value /= 1000
+    return f"{value:.1f} TB"
