@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.judging.teacher import Pairs, TeacherOptions, fold_of, join, training_pairs
+from anmi.judging.pointwise import join, split
+from anmi.judging.teacher import Pairs, TeacherOptions, fold_of, training_pairs
 
 FOLDS = 3
 
@@ -48,17 +49,26 @@ def test_folds_are_of_like_size_and_change_with_the_seed() -> None:
     counts=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), min_size=12, max_size=40),
     budget=st.integers(16, 120),
     seed=st.integers(0, 20),
+    share=st.sampled_from([0.0, 0.25, 0.6]),
 )
 @settings(max_examples=60, deadline=None)
 def test_pairs_are_whole_queries_of_other_folds_within_the_budget(
-    counts: list[tuple[int, int]], budget: int, seed: int
+    counts: list[tuple[int, int]], budget: int, seed: int, share: float
 ) -> None:
     table = examples([p for p, _ in counts], [n for _, n in counts], seed)
-    options = TeacherOptions(folds=FOLDS, max_pairs=budget)
+    options = TeacherOptions(folds=FOLDS, max_pairs=budget, held_out=share)
     for fold in range(FOLDS):
         if (table.fold == fold).all():
             continue
-        pairs = training_pairs(table, fold, options, seed)
+        learnt = training_pairs(table, fold, options, seed)
+        aside = learnt.held_out or Pairs([], [], np.zeros(0, np.float32))
+        assert not set(learnt.queries) & set(aside.queries) and (aside.mixed or not aside.queries)
+        assert share or learnt.held_out is None
+        pairs = Pairs(
+            learnt.queries + aside.queries,
+            learnt.documents + aside.documents,
+            np.concatenate([learnt.labels, aside.labels]),
+        )
         held_out = set(table[table.fold == fold]["query"])
         assert not held_out & set(pairs.queries)
         assert 0 < len(pairs.queries) == len(pairs.documents) == len(pairs.labels) <= budget
@@ -81,7 +91,7 @@ def test_pairs_do_not_depend_on_the_order_in_which_queries_of_a_shard_arrive() -
 
 def test_too_few_queries_for_the_folds_is_an_error() -> None:
     table = examples([1], [2])
-    with pytest.raises(AnmiError, match=r"outside fold \d: 1 are too few for 3 folds"):
+    with pytest.raises(AnmiError, match=r"outside fold \d: 1 are too few"):
         training_pairs(table, int(table.fold[0]), TeacherOptions(), 0)
 
 
@@ -95,12 +105,25 @@ def test_the_digest_of_pairs_sees_labels_texts_and_order() -> None:
         digest(["b", "a"], ["y", "x"], [1, 0]),
         digest(["a", "bx"], ["x", "y"], [1, 0]),
     }
-    assert len(prints) == 4
+    held = Pairs(["c"], ["z"], np.ones(1, np.float32))
+    prints.add(Pairs(["a", "b"], ["x", "y"], np.array([1, 0], np.float32), held).digest())
+    assert len(prints) == 5
+
+
+def test_the_share_that_is_held_out_is_about_the_one_asked_for_and_the_same_for_queries_of_one_text() -> None:
+    table = examples([1] * 600, [3] * 600)
+    table["query"] = [f"{'Query' if i % 2 else ' query '} {int(row[1:]) // 2}" for i, row in enumerate(table.row)]
+    pairs = training_pairs(table, 0, TeacherOptions(max_pairs=10_000, held_out=0.25), 1)
+    assert pairs.held_out is not None
+    count = len(pairs.held_out.labels)
+    assert 0.18 < count / (count + len(pairs.labels)) < 0.32
+    seen, aside = ({" ".join(q.lower().split()) for q in each.queries} for each in (pairs, pairs.held_out))
+    assert seen and aside and not seen & aside
 
 
 @given(st.text(max_size=10), st.text(max_size=10))
 @settings(max_examples=50, deadline=None)
 def test_a_joined_pair_can_be_taken_apart_whatever_the_texts_hold(query: str, document: str) -> None:
-    first, second = join(query, document).split("\x1f", 1)
+    first, second = split(join(query, document))
     assert second == document
     assert first == query.replace("\x1f", " ")

@@ -1,7 +1,7 @@
 """A cross-encoder that judges (query, document) pairs, trained cross-fitted on the collection's own labels.
 
 K models are trained, each on the queries of all folds but one; a query is only ever scored by the model that did
-not see it. A ready-made cross-encoder may take their place.
+not see it. A part of the queries that a model may see is held out of its training and says when to stop.
 """
 
 from __future__ import annotations
@@ -9,95 +9,134 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from tqdm import tqdm
 
 from anmi import seeds
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import (
-    MINILM_SHA256,
-    autocast,
-    device,
-    fingerprint,
-    minilm_folder,
-    quiet,
-    resolve_precision,
-    verify,
-)
+from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, split
+from anmi.retrieval.encoders import MINILM_SHA256, device, minilm_folder, quiet, resolve_precision, verify
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
-_PAIR: Final = "\x1f"
 _HEAD: Final = "head.safetensors"
+_RECORD: Final = "training.json"
 # Part of the fingerprint: a change of architecture or training must not meet old judgments.
-_DESIGN: Final = "segment-similarity-1"
+_DESIGN: Final = "segment-similarity-2"
 
 
-class TeacherOptions(BaseModel):
-    """How the cross-encoder is made."""
+class TrainedOptions(JudgeOptions):
+    """Which model scores pairs, and how it is trained if it is the one trained here."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    base: str = Field(
-        "minilm",
-        description="`minilm` is trained here, cross-fitted; any CrossEncoder name or folder is used as it is.",
-    )
     layers: int = Field(
         3,
         ge=1,
         le=6,
         description="Lower layers of MiniLM that are kept; all 6 tell more apart at twice the cost.",
     )
-    folds: int = Field(
-        3, ge=2, le=20, description="3 train on two thirds of the queries each, at three times the cost."
-    )
     max_pairs: int = Field(
-        480, ge=16, description="Training pairs per fold; a small budget, some 10 s each on two cores."
-    )
-    negatives: int = Field(
-        3, ge=1, le=50, description="Negatives per positive in training; more adds cost than signal."
+        480,
+        ge=16,
+        description="Labelled pairs per fold, held-out ones among them; a small budget, some 10 s each on two cores.",
     )
     epochs: int = Field(
         1, ge=1, le=20, description="Passes over the pairs; more fits the unlabelled positives as negatives."
     )
     learning_rate: float = Field(5e-5, gt=0, description="Customary for fine-tuning a small transformer in few steps.")
-    batch_size: int = Field(32, ge=2, description="Pairs per step in training and scoring.")
-    max_length: int = Field(128, ge=16, le=512, description="Tokens of query and document together.")
+    held_out: float = Field(
+        0.25,
+        ge=0,
+        lt=0.9,
+        description="Share of the training queries that is only looked at: the state that ranks them best is kept, "
+        "the untrained one if none ranks better. A quarter is some 120 pairs, enough to see a loss of 0.05 in AUC; "
+        "0 trains to the end.",
+    )
+    looks: int = Field(
+        3, ge=1, le=50, description="Looks at the held-out pairs per epoch; each costs about a tenth of the epoch."
+    )
+    patience: int = Field(2, ge=1, description="Looks without a new best after which training stops.")
+
+
+class ConfirmOptions(TrainedOptions):
+    """The second judge of a cascade."""
+
+    threshold: float = Field(0.5, ge=0, le=1, description="Probability at which candidates are going to be dropped.")
+    band: float = Field(
+        0.3,
+        gt=0,
+        le=1,
+        description="A pair is confirmed if the first judge's probability is this near to the threshold: by default "
+        "from 0.2 to 0.8, outside of which a second opinion seldom turns a verdict.",
+    )
+
+
+class TeacherOptions(TrainedOptions):
+    """How pairs are judged: by which model, cross-fitted over how many folds, confirmed by a second one or not."""
+
+    folds: int = Field(
+        3,
+        ge=2,
+        le=20,
+        description="3 train on two thirds of the queries each, at three times the cost. A ready-made judge is only "
+        "calibrated cross-fitted.",
+    )
+    negatives: int = Field(
+        3, ge=1, le=50, description="Negatives per positive in training; more adds cost than signal."
+    )
     doubtful_ratio: float = Field(
         0.95,
         gt=0,
         description="Candidates above this share of the positive's similarity are not trained on as negatives: "
-        "a teacher that saw false negatives as negatives cannot find them.",
+        "a teacher that saw false negatives as negatives cannot find them. Only where there is no other evidence.",
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="bfloat16 where the processor multiplies it in hardware: twice as fast."
+    doubtful_probability: float = Field(
+        0.3,
+        gt=0,
+        le=1,
+        description="Where other evidence was judged first, candidates that it calls relevant with at least this "
+        "probability are not trained on as negatives. The conservative end of the usual 0.3 to 0.7: a clean negative "
+        "left out costs nothing, there are more; a false one teaches the error that the teacher is to find.",
+    )
+    confirm: ConfirmOptions | None = Field(
+        None, description="Second judge of a cascade, for pairs near the threshold; none by default."
     )
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Labelled training pairs: row of the query table, texts and labels (1 relevant, 0 not)."""
+    """Labelled training pairs: texts and labels (1 relevant, 0 not), and those that are held out of training."""
 
     queries: list[str]
     documents: list[str]
     labels: NDArray[np.float32]
+    held_out: Pairs | None = None
 
     def digest(self) -> str:
         """Return a hash of the contents."""
         state = hashlib.blake2b(self.labels.tobytes(), digest_size=16)
         for query, document in zip(self.queries, self.documents, strict=True):
-            state.update(f"{query}{_PAIR}{document}\x1e".encode())
+            state.update(f"{query}{SEPARATOR}{document}\x1e".encode())
+        state.update(b"" if self.held_out is None else self.held_out.digest().encode())
         return state.hexdigest()
+
+    @property
+    def mixed(self) -> bool:
+        """True where both kinds of label occur."""
+        return bool(len(np.unique(self.labels)) > 1)
+
+
+def normalised(text: str) -> str:
+    """Return a query's text without what does not make it another query."""
+    return " ".join(text.lower().split())
 
 
 def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
@@ -109,8 +148,7 @@ def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
     >>> bool(fold[0] == fold[1])
     True
     """
-    keys = (seeds.key(seed, "teacher/fold", " ".join(text.lower().split()))[0] for text in texts)
-    return np.array([int(key) % folds for key in keys], np.int64)
+    return np.array([int(seeds.key(seed, "teacher/fold", normalised(text))[0]) % folds for text in texts], np.int64)
 
 
 class Teacher:
@@ -123,68 +161,90 @@ class Teacher:
     models
         Folder where trained models are kept.
     pairs
-        Training pairs; None for a ready-made model.
+        Training pairs.
     seed
         Of the run.
     """
 
-    def __init__(self, options: TeacherOptions, models: Path, pairs: Pairs | None, seed: int) -> None:
+    def __init__(self, options: TrainedOptions, models: Path, pairs: Pairs, seed: int) -> None:
         self.options, self._models, self._pairs, self._seed = options, models, pairs, seed
         self._model: Any = None
-        if pairs is None:
-            self.path = Path(options.base)
-            self.fingerprint = fingerprint(self._load(), self._precision())
-        else:
-            settings = _DESIGN + options.model_dump_json() + MINILM_SHA256 + str(seed) + self._precision()
-            self.fingerprint = hashlib.blake2b((settings + pairs.digest()).encode(), digest_size=16).hexdigest()
-            self.path = models / f"teacher-{self.fingerprint}"
-
-    def _precision(self) -> str:
-        return resolve_precision(self.options.precision)
+        # Only what the model depends on: a second judge behind it must not cause a new training.
+        settings = options.model_dump_json(include=set(TrainedOptions.model_fields))
+        parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
+        self.fingerprint = hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest()
+        self.path = models / f"teacher-{self.fingerprint}"
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
-        """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`join`."""
-        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar)[:, 0] if len(pairs) else np.zeros(0, "f4")
+        """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
+        if not len(pairs):
+            return np.zeros(0, np.float32)
+        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar)[:, 0]
 
     def _compute(self, joined: list[str]) -> NDArray[np.float32]:
-        import torch
+        values = logits(self._load(), [split(pair) for pair in joined], self.options)
+        return checked(values, len(joined), f"the teacher in {self.path}").reshape(-1, 1)
 
-        model = self._load()
-        pairs = [tuple(text.split(_PAIR, 1)) for text in joined]
-        with torch.inference_mode(), autocast(self.options.precision):
-            scores = model.predict(
-                pairs, batch_size=self.options.batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
-            )
-        return np.asarray(scores, np.float32).reshape(-1, 1)
+    def describe(self) -> dict[str, Any]:
+        """Return fingerprint, place, and what the held-out pairs said (None once the model's folder is gone)."""
+        record = self.path / _RECORD
+        training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else None
+        return {"fingerprint": self.fingerprint, "path": str(self.path), "training": training}
 
     def _load(self) -> Any:
         if self._model is None:
-            if self._pairs is not None and not self.path.is_dir():
-                self._train(self._pairs)
-            own = self._pairs is not None
-            self._model = (_own_cross_encoder if own else _cross_encoder)(self.path, self.options)
+            if not self.path.is_dir():
+                self._train()
+            self._model = _cross_encoder(self.path, self.options)
         return self._model
 
-    def _train(self, pairs: Pairs) -> None:
+    def _train(self) -> None:
+        import torch
+        from safetensors.torch import save_file
+
+        if not self._pairs.mixed:
+            raise AnmiError(
+                "the teacher has only one kind of training pair, positives or negatives: every candidate is doubtful, "
+                "so raise denoising.teacher.doubtful_ratio (doubtful_probability where there is other evidence) or "
+                "denoising.depth"
+            )
+        verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
+        torch.manual_seed(self._seed)
+        model = _cross_encoder(minilm_folder(), self.options)
+        self._models.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._models, prefix=".teacher-", ignore_cleanup_errors=True) as scratch:
+            folder = Path(scratch, "model")
+            folder.mkdir()
+            with quiet():
+                record = self._fit(model, scratch)
+                model[0].save(str(folder))
+                save_file(model[1].state_dict(), folder / _HEAD)
+            (folder / _RECORD).write_text(json.dumps(record), encoding="utf-8")
+            try:
+                folder.rename(self.path)
+            except OSError as error:
+                # Another process may have been faster; its model is the same.
+                if not self.path.is_dir():
+                    raise AnmiError(f"the teacher could not be saved to {self.path}: {error}") from error
+
+    def _fit(self, model: Any, scratch: str) -> dict[str, float | int | None]:
+        """Train the model in place up to its best state on the held-out pairs."""
         import torch
         from datasets import Dataset
-        from safetensors.torch import save_file
         from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
         from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
         from transformers import PrinterCallback
 
-        verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
-        torch.manual_seed(self._seed)
-        model = _own_cross_encoder(minilm_folder(), self.options)
-        self._models.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=self._models, prefix=".teacher-"))
+        from anmi.judging.early_stop import EarlyStop
+
+        pairs, options = self._pairs, self.options
         arguments = CrossEncoderTrainingArguments(
-            output_dir=str(scratch),
-            num_train_epochs=self.options.epochs,
-            per_device_train_batch_size=self.options.batch_size,
-            learning_rate=self.options.learning_rate,
+            output_dir=scratch,
+            num_train_epochs=options.epochs,
+            per_device_train_batch_size=options.batch_size,
+            learning_rate=options.learning_rate,
             warmup_steps=0.1,
-            bf16=self._precision() == "bfloat16",
+            bf16=resolve_precision(options.precision) == "bfloat16",
             use_cpu=device() == "cpu",
             seed=self._seed,
             save_strategy="no",
@@ -195,42 +255,32 @@ class Teacher:
         )
         data = Dataset.from_dict({"query": pairs.queries, "document": pairs.documents, "label": pairs.labels.tolist()})
         share = float(pairs.labels.mean())
-        if not 0 < share < 1:
-            raise AnmiError(
-                "the teacher has only one kind of training pair, positives or negatives: every candidate is doubtful, "
-                "so raise denoising.teacher.doubtful_ratio or denoising.depth"
-            )
         loss = BinaryCrossEntropyLoss(model, pos_weight=torch.tensor((1 - share) / share))
-        with quiet():
-            trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss)
-            trainer.remove_callback(PrinterCallback)
+        trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss)
+        trainer.remove_callback(PrinterCallback)
+        held = pairs.held_out
+        if held is None:
             trainer.train()
-            (scratch / "model").mkdir()
-            model[0].save(str(scratch / "model"))
-            save_file(model[1].state_dict(), scratch / "model" / _HEAD)
-        try:
-            (scratch / "model").rename(self.path)
-        except OSError as error:
-            if not self.path.is_dir():
-                raise AnmiError(f"the teacher could not be saved to {self.path}: {error}") from error
-        shutil.rmtree(scratch, ignore_errors=True)
+            return {"auc_before": None, "auc_after": None, "steps": trainer.state.global_step}
+        unseen = list(zip(held.queries, held.documents, strict=True))
+        steps = -(-len(pairs.queries) // options.batch_size)
+        stop = EarlyStop(
+            model, lambda: logits(model, unseen, options), held.labels, -(-steps // options.looks), options.patience
+        )
+        trainer.add_callback(stop)
+        trainer.train()
+        record = stop.restore()
+        if not record["best_step"]:
+            log.warning(
+                "The teacher did not get better at its %d held-out pairs by training (AUC %.3f before); "
+                "it is used untrained",
+                len(unseen),
+                stop.before,
+            )
+        return {**record}
 
 
-def _cross_encoder(path: Path, options: TeacherOptions) -> Any:
-    """Open a ready-made cross-encoder."""
-    from sentence_transformers.cross_encoder import CrossEncoder
-
-    with quiet():
-        try:
-            return CrossEncoder(str(path), num_labels=1, max_length=options.max_length, device=device())
-        except (OSError, ValueError) as error:
-            raise AnmiError(
-                f'cross-encoder "{path}" could not be loaded ({str(error).splitlines()[0][:200]}); give `minilm`, '
-                "a folder that holds a cross-encoder, or set ANMI_ONLINE=1 to fetch a name from the hub"
-            ) from error
-
-
-def _own_cross_encoder(path: Path, options: TeacherOptions) -> Any:
+def _cross_encoder(path: Path, options: TrainedOptions) -> Any:
     """Put our head on MiniLM, or on a teacher that was trained from it; see :class:`SegmentSimilarity`."""
     from safetensors.torch import load_file
     from sentence_transformers.base.modules import Transformer
@@ -250,12 +300,7 @@ def _own_cross_encoder(path: Path, options: TeacherOptions) -> Any:
         return CrossEncoder(modules=[body, head], device=device(), num_labels=1)
 
 
-def join(query: str, document: str) -> str:
-    """Return the text under which the pair is stored and scored."""
-    return f"{query.replace(_PAIR, ' ')}{_PAIR}{document}"
-
-
-def training_pairs(examples: pd.DataFrame, fold: int, options: TeacherOptions, seed: int) -> Pairs:
+def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, seed: int) -> Pairs:
     """Take the training pairs of all folds but one, up to the budget, whole queries at a time.
 
     Parameters
@@ -263,13 +308,18 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TeacherOptions, s
     examples
         ``query, document, label, fold, row`` with ``row`` numbering the queries.
     fold
-        The fold that must not be seen.
+        The fold that must not be seen, neither in training nor held out.
+    options
+        The budget and the share that is held out, by a hash of the query's text; nothing is where either part would
+        lack positives or negatives.
+    seed
+        Of the run.
     """
     seen = examples[examples.fold != fold]
     if seen.empty:
         raise AnmiError(
-            f"the teacher has no queries to learn from outside fold {fold}: {examples.row.nunique()} are too few "
-            f"for {options.folds} folds; lower denoising.teacher.folds or give more training queries"
+            f"the teacher has no queries to learn from outside fold {fold}: {examples.row.nunique()} are too few; "
+            "lower denoising.teacher.folds or give more training queries"
         )
     rows = seen.row.unique()
     shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(rows)
@@ -280,11 +330,18 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TeacherOptions, s
     within = ordered.groupby("place", sort=False).size().cumsum() <= max(options.max_pairs, 1)
     kept = ordered[ordered.place.map(within)]
     kept = ordered.head(options.max_pairs) if kept.empty else kept
-    return Pairs(kept["query"].tolist(), kept.document.tolist(), kept.label.to_numpy(np.float32))
+    limit = int(options.held_out * 2**64)
+    unseen = {text for text in set(kept["query"]) if _hash(seed, text) < limit}
+    aside = kept["query"].isin(unseen).to_numpy()
+    learnt, held = _pairs(kept[~aside]), _pairs(kept[aside])
+    if not (learnt.mixed and held.mixed):
+        return _pairs(kept)
+    return Pairs(learnt.queries, learnt.documents, learnt.labels, held)
 
 
-def settings_json(teachers: Sequence[Teacher]) -> dict[str, Any]:
-    """Return what is worth keeping about the teachers, as JSON values."""
-    options = json.loads(teachers[0].options.model_dump_json())
-    folds = [{"fingerprint": teacher.fingerprint, "path": str(teacher.path)} for teacher in teachers]
-    return {"options": options, "folds": folds}
+def _hash(seed: int, text: str) -> int:
+    return int(seeds.key(seed, "teacher/held_out", normalised(text))[0])
+
+
+def _pairs(table: pd.DataFrame) -> Pairs:
+    return Pairs(table["query"].tolist(), table.document.tolist(), table.label.to_numpy(np.float32))

@@ -1,0 +1,81 @@
+"""Keeping the best state of a cross-encoder in training, the untrained one among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+from transformers import TrainerCallback
+
+
+class EarlyStop(TrainerCallback):  # type: ignore[misc]
+    """Scores held-out pairs several times per epoch and stops when that no longer gets better.
+
+    Parameters
+    ----------
+    model
+        The model in training.
+    score
+        Returns its current scores of the held-out pairs, [n].
+    labels
+        Of those pairs, [n]; both kinds occur.
+    every
+        Steps between two looks.
+    patience
+        Looks without a new best after which training stops.
+
+    Attributes
+    ----------
+    before, best
+        Area under the ROC curve on the held-out pairs before training, and at its best.
+    best_step, steps
+        Step of the best state, 0 being the untrained one, and steps made.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        score: Callable[[], NDArray[np.float32]],
+        labels: NDArray[np.float32],
+        every: int,
+        patience: int,
+    ) -> None:
+        self._model, self._score, self._labels = model, score, labels
+        self._every, self._patience = max(every, 1), patience
+        self._worse = 0
+        self.steps = self.best_step = 0
+        self.before = self.best = self._look()
+        self._state = self._copy()
+
+    def _look(self) -> float:
+        return float(roc_auc_score(self._labels, self._score()))
+
+    def _copy(self) -> dict[str, Any]:
+        return {name: tensor.detach().cpu().clone() for name, tensor in self._model.state_dict().items()}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Look, if it is time to."""
+        self.steps = state.global_step
+        if self.steps % self._every and self.steps < state.max_steps:
+            return
+        found = self._look()
+        # A state that is only as good as the untrained one has learnt nothing worth its risks.
+        if found > self.best:
+            self.best, self.best_step, self._state, self._worse = found, self.steps, self._copy(), 0
+            return
+        self._worse += 1
+        control.should_training_stop |= self._worse >= self._patience
+
+    def restore(self) -> dict[str, float | int]:
+        """Put the best state back and return what was seen."""
+        self._model.load_state_dict(self._state)
+        return {
+            "auc_before": self.before,
+            "auc_after": self.best,
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "held_out_pairs": len(self._labels),
+        }

@@ -1,0 +1,259 @@
+"""Judges that score one (query, document) pair at a time, behind one interface.
+
+A ready-made cross-encoder and a bi-encoder stand here; the cross-encoder that is trained on the collection is in
+:mod:`anmi.judging.teacher`, two judges one after the other in :mod:`anmi.judging.cascade`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from tqdm import tqdm
+
+from anmi.errors import AnmiError
+from anmi.retrieval.encoders import (
+    autocast,
+    device,
+    encode,
+    fingerprint,
+    is_static,
+    load_encoder,
+    quiet,
+    resolve_precision,
+)
+from anmi.store import Store, digest
+
+SEPARATOR: Final = "\x1f"
+
+
+class PointwiseJudge(Protocol):
+    """A judge of single documents; the same for every source of its scores."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything that changes a score."""
+
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
+        """Return a raw score for each pair, higher for more relevant, on a scale of the judge's own.
+
+        Parameters
+        ----------
+        pairs
+            n texts made by :func:`join`; of any number of queries, for they are batched by length across queries.
+        store
+            Cache; a pair that it holds is not computed again.
+        bar
+            Progress bar that counts pairs.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 [n].
+
+        Raises
+        ------
+        AnmiError
+            The model returned too few scores, or something that is no number.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is worth keeping about the judge, as JSON values."""
+
+
+class JudgeOptions(BaseModel):
+    """Which model scores pairs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["cross_encoder", "bi_encoder"] = Field(
+        "cross_encoder",
+        description="A cross-encoder reads both texts at once; a bi-encoder compares their embeddings, some hundred "
+        "times cheaper, and is of use as the first stage of a cascade.",
+    )
+    base: str = Field(
+        "minilm",
+        description="As cross_encoder, `minilm` is trained here, cross-fitted; any CrossEncoder name or folder is "
+        "used as it is. As bi_encoder: `minilm`, `static`, or any sentence-transformers name or folder.",
+    )
+    batch_size: int = Field(32, ge=2, description="Pairs per step in training and scoring.")
+    max_length: int = Field(
+        128, ge=16, le=512, description="Tokens of query and document together; of each text for a bi-encoder."
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="bfloat16 where the processor multiplies it in hardware: twice as fast."
+    )
+    prompt_query: str = Field("", description="Put before queries, for bi-encoders trained with a prompt.")
+    prompt_document: str = Field("", description="Put before documents, for bi-encoders trained with a prompt.")
+
+    @property
+    def trained(self) -> bool:
+        """True where the judge is trained on the collection's own labels."""
+        return self.kind == "cross_encoder" and self.base == "minilm"
+
+
+def join(query: str, document: str) -> str:
+    """Return the text under which the pair is stored and scored.
+
+    Examples
+    --------
+    >>> split(join("sort rows", "Order a table."))
+    ('sort rows', 'Order a table.')
+    """
+    return f"{query.replace(SEPARATOR, ' ')}{SEPARATOR}{document}"
+
+
+def split(pair: str) -> tuple[str, str]:
+    """Take apart what :func:`join` put together."""
+    query, _, document = pair.partition(SEPARATOR)
+    return query, document
+
+
+def checked(values: Any, count: int, judge: str) -> NDArray[np.float32]:
+    """Return a judge's values as float32 with ``count`` rows, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> checked([0.5, float("nan")], 2, 'cross-encoder "m"')
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: cross-encoder "m" gave 1 of 2 scores that are no numbers; its weights are damaged or it \
+overflows: try precision float32 or another model
+    """
+    rows: NDArray[np.float32] = np.asarray(values, np.float32)
+    found = len(rows) if rows.ndim else 0
+    if found != count:
+        raise AnmiError(f"{judge} gave {found} scores for {count} pairs; it cannot be used as a judge")
+    broken = int((~np.isfinite(rows.reshape(count, -1))).any(axis=1).sum()) if count else 0
+    if broken:
+        raise AnmiError(
+            f"{judge} gave {broken} of {count} scores that are no numbers; its weights are damaged or it overflows: "
+            "try precision float32 or another model"
+        )
+    return rows
+
+
+def logits(model: Any, pairs: Sequence[tuple[str, str]], options: JudgeOptions) -> NDArray[Any]:
+    """Run a CrossEncoder without its activation, [n] or [n, labels]; it batches by length."""
+    import torch
+
+    with torch.inference_mode(), autocast(options.precision):
+        result: NDArray[Any] = model.predict(
+            list(pairs), batch_size=options.batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
+        )
+    return result
+
+
+def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,)) -> Any:
+    """Open a ready-made cross-encoder.
+
+    Raises
+    ------
+    AnmiError
+        It cannot be loaded, has another number of labels, or has no scoring head (a bi-encoder, whose fresh random
+        head would judge at random).
+    """
+    from sentence_transformers.cross_encoder import CrossEncoder
+
+    with quiet():
+        try:
+            model = CrossEncoder(base, max_length=max_length, device=device(), trust_remote_code=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise AnmiError(
+                f'cross-encoder "{base}" could not be loaded ({str(error).splitlines()[0][:200]}); give `minilm`, '
+                "a folder that holds a cross-encoder, or set ANMI_ONLINE=1 to fetch a name from the hub"
+            ) from error
+    network = type(model.model).__name__
+    if network.endswith("ForSequenceClassification") and network not in (model.model.config.architectures or []):
+        raise AnmiError(
+            f'"{base}" has no scoring head, so it is no cross-encoder; use kind bi_encoder for it or give another one'
+        )
+    if model.num_labels not in labels:
+        raise AnmiError(
+            f'cross-encoder "{base}" gives {model.num_labels} values for a pair where '
+            f"{' or '.join(map(str, labels))} is needed; give one that was trained to score"
+        )
+    return model
+
+
+class CrossEncoderJudge:
+    """Any ready-made CrossEncoder with one output; scores are its logits."""
+
+    def __init__(self, options: JudgeOptions) -> None:
+        self.options = options
+        self._model = open_cross_encoder(options.base, options.max_length)
+        self.fingerprint = fingerprint(self._model, resolve_precision(options.precision))
+
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
+        """Return the logits, float32 [n]."""
+        if not len(pairs):
+            return np.zeros(0, np.float32)
+        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar)[:, 0]
+
+    def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
+        values = logits(self._model, [split(pair) for pair in pairs], self.options)
+        return checked(values, len(pairs), f'cross-encoder "{self.options.base}"').reshape(-1, 1)
+
+    def describe(self) -> dict[str, Any]:
+        """Return fingerprint and place."""
+        return {"fingerprint": self.fingerprint, "path": self.options.base}
+
+
+class BiEncoderJudge:
+    """Cosine of the two embeddings of any bi-encoder; an embedding is stored once, however many pairs hold its text."""
+
+    def __init__(self, options: JudgeOptions, models: Path) -> None:
+        self.options = options
+        self._model = load_encoder(options.base, models, options.max_length)
+        exact = "float32" if is_static(self._model) else resolve_precision(options.precision)
+        # Those of `encode`, so that embeddings made for mining are found again.
+        self._prints = [fingerprint(self._model, exact, p) for p in (options.prompt_query, options.prompt_document)]
+        self.fingerprint = digest("cosine", *self._prints).hex()
+
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
+        """Return the cosines, float32 [n]."""
+        if not len(pairs):
+            return np.zeros(0, np.float32)
+        sides = zip(*map(split, pairs), strict=True)
+        prompts = (self.options.prompt_query, self.options.prompt_document)
+        queries, documents = (
+            self._vectors(side, name, prompt, store)
+            for side, name, prompt in zip(sides, self._prints, prompts, strict=True)
+        )
+        if bar is not None:
+            bar.update(len(pairs))
+        cosines: NDArray[np.float32] = np.einsum("nd,nd->n", queries, documents)
+        return cosines
+
+    def _vectors(self, texts: Sequence[str], name: str, prompt: str, store: Store) -> NDArray[np.float32]:
+        place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+
+        def compute(batch: list[str]) -> NDArray[np.float32]:
+            precision, size = self.options.precision, self.options.batch_size
+            values = encode(self._model, batch, precision=precision, batch_size=size, prompt=prompt)
+            return checked(values, len(batch), f'bi-encoder "{self.options.base}"')
+
+        vectors = store.vectors(name, list(place), compute)
+        return vectors[[place[text] for text in texts]]
+
+    def describe(self) -> dict[str, Any]:
+        """Return fingerprint and place."""
+        return {"fingerprint": self.fingerprint, "path": self.options.base}
+
+
+def load_pointwise(options: JudgeOptions, models: Path) -> PointwiseJudge:
+    """Open the ready-made judge that the options name.
+
+    Parameters
+    ----------
+    options
+        Not those of a judge that is trained; that one is :class:`anmi.judging.teacher.Teacher`.
+    models
+        Folder where distilled models are kept.
+    """
+    if options.trained:
+        raise AnmiError("the judge `minilm` is trained on a collection; give a ready-made cross-encoder instead")
+    return BiEncoderJudge(options, models) if options.kind == "bi_encoder" else CrossEncoderJudge(options)
