@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, nearest
+
+log = logging.getLogger(__name__)
+Method = Literal["platt", "isotonic"]
+METHODS: Final = ("platt", "isotonic")
+# A step function has as many parameters as it finds steps: on fewer labels it repeats them instead of learning.
+FEWEST_ISOTONIC: Final = 50
+
+
+class Calibrator(Protocol):
+    """What turns scores of any shape into probabilities of the same shape; NaN stays NaN."""
+
+    def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        """Return probabilities of the shape of ``scores``; NaN stays NaN."""
+        ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what :func:`calibrator_from_dict` needs, as JSON values."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -35,6 +55,94 @@ class Platt:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Isotonic:
+    """P(relevant | score) as the non-decreasing function nearest to the labels (Zadrozny & Elkan 2002).
+
+    Linear between its knots, constant outside them. Unlike :class:`Platt` it takes no shape for granted, and it says
+    exactly 0 or 1 where the labels at an end of the scale are all alike.
+
+    Attributes
+    ----------
+    x, y
+        Knots: scores, rising, and probabilities, not falling; of one length, at least 1.
+
+    Examples
+    --------
+    >>> Isotonic(x=(0.0, 1.0), y=(0.2, 0.6))(np.array([-3.0, 0.5, 9.0])).round(2).tolist()
+    [0.2, 0.4, 0.6]
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        """Return probabilities of the shape of ``scores``; NaN stays NaN."""
+        return np.asarray(np.interp(np.asarray(scores, np.float64), self.x, self.y), np.float64)
+
+    def as_dict(self) -> dict[str, list[float]]:
+        """Return the knots."""
+        return {"x": list(self.x), "y": list(self.y)}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Isotonic:
+        """Rebuild from :meth:`as_dict`."""
+        return Isotonic(tuple(map(float, values["x"])), tuple(map(float, values["y"])))
+
+
+def calibrator_from_dict(values: Mapping[str, Any]) -> Calibrator:
+    """Rebuild a calibrator of either kind from its ``as_dict``.
+
+    Raises
+    ------
+    AnmiError
+        When the values are of neither kind.
+
+    Examples
+    --------
+    >>> calibrator_from_dict({"slope": 2.0, "intercept": -1.0})
+    Platt(slope=2.0, intercept=-1.0)
+    """
+    if set(values) == {"slope", "intercept"}:
+        return Platt(float(values["slope"]), float(values["intercept"]))
+    if set(values) == {"x", "y"} and 0 < len(values["x"]) == len(values["y"]):
+        return Isotonic.from_dict(values)
+    raise AnmiError(
+        "a stored calibration holds slope and intercept, or as many x as y, and this one holds "
+        f"{', '.join(sorted(values)) or 'nothing'}; run the judging on again"
+    )
+
+
+def labelled(
+    scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
+    """Return the examples that have a score and a weight: scores, labels and weights, each [n] or shorter.
+
+    Raises
+    ------
+    AnmiError
+        Arrays of unlike length, labels other than 0 and 1, a negative weight, no finite score, or one class only.
+    """
+    score, label = np.asarray(scores, np.float64).ravel(), np.asarray(labels, np.float64).ravel()
+    weight = np.ones(len(score)) if weights is None else np.asarray(weights, np.float64).ravel()
+    if not len(score) == len(label) == len(weight):
+        raise AnmiError(
+            f"calibration got {len(score)} scores, {len(label)} labels and {len(weight)} weights; give one per example"
+        )
+    wrong = label[~np.isin(label, (0, 1))]
+    if len(wrong):
+        raise AnmiError(f"calibration expects labels 0 and 1 and found {wrong[0]:g}; binarise graded labels first")
+    if not (weight >= 0).all():
+        raise AnmiError("calibration found a weight that is negative or missing; weights are 0 or larger")
+    known = np.isfinite(score) & (weight > 0)
+    if not known.any():
+        raise AnmiError(f"calibration found no finite score among {len(score)}; check what the judge returns")
+    score, relevant, weight = score[known], label[known] == 1, weight[known]
+    if relevant.all() or not relevant.any():
+        raise AnmiError("calibration needs judged positives and judged candidates, and found only one kind; judge more")
+    return score, relevant, weight
+
+
 def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None) -> Platt:
     """Fit Platt scaling on labelled scores.
 
@@ -48,33 +156,118 @@ def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] 
     Raises
     ------
     AnmiError
-        When only one class is present.
+        See :func:`labelled`: when only one class is present, above all.
     """
     from sklearn.linear_model import LogisticRegression
 
-    known = np.isfinite(scores)
-    scores, labels = np.asarray(scores)[known], np.asarray(labels)[known]
-    weights = None if weights is None else np.asarray(weights)[known]
-    if len(np.unique(labels)) < 2:
-        raise AnmiError("calibration needs judged positives and judged candidates, and found only one kind; judge more")
-    centre, spread = float(scores.mean()), float(scores.std()) or 1.0
-    model = LogisticRegression(C=1e6).fit(((scores - centre) / spread)[:, None], labels, sample_weight=weights)
+    score, relevant, weight = labelled(scores, labels, weights)
+    centre, spread = float(score.mean()), float(score.std()) or 1.0
+    model = LogisticRegression(C=1e6).fit(((score - centre) / spread)[:, None], relevant, sample_weight=weight)
     slope = float(model.coef_[0, 0]) / spread
     return Platt(slope, float(model.intercept_[0]) - slope * centre)
+
+
+def fit_isotonic(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None) -> Isotonic:
+    """Fit isotonic regression on labelled scores; parameters and errors are those of :func:`fit_platt`."""
+    from sklearn.isotonic import IsotonicRegression
+
+    score, relevant, weight = labelled(scores, labels, weights)
+    model = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip")
+    model.fit(score, relevant.astype(np.float64), sample_weight=weight)
+    return Isotonic(tuple(model.X_thresholds_.tolist()), tuple(model.y_thresholds_.tolist()))
+
+
+def fit_calibrator(
+    scores: NDArray[Any], labels: NDArray[Any], method: Method = "platt", weights: NDArray[Any] | None = None
+) -> Calibrator:
+    """Fit a calibrator on labelled scores.
+
+    Parameters
+    ----------
+    scores, labels, weights
+        [n]; see :func:`fit_platt`.
+    method
+        ``platt`` assumes an S-shape and needs few labels; ``isotonic`` assumes only that more score means no less
+        relevant, and falls back to ``platt``, with a warning, on fewer than 50 labelled scores.
+
+    Raises
+    ------
+    AnmiError
+        An unknown method, and see :func:`labelled`.
+    """
+    if method not in METHODS:
+        raise AnmiError(f'unknown calibration method "{method}"; {nearest(method, METHODS)}')
+    count = int(np.isfinite(np.asarray(scores, np.float64)).sum())
+    if method == "isotonic" and 0 < count < FEWEST_ISOTONIC:
+        log.warning("calibration: %d labelled scores are too few for an isotonic fit; Platt scaling is used", count)
+        method = "platt"
+    return (fit_platt if method == "platt" else fit_isotonic)(scores, labels, weights)
+
+
+def cross_fitted(
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    folds: NDArray[Any],
+    method: Method = "platt",
+    weights: NDArray[Any] | None = None,
+) -> tuple[NDArray[np.float64], dict[int, Calibrator]]:
+    """Calibrate each score by a calibrator that did not see its fold.
+
+    Parameters
+    ----------
+    scores, labels, weights
+        [n]; see :func:`fit_platt`.
+    folds
+        Fold of each score, [n] integers of at least two kinds. Examples that know of each other, such as those of one
+        query, belong in one fold.
+    method
+        See :func:`fit_calibrator`.
+
+    Returns
+    -------
+    probabilities, calibrators
+        [n], NaN where the score is; and by fold the calibrator of its scores, fitted on all other folds.
+
+    Raises
+    ------
+    AnmiError
+        Fewer than two folds, or too few labels outside a fold, which is named.
+    """
+    score, label, fold = np.asarray(scores, np.float64), np.asarray(labels), np.asarray(folds)
+    names = [int(name) for name in np.unique(fold)]
+    if not len(score) == len(label) == len(fold):
+        raise AnmiError(
+            f"cross-fitting got {len(score)} scores, {len(label)} labels and {len(fold)} folds; give one per example"
+        )
+    if len(names) < 2:
+        raise AnmiError("cross-fitting needs scores of at least two folds; judge more queries")
+    probabilities = np.full(len(score), np.nan)
+    calibrators: dict[int, Calibrator] = {}
+    for name in names:
+        inside = fold == name
+        others = None if weights is None else np.asarray(weights)[~inside]
+        try:
+            calibrators[name] = fit_calibrator(score[~inside], label[~inside], method, others)
+        except AnmiError as error:
+            raise AnmiError(f"without fold {name}: {error}") from error
+        probabilities[inside] = calibrators[name](score[inside])
+    return probabilities, calibrators
 
 
 def reliability(
     probabilities: NDArray[Any], labels: NDArray[Any], bins: int = 10, weights: NDArray[Any] | None = None
 ) -> dict[str, Any]:
-    """Compare predicted probabilities with observed frequencies.
+    """Compare predicted probabilities with observed frequencies; NaN probabilities are left out.
 
     Returns
     -------
     dict
         ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: their mean distance.
     """
-    weights = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
-    place = np.minimum((np.asarray(probabilities) * bins).astype(int), bins - 1)
+    known = np.isfinite(probabilities)
+    weights = np.ones(known.sum()) if weights is None else np.asarray(weights, np.float64)[known]
+    probabilities, labels = np.asarray(probabilities)[known], np.asarray(labels)[known]
+    place = np.minimum((probabilities * bins).astype(int), bins - 1)
     mass = np.bincount(place, weights=weights, minlength=bins)
     with np.errstate(invalid="ignore"):
         predicted = np.bincount(place, weights=weights * probabilities, minlength=bins) / mass

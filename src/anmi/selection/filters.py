@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from scipy.special import ndtr
 
-from anmi.candidates import SOURCES, Candidates
+from anmi.candidates import OPEN, SOURCES, Candidates
+from anmi.errors import AnmiError
+from anmi.judging.targets import Target, threshold_for
 from anmi.selection.recipe import Context, Params, step
+
+log = logging.getLogger(__name__)
 
 
 def gap(block: Candidates) -> NDArray[np.float32]:
@@ -67,23 +73,87 @@ def rank_window(block: Candidates, params: RankWindow, context: Context) -> Cand
 
 
 class Denoise(Params):
-    """Bar on the judged probability of relevance."""
+    """Bar on the judged probability of relevance, given as it is or by what it may let pass."""
 
-    threshold: float = Field(
-        0.5, gt=0, le=1, description="Reject at or above it: 0.3 conservative, 0.5 balanced, 0.7 for curated corpora."
+    threshold: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Reject at or above it: 0.3 conservative, 0.5 balanced, 0.7 for curated corpora. None is 0.5 "
+        "unless `max_false_negative_rate` finds it.",
+    )
+    max_false_negative_rate: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Find the threshold: the highest that at most this share of the held-out known positives stays "
+        "below. None, as it needs a judge that held them out.",
     )
     unjudged: Literal["reject", "keep"] = Field(
         "reject", description="A candidate nobody judged is not known to be clean, so it is not used."
     )
 
+    @field_validator("max_false_negative_rate")
+    @classmethod
+    def _instead_of_threshold(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and info.data.get("threshold") is not None:
+            raise ValueError("threshold and max_false_negative_rate exclude each other; give one of them")
+        return value
 
-@step("denoise", Denoise, requires=lambda p: {"p_relevant"})
+
+def fit_denoise(blocks: Iterable[Candidates], params: Denoise, context: Context) -> Target | None:
+    """Find the threshold that meets ``max_false_negative_rate``; None where none is asked for or nothing is judged.
+
+    Known positives stand in for the unknown ones: what a judge that held a positive out says of it (``p_heldout``,
+    or the cross-fitted ``p_relevant`` where there is no such column) is what it would have said had it been an
+    unlabelled candidate. Counted are the own positives of the rows still kept, each once, and as the others the
+    candidates still in play.
+
+    Raises
+    ------
+    AnmiError
+        When no positive was held out.
+    """
+    if params.max_false_negative_rate is None:
+        return None
+    heldout, others = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
+    for block in blocks:
+        judged = block.positive_columns.get("p_heldout", block.positive_columns.get("p_relevant"))
+        if judged is not None:
+            heldout.append(judged[block.query_verdict == OPEN, 0])
+        others.append(block.columns["p_relevant"][block.undecided])
+    positive, other = (values[np.isfinite(values)] for values in map(np.concatenate, (heldout, others)))
+    if not len(positive):
+        raise AnmiError(
+            "denoise: no known positive was judged by a model that had not seen it, so max_false_negative_rate "
+            f"{params.max_false_negative_rate:g} has nothing to be measured on; give a threshold instead"
+        )
+    if not len(other):
+        log.warning("denoise: no candidate was judged, so there is nothing to find a threshold for")
+        return None
+    probabilities = np.concatenate([positive, other])
+    labels = np.repeat([1, 0], [len(positive), len(other)])
+    found = threshold_for(probabilities, labels, params.max_false_negative_rate)
+    log.info(
+        "denoise: rejects P ≥ %.3g, so %.1f %% (%.1f–%.1f %%) of %d held-out positives would pass as negatives; "
+        "%.1f %% of the judged candidates stay",
+        found.threshold,
+        *(100 * share for share in (found.rate, found.low, found.high)),
+        found.positives,
+        100 * found.kept_share,
+    )
+    return found
+
+
+@step("denoise", Denoise, requires=lambda p: {"p_relevant"}, fit=fit_denoise)
 def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     """Reject candidates that the judge calls relevant (RocketQA; methods §3.1)."""
     probability = block.columns["p_relevant"]
+    fitted: Target | None = context.fitted
+    threshold = params.threshold or 0.5 if fitted is None else fitted.threshold
     if params.unjudged == "reject":
         block = block.rejected("unjudged", np.isnan(probability))
-    return block.rejected("denoise", probability >= params.threshold)
+    return block.rejected("denoise", probability >= threshold)
 
 
 class MaxRatio(Params):
