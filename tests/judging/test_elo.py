@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 from scipy.stats import norm
 
@@ -19,6 +23,17 @@ PRIOR = 0.01
 
 def graph(sizes: list[int], degree: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return comparisons([f"q{i}" for i in range(len(sizes))], np.array(sizes), degree, seed)
+
+
+def joined(first: np.ndarray, second: np.ndarray, share: np.ndarray, sizes: list[int]) -> bool:
+    """Whether the answered comparisons of every query join all nodes that they touch."""
+    for q, size in enumerate(sizes):
+        known = ~np.isnan(share[q])
+        a, b = first[q][known], second[q][known]
+        label = connected_components(csr_matrix((np.ones(len(a)), (a, b)), (size, size)), directed=False)[1]
+        if len(set(label[a])) > 1:
+            return False
+    return True
 
 
 def slow_fit(first: np.ndarray, second: np.ndarray, share: np.ndarray, size: int) -> np.ndarray:
@@ -40,6 +55,7 @@ def test_strengths_are_those_of_a_general_optimiser(sizes: list[int], seed: int)
     rng = np.random.default_rng(seed)
     first, second, valid = graph(sizes, seed=seed)
     share = np.where(valid & (rng.random(valid.shape) < 0.9), rng.random(valid.shape), np.nan)
+    assume(joined(first, second, share, sizes))
     fitted = elo.fit(first, second, share, np.array(sizes), prior_precision=PRIOR)
     for q, size in enumerate(sizes):
         expected = slow_fit(first[q], second[q], share[q], size)
@@ -48,15 +64,28 @@ def test_strengths_are_those_of_a_general_optimiser(sizes: list[int], seed: int)
         assert fitted.elo[q, :size].mean() == pytest.approx(1000, abs=1e-6)
 
 
-def test_numbering_the_nodes_otherwise_changes_nothing_else() -> None:
-    rng = np.random.default_rng(1)
-    first, second, valid = graph([17])
+@given(
+    sizes=st.lists(st.integers(2, 20), min_size=1, max_size=4), seed=st.integers(0, 500), draw=st.randoms()
+)  # fmt: skip
+@settings(max_examples=25, deadline=None)
+def test_numbering_nodes_queries_and_comparisons_otherwise_changes_nothing_else(
+    sizes: list[int], seed: int, draw: random.Random
+) -> None:
+    rng = np.random.default_rng(seed)
+    first, second, valid = graph(sizes, seed=seed)
     share = np.where(valid, rng.random(valid.shape), np.nan)
-    order = np.concatenate([[0], 1 + rng.permutation(16)])
-    before = elo.fit(first, second, share, np.array([17]))
-    after = elo.fit(order[first], order[second], share, np.array([17]))
-    for name in ("elo", "se", "gap_se"):
-        np.testing.assert_allclose(getattr(after, name)[0, order], getattr(before, name)[0], atol=1e-6)
+    before = elo.fit(first, second, share, np.array(sizes))
+    rows = np.array(draw.sample(range(len(sizes)), len(sizes)))
+    places = np.array(draw.sample(range(share.shape[1]), share.shape[1]))
+    name = np.zeros((len(sizes), max(sizes)), int)
+    for q, size in enumerate(sizes):
+        name[q] = np.arange(max(sizes))
+        name[q, 1:size] = draw.sample(range(1, size), size - 1)
+    renamed = (np.take_along_axis(name, index, axis=1)[rows][:, places] for index in (first, second))
+    after = elo.fit(*renamed, share[rows][:, places], np.array(sizes)[rows])
+    for measure in ("elo", "se", "gap_se"):
+        found = np.take_along_axis(getattr(after, measure), name[rows], axis=1)
+        np.testing.assert_allclose(found, getattr(before, measure)[rows], atol=1e-3)
 
 
 def test_turning_every_comparison_round_changes_nothing() -> None:
@@ -96,12 +125,79 @@ def test_only_ties_leave_everybody_at_the_mean() -> None:
     np.testing.assert_allclose(fitted.elo, 1000, atol=1e-3)
 
 
-def test_a_missing_vote_counts_for_neither_side() -> None:
-    first, second = np.array([[0, 0, 1]]), np.array([[1, 2, 2]])
-    with_hole = elo.fit(first, second, np.array([[0.9, np.nan, 0.5]]), np.array([3]))
-    without = elo.fit(first[:, [0, 2]], second[:, [0, 2]], np.array([[0.9, 0.5]]), np.array([3]))
-    np.testing.assert_allclose(with_hole.elo, without.elo, atol=1e-6)
-    np.testing.assert_allclose(with_hole.se, without.se, atol=1e-6)
+@given(size=st.integers(3, 16), seed=st.integers(0, 500))
+@settings(max_examples=15, deadline=None)
+def test_a_missing_vote_is_a_comparison_left_out(size: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first, second, valid = graph([size], seed=seed)
+    share = np.where(valid, (rng.random(valid.shape) < 0.5).astype(float), np.nan)
+    share[0, rng.random(share.shape[1]) < 0.2] = np.nan
+    assume(joined(first, second, share, [size]) and np.isfinite(share).any())
+    kept = np.isfinite(share[0])
+    with_holes = elo.fit(first, second, share, np.array([size]))
+    without = elo.fit(first[:, kept], second[:, kept], share[:, kept], np.array([size]))
+    for measure in ("elo", "se", "gap_se"):
+        np.testing.assert_allclose(getattr(with_holes, measure), getattr(without, measure), atol=1e-6)
+
+
+def test_a_tie_is_worth_half_a_win_for_either_side() -> None:
+    pairs = (np.array([[0, 1]]), np.array([[1, 2]]))
+    tie = elo.fit(*pairs, np.array([[0.5, 0.5]]), np.array([3]))
+    np.testing.assert_allclose(tie.elo, 1000, atol=1e-6)
+    win, loss = (elo.fit(*pairs, np.array([[share, 0.5]]), np.array([3])).elo[0] for share in (1.0, 0.0))
+    assert win[0] > tie.elo[0, 0] > loss[0]
+    assert win[0] - win[1] == pytest.approx(loss[1] - loss[0], abs=1e-3)
+
+
+def test_comparisons_that_fall_apart_are_refused_by_the_name_of_their_query() -> None:
+    first, second = np.array([[0, 1, 2], [0, 2, 3]]), np.array([[1, 2, 3], [1, 3, 4]])
+    share = np.full(first.shape, 0.6)
+    with pytest.raises(AnmiError, match=r'query "q2" fall into 2 groups.*elo.degree'):
+        elo.fit(first, second, share, np.array([4, 5]), query_ids=["q1", "q2"])
+    share[0, 1] = np.nan
+    with pytest.raises(AnmiError, match=r"query number 0 fall into 2 groups.*2 such queries"):
+        elo.fit(first, second, share, np.array([4, 5]))
+
+
+def test_a_node_that_was_never_compared_is_no_group_of_its_own_and_leaves_the_others_alone() -> None:
+    first, second, valid = graph([12])
+    share = np.where(valid, np.random.default_rng(0).random(valid.shape), np.nan)
+    share[(first == 5) | (second == 5)] = np.nan
+    with_it = elo.fit(first, second, share, np.array([12]))
+    places = np.isfinite(share[0])
+    renumbered = (np.where(part[:, places] > 5, part[:, places] - 1, part[:, places]) for part in (first, second))
+    without = elo.fit(*renumbered, share[:, places], np.array([11]))
+    others = np.arange(12) != 5
+    for measure in ("elo", "se", "gap_se"):
+        np.testing.assert_allclose(getattr(with_it, measure)[0, others], getattr(without, measure)[0], atol=1e-3)
+    assert with_it.elo[0, 5] == pytest.approx(1000, abs=1e-3) and with_it.gap_se[0, 5] > 1000
+
+
+def test_queries_are_fitted_in_blocks_without_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    sizes = rng.integers(2, 20, 40)
+    first, second, valid = graph(sizes.tolist())
+    share = np.where(valid, rng.random(valid.shape), np.nan)
+    whole = elo.fit(first, second, share, sizes)
+    monkeypatch.setattr(elo, "_BLOCK_ELEMENTS", 3 * int(sizes.max()) ** 2)
+    assert [b.stop - b.start for b in elo.blocks(40, int(sizes.max()) ** 2)] == [3] * 13 + [1]
+    parts = elo.fit(first, second, share, sizes)
+    for measure in ("elo", "se", "gap_se"):
+        np.testing.assert_allclose(getattr(parts, measure), getattr(whole, measure), atol=1e-6)
+
+
+def test_a_comparison_of_two_votes_is_two_comparisons_of_one() -> None:
+    first, second = np.array([[0, 1, 2, 0]]), np.array([[1, 2, 3, 3]])
+    share, votes = np.array([[0.8, 0.3, 0.6, 0.9]]), np.array([[2.0, 1.0, 0.0, 1.0]])
+    fitted = elo.fit(first, second, share, np.array([4]), prior_precision=PRIOR, votes=votes)
+
+    def loss(e: np.ndarray) -> float:
+        z = (e[first[0]] - e[second[0]]) / np.sqrt(2)
+        each = share[0] * norm.logcdf(z) + (1 - share[0]) * norm.logcdf(-z)
+        return -float((each[0] + each[0] + each[1] + each[3]) - PRIOR / 2 * (e**2).sum())
+
+    found = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-9}).x
+    np.testing.assert_allclose(fitted.elo[0], 1000 + 200 * (found - found.mean()), atol=0.02)
 
 
 def test_without_any_vote_errors_are_wide_and_strengths_equal() -> None:
@@ -153,6 +249,12 @@ def test_intervals_of_two_errors_hold_the_truth_as_often_as_they_should() -> Non
     gap_held = (np.abs(gaps - true_gaps) <= 2 * fitted.gap_se)[:, 1:]
     assert 0.93 <= strength_held.mean() <= 0.98
     assert 0.93 <= gap_held.mean() <= 0.98
+
+
+@pytest.mark.parametrize("votes", [-1.0, np.inf])
+def test_votes_that_are_no_count_are_refused(votes: float) -> None:
+    with pytest.raises(AnmiError, match="votes"):
+        elo.fit(np.array([[0]]), np.array([[1]]), np.array([[0.5]]), np.array([2]), votes=votes)
 
 
 @pytest.mark.parametrize("bad", [-0.01, 1.01, np.inf])

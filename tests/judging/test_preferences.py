@@ -11,7 +11,17 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.special import expit
 
 from anmi.errors import AnmiError
-from anmi.judging.preferences import comparisons, fit_temperature, pool, preference
+from anmi.judging.preferences import (
+    comparisons,
+    fit_slope,
+    fit_temperature,
+    from_votes,
+    groups,
+    pool,
+    preference,
+    sharpen,
+    touched,
+)
 
 
 def adjacency(first: np.ndarray, second: np.ndarray, valid: np.ndarray, size: int) -> np.ndarray:
@@ -122,3 +132,59 @@ def test_pooling_is_the_weighted_mean_of_the_votes_there_are(votes: list[list[fl
             assert found[place] == pytest.approx(sum(v * w for v, w in cast) / sum(w for _, w in cast))
         else:
             assert np.isnan(found[place])
+
+
+def test_votes_are_read_as_preferences_and_anything_else_is_refused() -> None:
+    np.testing.assert_array_equal(from_votes(np.array([-1, 0, 1, np.nan])), [0, 0.5, 1, np.nan])
+    with pytest.raises(AnmiError, match="a vote is -1"):
+        from_votes(np.array([0.3]))
+
+
+@given(
+    size=st.integers(1, 9),
+    pairs=st.lists(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=6), min_size=1, max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_groups_are_those_found_by_walking_along_comparisons(size: int, pairs: list[list[tuple[int, int]]]) -> None:
+    edges = np.zeros((len(pairs), 6, 2), int)
+    present = np.zeros((len(pairs), 6), bool)
+    for q, row in enumerate(pairs):
+        for place, pair in enumerate(row):
+            edges[q, place] = np.minimum(pair, size - 1)
+            present[q, place] = True
+    label = groups(edges[:, :, 0], edges[:, :, 1], present, size)
+    used = touched(edges[:, :, 0], edges[:, :, 1], present, size)
+    for q in range(len(pairs)):
+        reach = {node: {node} for node in range(size)}
+        for _ in range(size):
+            for a, b in edges[q][present[q]]:
+                union = reach[a] | reach[b]
+                for node in union:
+                    reach[node] = reach[node] | union
+        for a in range(size):
+            assert {b for b in range(size) if label[q, b] == label[q, a]} == reach[a]
+            assert used[q, a] == (a in edges[q][present[q]])
+
+
+@pytest.mark.parametrize("slope", [0.5, 1.0, 2.5])
+def test_the_slope_that_makes_pooled_preferences_calibrated_is_found_again(slope: float) -> None:
+    rng = np.random.default_rng(0)
+    odds = rng.normal(0, 1.5, size=(20_000, 2))
+    stated = expit(odds)
+    first_is_positive = rng.random(odds.shape) < expit(slope * odds)
+    found = fit_slope(np.where(first_is_positive, stated, 1 - stated))
+    assert found == pytest.approx(slope, rel=0.05)
+    np.testing.assert_allclose(sharpen(stated, slope), expit(slope * odds), atol=1e-9)
+
+
+def test_the_mean_of_independent_calibrated_judges_is_underconfident() -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.normal(0, 1, 40_000)
+    wins = rng.random(truth.shape) < expit(truth)
+    judged = []
+    for _ in range(3):
+        seen = (truth + rng.normal(0, 1, truth.shape))[:, None]
+        turned = np.where(wins[:, None], seen, -seen)
+        judged.append(expit(turned / fit_temperature(np.zeros(len(turned)), -turned)))
+        assert fit_slope(judged[-1]) == pytest.approx(1.0, abs=0.02)
+    assert fit_slope(pool(judged, [1.0, 1.0, 1.0])) > 1.2
