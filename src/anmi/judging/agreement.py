@@ -81,6 +81,8 @@ class Agreement:
         prior_precision
             That they were fitted with.
         """
+        if self.judges <= 1:
+            return
         width = fitted.elo.shape[1]
         for rows in elo.blocks(len(first), width * width):
             known = np.isfinite(pooled[rows])
