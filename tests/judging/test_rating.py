@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
+from pydantic import ValidationError
+from scipy.special import ndtr
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.judging.panel import Texts
 from anmi.judging.rating import Rater, RatingOptions
 
 JUDGES = ("bm25", "dense", "cross")
@@ -100,3 +107,194 @@ def test_few_candidates_can_be_rated(width: int) -> None:
     found = rated(narrow, [candidates])
     assert found.columns["elo"].shape == (16, width)
     assert (np.isfinite(found.columns["elo"]) == found.filled).all()
+
+
+def test_a_judge_without_a_column_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(AnmiError, match=r'no column "denze"; did you mean "dense"\? Known: bm25, cross'):
+        rated(block(), judges={"denze": 1.0})
+
+
+def test_a_judge_that_never_spoke_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    candidates = block()
+    candidates.columns["cross"][:] = np.nan
+    candidates.positive_columns["cross"][:] = np.nan
+    with caplog.at_level(logging.WARNING):
+        found = rated(candidates)
+    assert "judge cross has no score" in caplog.text
+    others = rated(candidates, judges={"bm25": 1.0, "dense": 1.0})
+    for name in ("elo", "elo_se", "gap_se"):
+        np.testing.assert_array_equal(found.columns[name], others.columns[name])
+
+
+def test_judges_none_of_whom_spoke_are_an_error() -> None:
+    candidates = block()
+    candidates.columns["cross"][:] = np.nan
+    with pytest.raises(AnmiError, match=r"none of cross has scores"):
+        rated(candidates, judges={"cross": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"judges": {}}, "nobody judges"),
+        ({"judges": {"dense": 0.0}}, "nobody judges"),
+        ({"judges": {"dense": -1.0}}, "greater than or equal to 0"),
+        ({"budget": 10}, "name one there"),
+        ({"budget": 10, "pairwise_judges": {"reader": 1}, "variant": "zelo"}, 'variant "zelo" has none'),
+        ({"degree": 3}, "multiple of 2"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        RatingOptions(**options)  # type: ignore[arg-type]
+
+
+def test_a_pairwise_judge_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(AnmiError, match='no pairwise judge "reader"'):
+        Rater(RatingOptions(pairwise_judges={"reader": 1.0}), seed=0)
+
+
+def test_several_judges_count_for_more_than_one_and_a_single_one_for_one() -> None:
+    alone, together = Rater(RatingOptions(judges={"dense": 1.0}), seed=5), Rater(RatingOptions(), seed=5)
+    candidates = block(queries=60)
+    for rater in (alone, together):
+        rater.fit(CandidateShards.of([candidates]))
+    assert alone.votes == 1.0 and alone.slope == 1.0
+    assert together.votes > 1.5 and together.slope > 1.0
+    errors = [np.nanmean(rater(candidates).columns["gap_se"]) for rater in (alone, together)]
+    assert errors[1] < errors[0] / np.sqrt(1.5)
+    assert together.summary.keys() == {"temperatures", "slope", "votes"}
+
+
+def test_what_all_comparisons_of_a_document_count_for_does_not_grow_with_their_number() -> None:
+    counts = []
+    for degree in (4, 12):
+        rater = Rater(RatingOptions(degree=degree), seed=5)
+        rater.fit(CandidateShards.of([block(queries=60)]))
+        counts.append(rater.votes * degree)
+    assert counts[0] == pytest.approx(counts[1], rel=0.3)
+
+
+def test_a_document_that_one_judge_alone_saw_is_less_certain() -> None:
+    candidates = block(queries=40)
+    for judge in ("bm25", "cross"):
+        candidates.columns[judge][:, 3] = np.nan
+    errors = rated(candidates).columns["gap_se"]
+    assert np.nanmedian(errors[:, 3]) > 1.1 * np.nanmedian(errors[:, [1, 2, 4, 5]])
+
+
+def test_documents_that_nothing_joins_to_the_positive_stay_unrated_and_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    candidates = block(queries=6, width=8)
+    for judge in JUDGES:
+        candidates.positive_columns[judge][2] = np.nan
+    # In one query, one judge saw the positive and the first half, another one the second half.
+    candidates.columns["dense"][1, 4:] = candidates.columns["bm25"][1, :4] = np.nan
+    candidates.positive_columns["bm25"][1] = candidates.columns["cross"][1, :] = np.nan
+    with caplog.at_level(logging.WARNING):
+        found = rated(candidates)
+    known = {str(q): np.isfinite(row) for q, row in zip(found.query_ids, found.columns["elo"], strict=True)}
+    assert known["q1"].tolist() == [True] * 4 + [False] * 4
+    assert not known["q2"].any() and known["q4"].sum() >= 5
+    assert "judged documents stay unrated" in caplog.text
+
+
+@pytest.mark.parametrize("variant", ["paraphrase", "zelo"])
+def test_the_variants_rate_alike_but_without_errors(variant: str) -> None:
+    found, proper = rated(block(), variant=variant), rated(block())
+    judged = found.filled
+    assert np.corrcoef(found.columns["elo"][judged], proper.columns["elo"][judged])[0, 1] > 0.9
+    for name in ("elo_se", "gap_se"):
+        assert np.isnan(found.columns[name]).all()
+
+
+class Reader:
+    """Prefers by the number in the text, with noise that belongs to the pair, and fails where told to."""
+
+    def __init__(self, failing: str = "none") -> None:
+        self.failing = failing
+        self.asked = 0
+
+    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        self.asked += len(queries)
+        answers = []
+        for query, a, b in zip(queries, first, second, strict=True):
+            low, high = sorted((a, b), key=lambda text: float(text.split()[0]))
+            luck = np.random.default_rng([int(t.split()[1]) for t in (query, low, high)]).random()
+            high_wins = luck < ndtr((float(high.split()[0]) - float(low.split()[0])) / np.sqrt(2))
+            failed = self.failing in (a, b) or self.failing == "all"
+            answers.append(np.nan if failed else float(high_wins == (a == high)))
+        return np.array(answers)
+
+
+def read_block(queries: int = 30, seed: int = 0) -> tuple[Candidates, Texts]:
+    """Candidates whose texts tell their quality and their number; documents are not shared among queries."""
+    plain = block(queries=queries, seed=seed)
+    documents = np.arange(plain.documents.size, dtype=np.int32).reshape(plain.documents.shape)
+    documents[plain.documents == PADDING] = PADDING
+    last = plain.documents.size
+    positives = plain.positives.copy()
+    positives[positives != PADDING] = last + np.arange((positives != PADDING).sum())
+    texts = [f"{value} {number}" for number, value in enumerate(plain.columns["quality"].ravel())]
+    texts += [f"{1.5} {last + place}" for place in range(int((positives != PADDING).sum()))]
+    candidates = Candidates(
+        plain.query_ids, positives, documents, plain.source, plain.columns, plain.positive_columns
+    )  # fmt: skip
+    return candidates, Texts({f"q{q}": f"q {q}" for q in range(queries)}, texts)
+
+
+def read(candidates: Candidates, texts: Texts, reader: Reader, **options: object) -> Candidates:
+    settings = RatingOptions(pairwise_judges={"reader": 1.0}, **options)  # type: ignore[arg-type]
+    rater = Rater(settings, seed=5, pairwise={"reader": reader}, texts=texts)
+    rater.fit(CandidateShards.of([candidates]))
+    return rater(candidates)
+
+
+def test_pairwise_judges_alone_rate_by_what_the_texts_say() -> None:
+    candidates, texts = read_block()
+    found = read(candidates, texts, Reader(), judges={})
+    judged = found.filled
+    assert np.isfinite(found.columns["elo"][judged]).all()
+    assert np.corrcoef(found.columns["elo"][judged], found.columns["quality"][judged])[0, 1] > 0.6
+    gap = found.positive_columns["elo"][:, :1] - found.columns["elo"]
+    error = gap - 200 * (1.5 - found.columns["quality"])
+    assert (np.abs(error) <= 2 * found.columns["gap_se"])[judged].mean() > 0.93
+
+
+def test_a_pairwise_judge_makes_scores_more_certain_and_one_that_fails_changes_nothing() -> None:
+    candidates, texts = read_block()
+    scores = rated(candidates)
+    both, failed = read(candidates, texts, Reader()), read(candidates, texts, Reader("all"))
+    assert np.nanmean(both.columns["gap_se"]) < 0.95 * np.nanmean(scores.columns["gap_se"])
+    for name in ("elo", "elo_se", "gap_se"):
+        np.testing.assert_allclose(failed.columns[name], scores.columns[name], atol=1e-2)
+
+
+def test_a_document_on_which_a_pairwise_judge_alone_fails_has_no_rating() -> None:
+    candidates, texts = read_block()
+    lost = int(candidates.documents[3, 0])
+    found = read(candidates, texts, Reader(failing=texts.documents[lost]), judges={})
+    assert (np.isnan(found.columns["elo"]) == (~found.filled | (found.documents == lost))).all()
+
+
+def test_a_budget_is_kept_and_makes_the_doubtful_more_certain() -> None:
+    candidates, texts = read_block()
+    plain, careful = Reader(), Reader()
+    before = read(candidates, texts, plain)
+    after = read(candidates, texts, careful, budget=20)
+    assert 0 < careful.asked - plain.asked <= 20 * len(after)
+    assert np.nanmean(after.columns["gap_se"]) < 0.95 * np.nanmean(before.columns["gap_se"])
+
+
+def test_ratings_by_pairwise_judges_do_not_depend_on_shards_either() -> None:
+    candidates, texts = read_block(queries=12)
+    options = RatingOptions(pairwise_judges={"reader": 1.0}, budget=12)
+    results = []
+    for cuts in ([slice(0, None)], [slice(0, 5), slice(5, 6), slice(6, None)]):
+        shards = [candidates.take(cut) for cut in cuts]
+        rater = Rater(options, seed=5, pairwise={"reader": Reader()}, texts=texts)
+        rater.fit(CandidateShards.of(shards))
+        results.append(Candidates.concatenate([rater(shard) for shard in shards]))
+    for name in ("elo", "elo_se", "gap_se"):
+        np.testing.assert_allclose(results[1].columns[name], results[0].columns[name], atol=1e-2)
