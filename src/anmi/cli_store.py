@@ -40,7 +40,7 @@ def _opened(env: str | None) -> Iterator[Store]:
         path = Path(context.catalog.get("store")._describe()["filepath"])
     with plain_errors():
         if not (path / "data.mdb").exists():
-            raise AnmiError(f"there is no store in {path} yet: `kedro run` makes it, or set ANMI_STORE to another")
+            raise AnmiError(f"there is no store in {path} yet: `kedro run` makes it, or set ANMI_STORE")
         with Store(path) as found:
             yield found
 

@@ -1,0 +1,89 @@
+"""The store before a real transformer from a folder: what changes the model misses, what does not change it hits."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anmi.retrieval.encoders import encode, load_encoder
+from anmi.store import Store
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "fox", "blue", "whale", "the", "den"]
+TEXTS = ["the red fox", "a blue whale", "den " * 30]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of one layer, saved as sentence-transformers do."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    base, target = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("models") / "tiny"
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, **sizes)).save_pretrained(base)
+    BertTokenizerFast(vocab={word: i for i, word in enumerate(WORDS)}).save_pretrained(base)
+    modules = [Transformer(str(base), max_seq_length=16), Pooling(16, "mean")]
+    SentenceTransformer(modules=modules, device="cpu").save(str(target), create_model_card=False)
+    return target
+
+
+@pytest.fixture
+def store(folder: Path, tmp_path: Path) -> Any:
+    """A store that holds what the model makes of the texts."""
+    with Store(tmp_path / "store") as opened:
+        encode(load_encoder(str(folder), tmp_path), TEXTS, opened, "float32")
+        assert [record.entries for record in opened.records()] == [3]
+        yield opened
+
+
+def computed(store: Store, folder: Path, prompt: str = "", **load: Any) -> int:
+    """Return how many values were new to the store, checked against a model without a store."""
+    before = sum(record.entries for record in store.records())
+    model = load_encoder(str(folder), folder, **load)
+    found = encode(model, TEXTS, store, "float32", prompt=prompt)
+    np.testing.assert_allclose(found, encode(model, TEXTS, None, "float32", prompt=prompt), atol=1e-5)
+    return sum(record.entries for record in store.records()) - before
+
+
+def test_a_renamed_folder_hits(store: Store, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "another place" / "another name")
+    assert computed(store, tmp_path / "another place" / "another name") == 0
+
+
+def test_one_changed_weight_misses(store: Store, folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, tmp_path / "tiny")
+    (file,) = (tmp_path / "tiny").rglob("model.safetensors")
+    weights = load_file(file)
+    name = next(name for name in weights if name.endswith("word_embeddings.weight"))
+    weights[name][WORDS.index("fox"), 3] += 0.5
+    save_file(weights, file, metadata={"format": "pt"})
+    assert computed(store, tmp_path / "tiny") == 3
+
+
+def test_one_changed_word_of_the_tokenizer_misses(store: Store, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "tiny")
+    (file,) = (tmp_path / "tiny").rglob("tokenizer.json")
+    file.write_text(file.read_text().replace('"whale"', '"a"'))
+    assert computed(store, tmp_path / "tiny") == 3
+
+
+@pytest.mark.parametrize("change", [{"max_length": 8}, {"prompt": "the "}], ids=str)
+def test_another_length_or_prompt_misses(store: Store, folder: Path, change: dict[str, Any]) -> None:
+    assert computed(store, folder, **change) == 3
+    assert computed(store, folder) == 0
+
+
+def test_another_precision_misses(store: Store, folder: Path) -> None:
+    encode(load_encoder(str(folder), folder), TEXTS, store, "bfloat16")
+    assert [record.entries for record in store.records()] == [3, 3]
+    assert computed(store, folder) == 0
