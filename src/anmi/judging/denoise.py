@@ -56,7 +56,7 @@ def soft_labels(
     Examples
     --------
     >>> soft_labels(np.array([[0.9]]), np.array([[0.9, np.nan]])).tolist()
-    [[0.5, 0.0, 0.5]]
+    [[0.5, 0.5, 0.0]]
     """
     if temperature <= 0:
         raise AnmiError(f"soft labels need a temperature above 0, not {temperature}")

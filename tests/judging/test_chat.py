@@ -1,0 +1,347 @@
+"""A chat endpoint as judge, asked of a local server that misbehaves."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from anmi.errors import AnmiError
+from anmi.judging.chat import ChatJudge, ChatOptions, verdict
+from anmi.store import Store
+
+SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document_A>\n(.*)\n</document_A>\n<document_B>\n(.*)\n</document_B>")
+
+
+def completion(text: str) -> bytes:
+    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
+
+
+def honest(body: dict[str, Any]) -> str:
+    """The document with the larger number wins."""
+    shown = SHOWN.search(body["messages"][-1]["content"])
+    assert shown is not None
+    first, second = (int(text.split()[-1]) for text in shown.groups()[1:])
+    return "TIE" if first == second else "A" if first > second else "B"
+
+
+class Server(ThreadingHTTPServer):
+    """Answers by ``behave(number of the request, body)``: status, headers and content, or None to hang up."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.behave: Callable[[int, dict[str, Any]], tuple[int, dict[str, str], bytes] | None] = self.well
+        self.lock = threading.Lock()
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.times: list[float] = []
+        self.under_way = self.most_under_way = 0
+        self.closing = threading.Event()
+
+    @staticmethod
+    def well(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        return 200, {}, completion(honest(body))
+
+    def says(self, text: str) -> None:
+        self.behave = lambda number, body: (200, {}, completion(text))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is part of the tests."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        server = self.server
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with server.lock:
+            number = len(server.bodies)
+            server.bodies.append(body | {"path": self.path})
+            server.headers.append(dict(self.headers))
+            server.times.append(time.monotonic())
+            server.under_way += 1
+            server.most_under_way = max(server.most_under_way, server.under_way)
+        try:
+            reply = server.behave(number, body)
+        finally:
+            with server.lock:
+                server.under_way -= 1
+        self.close_connection = True
+        if reply is None:
+            return
+        status, headers, content = reply
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(content))} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Server() as running:
+        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield running
+        running.closing.set()
+        running.shutdown()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def judge(server: Server, store: Store, seed: int = 0, **changes: Any) -> ChatJudge:
+    known = {"model": "judge-1", "timeout": 5.0, "backoff": 0.01, "requests_per_second": 2000.0, "concurrency": 4}
+    address = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    return ChatJudge(ChatOptions(base_url=address, **(known | changes)), store, seed)
+
+
+def pairs(count: int) -> tuple[list[str], list[str], list[str], np.ndarray]:
+    """Comparisons and the honest answers to them."""
+    numbers = np.random.default_rng(1).integers(0, 1000, (count, 2))
+    first, second = ([f"document number {n}" for n in column] for column in numbers.T)
+    truth = np.where(numbers[:, 0] == numbers[:, 1], 0.5, numbers[:, 0] > numbers[:, 1])
+    return [f"query {i}" for i in range(count)], first, second, truth
+
+
+def test_the_model_is_asked_once_in_the_form_that_endpoints_know(server: Server, store: Store) -> None:
+    queries, first, second, truth = pairs(40)
+    found = judge(server, store).prefer(queries, first, second)
+    assert found.dtype == np.float64 and (found == truth).all()
+    body = server.bodies[0]
+    assert body["path"] == "/v1/chat/completions" and body["model"] == "judge-1" and body["temperature"] == 0
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+    assert {SHOWN.search(b["messages"][1]["content"])[1] for b in server.bodies} == set(queries)  # type: ignore[index]
+    assert len(server.bodies) == 40 and server.most_under_way <= 4
+    again = judge(server, store).prefer(queries, second, first)
+    assert (again == 1 - truth).all() and len(server.bodies) == 40, "the answers are in the store"
+    judge(server, store, model="judge-2").prefer(queries[:1], first[:1], second[:1])
+    assert len(server.bodies) == 41
+
+
+def test_which_document_is_shown_first_is_drawn_and_the_same_again(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    queries, first, second, _ = pairs(300)
+    server.says("A")
+    biased = judge(server, store).prefer(queries, first, second)
+    assert set(biased) == {0.0, 1.0} and abs(biased.mean() - 0.5) < 3 * 0.5 / np.sqrt(300)
+    with Store(tmp_path / "other") as other, Store(tmp_path / "third") as third:
+        assert (judge(server, other).prefer(queries[::-1], first[::-1], second[::-1]) == biased[::-1]).all()
+        assert (judge(server, third, seed=1).prefer(queries, first, second) != biased).mean() > 0.3
+
+
+def test_equal_documents_are_a_tie_without_a_question(server: Server, store: Store) -> None:
+    found = judge(server, store).prefer(["q", "q"], ["same 1", "a 1"], ["same 1", "b 1"])
+    assert found.tolist() == [0.5, 0.5] and len(server.bodies) == 1
+    assert judge(server, store).prefer([], [], []).shape == (0,)
+
+
+def test_an_error_of_the_server_is_got_over(server: Server, store: Store) -> None:
+    queries, first, second, truth = pairs(6)
+    server.behave = lambda number, body: Server.well(number, body) if number >= 6 else (500 + number % 4, {}, b"no")
+    assert (judge(server, store).prefer(queries, first, second) == truth).all()
+    assert len(server.bodies) == 12
+
+
+def test_a_wait_that_the_server_asks_for_is_kept_up_to_a_bound(server: Server, store: Store) -> None:
+    server.behave = lambda number, body: Server.well(number, body) if number else (429, {"Retry-After": "30"}, b"{}")
+    assert judge(server, store, longest_wait=0.3).prefer(["q"], ["d 2"], ["d 1"]).tolist() == [1.0]
+    assert server.times[1] - server.times[0] > 0.25, "the back-off alone would be 0.01 s"
+
+
+def test_a_server_that_hangs_is_left_after_the_time_out(server: Server, store: Store) -> None:
+    def hang(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
+        if number:
+            return Server.well(number, body)
+        server.closing.wait(5)
+        return None
+
+    server.behave = hang
+    assert judge(server, store, timeout=0.2).prefer(["q"], ["d 1"], ["d 2"]).tolist() == [0.0]
+    assert len(server.bodies) == 2
+
+
+def test_a_server_that_dribbles_is_left_after_the_time_out(
+    server: Server, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Handler.do_POST
+
+    def dribble(self: Handler) -> None:
+        if server.bodies:
+            return plain(self)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        server.bodies.append({})
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Length", "100000")
+        self.end_headers()
+        while not server.closing.wait(0.05):
+            self.wfile.write(b" ")
+            self.wfile.flush()
+        return None
+
+    monkeypatch.setattr(Handler, "do_POST", dribble)
+    assert judge(server, store, timeout=0.2).prefer(["q"], ["d 1"], ["d 2"]).tolist() == [0.0]
+
+
+def test_a_slow_server_that_is_right_is_waited_for(server: Server, store: Store) -> None:
+    def slow(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        time.sleep(0.1)
+        return Server.well(number, body)
+
+    server.behave = slow
+    queries, first, second, truth = pairs(4)
+    assert (judge(server, store).prefer(queries, first, second) == truth).all()
+    assert len(server.bodies) == 4
+
+
+BROKEN = {
+    "hangs up": lambda number, body: None,
+    "status 500": lambda number, body: (500, {}, b"Internal Server Error"),
+    "status 400": lambda number, body: (400, {}, b'{"error": "context too long"}'),
+    "not JSON": lambda number, body: (200, {}, b"<html>busy</html>"),
+    "not UTF-8": lambda number, body: (200, {}, b"\xff\xfe"),
+    "a list": lambda number, body: (200, {}, b"[]"),
+    "no choices": lambda number, body: (200, {}, b'{"id": 1}'),
+    "empty choices": lambda number, body: (200, {}, b'{"choices": []}'),
+    "no text": lambda number, body: (200, {}, b'{"choices": [{"message": {"content": null}}]}'),
+    "neither A nor B": lambda number, body: (200, {}, completion("C")),
+    "both": lambda number, body: (200, {}, completion("A and B are equally good")),
+    "says nothing": lambda number, body: (200, {}, completion("")),
+    "bad gzip": lambda number, body: (200, {"Content-Encoding": "gzip"}, b"plain"),
+    "cut short": lambda number, body: (200, {"Content-Length": "500"}, b'{"choices"'),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_what_fails_stays_missing_is_said_once_and_asked_again(
+    how: str, server: Server, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    queries, first, second, truth = pairs(5)
+    failing = f"<query>\n{queries[2]}\n"
+
+    def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
+        return (BROKEN[how] if failing in body["messages"][1]["content"] else Server.well)(number, body)
+
+    server.behave = behave
+    asked = judge(server, store, retries=1)
+    with caplog.at_level(logging.WARNING, logger="anmi"):
+        found = asked.prefer(queries, first, second)
+    assert np.isnan(found).tolist() == [False, False, True, False, False]
+    assert (np.delete(found, 2) == np.delete(truth, 2)).all()
+    assert len(caplog.records) == 1 and "1 of 5 comparisons by judge-1 failed (1 × " in caplog.text
+    assert asked.problems.total() == 1 and asked.describe()["problems"] == dict(asked.problems)
+    before = len(server.bodies)
+    assert before == (6 if how in ("hangs up", "status 500", "cut short") else 5), "retried where it may help"
+    server.behave = Server.well
+    assert (asked.prefer(queries, first, second) == truth).all()
+    assert len(server.bodies) == before + 1
+
+
+def test_a_server_that_is_down_is_given_up(server: Server, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    queries, first, second, _ = pairs(200)
+    server.behave = BROKEN["status 500"]
+    found = judge(server, store, retries=0, give_up_after=3, concurrency=1).prefer(queries, first, second)
+    assert np.isnan(found).all() and len(server.bodies) == 3
+    assert len(caplog.records) == 1 and "197 × not asked any more" in caplog.text
+    gone = judge(server, store, retries=1, give_up_after=3)
+    server.shutdown()
+    server.server_close()
+    assert np.isnan(gone.prefer(queries, first, second)).all() and gone.problems["ConnectError"] >= 3
+
+
+def test_requests_keep_the_rate_retries_among_them(server: Server, store: Store) -> None:
+    queries, first, second, truth = pairs(10)
+    server.behave = lambda number, body: Server.well(number, body) if number >= 10 else (503, {}, b"")
+    found = judge(server, store, requests_per_second=50, concurrency=8).prefer(queries, first, second)
+    assert (found == truth).all()
+    # 20 requests at 50 a second take 0.38 s; the first may be held up on its way.
+    assert len(server.times) == 20 and server.times[-1] - server.times[0] > 0.25
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 404])
+def test_a_wrong_address_or_key_is_an_error_at_once(status: int, server: Server, store: Store) -> None:
+    queries, first, second, _ = pairs(100)
+    server.behave = lambda number, body: (status, {"Location": "http://127.0.0.1:9/"}, b"{}")
+    with pytest.raises(AnmiError, match=f"answered with status {status} .*check base_url, model and the key"):
+        judge(server, store).prefer(queries, first, second)
+    assert len(server.bodies) < 20
+
+
+def test_a_refusal_after_good_answers_loses_none_of_them(server: Server, store: Store) -> None:
+    queries, first, second, truth = pairs(10)
+    server.behave = lambda number, body: Server.well(number, body) if number < 6 else (401, {}, b"{}")
+    found = judge(server, store, concurrency=1).prefer(queries, first, second)
+    assert (found[:6] == truth[:6]).all() and np.isnan(found[6:]).all()
+
+
+def test_the_key_is_sent_and_nowhere_else(
+    server: Server, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "sk-very-secret")
+    server.behave = lambda number, body: Server.well(number, body) if number else (500, {}, b"no")
+    asked = judge(server, store, key_variable="JUDGE_KEY", retries=0)
+    with caplog.at_level(logging.DEBUG, logger="anmi"):
+        asked.prefer(["q", "r"], ["d 1", "d 2"], ["d 3", "d 4"])
+    assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-very-secret"}
+    shown = [caplog.text, repr(asked), repr(asked.options), json.dumps(asked.describe())]
+    assert not [text for text in shown if "secret" in text]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"very-secret" in path.read_bytes()]
+    monkeypatch.delenv("JUDGE_KEY")
+    assert asked.fingerprint == judge(server, store).fingerprint
+    with pytest.raises(AnmiError, match="JUDGE_KEY is not set"):
+        judge(server, store, key_variable="JUDGE_KEY")
+
+
+@pytest.mark.parametrize("url", ["https://me:secret@host/v1", "https://host/v1?key=secret", "https://host/v1#secret"])
+def test_an_address_with_credentials_is_refused_without_repeating_them(url: str) -> None:
+    with pytest.raises(AnmiError, match="key_variable") as caught:
+        ChatOptions(base_url=url, model="m")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["host/v1", "ftp://host", "https://"])
+def test_an_address_must_be_one(url: str) -> None:
+    with pytest.raises(ValidationError, match="http or https address"):
+        ChatOptions(base_url=url, model="m")
+
+
+def test_long_texts_are_cut(server: Server, store: Store) -> None:
+    server.says("A")
+    judge(server, store, max_characters=100).prefer(["q"], ["x" * 5000], ["y" * 5000])
+    shown = server.bodies[0]["messages"][1]["content"]
+    assert shown.count("x") == 100 and shown.count("y") < 110
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("A", 1), (" b\n", 0), ("TIE", 0.5), ("**A**", 1), ('"B".', 0), ("Document A", 1), ("document_B", 0),
+        ("Answer: B", 0), ("(A)", 1), ("<think>B? No.</think>\nA", 1),
+        ("AB", None), ("A B", None), ("Apple", None), ("neither", None), ("A, because B is worse", None),
+        ("<think>A", None), ("", None),
+    ],
+)  # fmt: skip
+def test_only_a_clear_answer_counts(text: str, value: float | None) -> None:
+    assert verdict(text) == pytest.approx(np.nan if value is None else value, nan_ok=True)
