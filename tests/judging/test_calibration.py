@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import logging
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
 from anmi.errors import AnmiError
-from anmi.judging.calibration import Platt, fit_platt, reliability
+from anmi.judging.calibration import (
+    METHODS,
+    Isotonic,
+    Method,
+    Platt,
+    calibrator_from_dict,
+    cross_fitted,
+    fit_calibrator,
+    fit_isotonic,
+    fit_platt,
+    reliability,
+)
 
 
 def judged(seed: int, slope: float, offset: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
@@ -85,3 +106,170 @@ def test_reliability_weighs_the_examples() -> None:
 
 def test_a_rising_function_keeps_the_order() -> None:
     assert (np.diff(Platt(2.0, -1.0)(np.linspace(-5, 5, 20))) > 0).all()
+
+
+class Passed(ClassifierMixin, BaseEstimator):
+    """Gives scikit-learn's calibration the judge's score as it is."""
+
+    def fit(self, x: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Passed:
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, x: np.ndarray) -> np.ndarray:
+        return x[:, 0]
+
+
+@pytest.mark.parametrize(("method", "tolerance"), [("isotonic", 1e-12), ("platt", 3e-3)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_fitting_is_that_of_scikit_learn_with_the_parts_exchanged(
+    method: Method, tolerance: float, weighted: bool
+) -> None:
+    scores, labels = judged(5, 2.0, -3, 4)
+    rng = np.random.default_rng(6)
+    folds, weights = rng.integers(0, 3, len(scores)), rng.uniform(0.5, 2, len(scores)) if weighted else None
+    found, calibrators = cross_fitted(scores, labels, folds, method, weights)
+    # It fits a model on the first part and calibrates it on the second; this model needs no fitting.
+    splits = [(np.flatnonzero(folds == k), np.flatnonzero(folds != k)) for k in range(3)]
+    name = {"platt": "sigmoid"}.get(method, method)
+    oracle = CalibratedClassifierCV(Passed(), method=name, cv=splits, ensemble=True)
+    oracle.fit(scores[:, None], labels, sample_weight=weights)
+    for k, calibrated in enumerate(oracle.calibrated_classifiers_):
+        inside = folds == k
+        expected = calibrated.predict_proba(scores[inside][:, None])[:, 1]
+        # Its Platt scaling pulls the labels a little together, which here moves the third decimal.
+        np.testing.assert_allclose(found[inside], expected, atol=tolerance)
+        np.testing.assert_array_equal(calibrators[k](scores[inside]), found[inside])
+
+
+def test_platt_is_logistic_regression_without_a_penalty() -> None:
+    scores, labels = judged(8, 1.0, 0.3, 0.2)
+    model = LogisticRegression(C=np.inf, tol=1e-8).fit(scores[:, None], labels)
+    np.testing.assert_allclose(
+        fit_calibrator(scores, labels)(scores), model.predict_proba(scores[:, None])[:, 1], atol=1e-3
+    )
+
+
+LABELLED = st.lists(
+    st.tuples(st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50)), st.booleans(), st.floats(0.1, 5)),
+    min_size=60,
+    max_size=90,
+).filter(lambda rows: len({label for _, label, _ in rows}) == 2)
+
+
+@given(rows=LABELLED, probes=st.lists(st.floats(-100, 100), min_size=2, max_size=30))
+@settings(max_examples=40, deadline=None)
+def test_isotonic_is_scikit_learns_and_never_falls(rows: list[tuple[float, bool, float]], probes: list[float]) -> None:
+    scores, labels, weights = (np.array(column, float) for column in zip(*rows, strict=True))
+    fitted = fit_calibrator(scores, labels, "isotonic", weights)
+    assert isinstance(fitted, Isotonic)
+    grid = np.sort(np.concatenate([probes, scores]))
+    found = fitted(grid)
+    oracle = IsotonicRegression(out_of_bounds="clip").fit(scores, labels, sample_weight=weights)
+    np.testing.assert_allclose(found, oracle.predict(grid), atol=1e-9)
+    assert (np.diff(found) >= 0).all() and found.min() >= 0 and found.max() <= 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_calibrator_survives_json_and_keeps_shape_and_holes(method: Method) -> None:
+    scores, labels = judged(0, 1.5, 0, 1)
+    fitted = fit_calibrator(scores, labels, method)
+    again = calibrator_from_dict(json.loads(json.dumps(fitted.as_dict())))
+    block = np.array([[0.3, np.nan, 1e9], [-1e9, -0.2, np.nan]], np.float32)
+    assert again == fitted
+    found = again(block)
+    np.testing.assert_array_equal(found, fitted(block))
+    assert (np.isnan(found) == np.isnan(block)).all() and found[0, 2] == fitted(np.array([1e9]))[0]
+
+
+@pytest.mark.parametrize("values", [{}, {"slope": 1.0}, {"x": [], "y": []}, {"x": [0.0, 1.0], "y": [0.5]}])
+def test_a_stored_calibration_of_another_kind_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(AnmiError, match="slope and intercept"):
+        calibrator_from_dict(values)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(seed=st.integers(0, 99), row=st.integers(0, 299))
+@settings(max_examples=10, deadline=None)
+def test_the_label_of_a_row_does_not_touch_its_own_probability(method: Method, seed: int, row: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores, folds = rng.normal(0, 1, 300), rng.integers(0, 3, 300)
+    labels = (rng.random(300) < expit(2 * scores)).astype(int)
+    flipped = labels.copy()
+    flipped[row] = 1 - flipped[row]
+    before, after = (cross_fitted(scores, given, folds, method)[0] for given in (labels, flipped))
+    same = folds == folds[row]
+    np.testing.assert_array_equal(before[same], after[same])
+    # The others learnt from that label; an isotonic fit may show it only near that score.
+    assert method == "isotonic" or (before[~same] != after[~same]).all()
+
+
+def test_cross_fitted_probabilities_of_a_judge_are_calibrated_by_either_method() -> None:
+    scores, labels = judged(2, 3.0, 10, 2)
+    folds = np.arange(len(scores)) % 4
+    for method in METHODS:
+        found, _ = cross_fitted(scores, labels, folds, method)
+        assert reliability(found, labels)["expected_calibration_error"] < 0.03
+    raw = expit(scores - 10)
+    assert reliability(raw, labels)["expected_calibration_error"] > 0.06
+
+
+def test_few_labels_are_calibrated_by_platt_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    scores, labels = judged(0, 1.5, 0, 1)
+    with caplog.at_level(logging.WARNING):
+        fitted = fit_calibrator(scores[:49], labels[:49], "isotonic")
+    assert fitted == fit_platt(scores[:49], labels[:49])
+    assert "49 labelled scores are too few" in caplog.text
+    assert isinstance(fit_calibrator(scores[:50], labels[:50], "isotonic"), Isotonic)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("scores", "labels", "message"),
+    [
+        ([0.1, 0.2, np.nan], [1, 1, 0], "only one kind"),
+        ([np.nan, np.nan], [0, 1], "no finite score among 2"),
+        ([], [], "no finite score among 0"),
+        ([0.1, 0.2], [0, 1, 1], "2 scores, 3 labels"),
+        ([0.1, 0.2, 0.3], [0, 1, 2], "found 2"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_said(
+    method: Method, scores: list[float], labels: list[int], message: str
+) -> None:
+    with pytest.raises(AnmiError, match=message):
+        fit_calibrator(np.array(scores), np.array(labels), method)
+
+
+def test_weights_that_are_none_are_refused_and_weights_of_zero_leave_out() -> None:
+    scores, labels = judged(0, 1.5, 0, 1)
+    with pytest.raises(AnmiError, match="negative or missing"):
+        fit_platt(scores, labels, np.full(len(scores), np.nan))
+    with pytest.raises(AnmiError, match="only one kind"):
+        fit_isotonic(scores, labels, labels.astype(float))
+
+
+def test_an_unknown_method_is_told_the_nearest() -> None:
+    with pytest.raises(AnmiError, match=r'"isotone".*"isotonic"'):
+        fit_calibrator(np.arange(4.0), np.array([0, 1, 0, 1]), "isotone")  # type: ignore[arg-type]
+
+
+def test_folds_that_cannot_be_crossed_are_named() -> None:
+    scores, labels = np.arange(6.0), np.array([0, 1, 0, 0, 0, 0])
+    with pytest.raises(AnmiError, match="at least two folds"):
+        cross_fitted(scores, labels, np.zeros(6, int))
+    with pytest.raises(AnmiError, match="6 scores, 6 labels and 5 folds"):
+        cross_fitted(scores, labels, np.arange(5))
+    with pytest.raises(AnmiError, match=r"without fold 0: .*only one kind"):
+        cross_fitted(scores, labels, np.array([0, 0, 0, 1, 1, 1]))
+
+
+def test_missing_scores_stay_missing_in_cross_fitting_and_in_the_reliability() -> None:
+    scores, labels = judged(4, 1.5, 0, 1)
+    scores[::7] = np.nan
+    found, _ = cross_fitted(scores, labels, np.arange(len(scores)) % 2)
+    assert (np.isnan(found) == np.isnan(scores)).all()
+    known = np.isfinite(found)
+    weights = np.linspace(1, 2, len(found))
+    assert reliability(found, labels, weights=weights) == reliability(
+        found[known], labels[known], weights=weights[known]
+    )
