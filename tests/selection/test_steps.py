@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare, norm
+from scipy.stats import binomtest, chisquare, norm
 
-from anmi.candidates import NEGATIVE, PADDING, Candidates
-from anmi.selection.recipe import STEPS, Context, Step
+from anmi.candidates import NEGATIVE, PADDING, Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.selection.recipe import STEPS, Context, Recipe, Runner, Step, recipe_book
 from anmi.selection.samplers import choose
 
 POSITIVE = 1000
@@ -48,6 +51,7 @@ def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bo
         positive_columns={
             "dense": np.where(positives == PADDING, np.nan, rng.uniform(low, high, positives.shape)).astype("f4"),
             "elo": np.where(positives == PADDING, np.nan, rng.normal(1200, 150, positives.shape)).astype("f4"),
+            "p_relevant": np.where(positives == PADDING, np.nan, rng.beta(3, 1, positives.shape)).astype("f4"),
         },
         query_columns={"consistent": (rng.random(queries) < 0.7).astype(np.float32)},
     )
@@ -114,7 +118,8 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("top", {"by": "dense"}),
     ("random", {}),
 ]
-EVERY = [*PER_QUERY, ("mixture", {"fewest": 10})]
+POOLED: list[tuple[str, dict[str, Any]]] = [("mixture", {"fewest": 10}), ("denoise", {"max_false_negative_rate": 0.3})]
+EVERY = [*PER_QUERY, *POOLED]
 NAMES = [f"{name}{i}" for i, (name, _) in enumerate(EVERY)]
 
 
@@ -137,7 +142,7 @@ def test_no_step_touches_padding_or_measurements_or_leaves_the_range_of_weights(
         np.testing.assert_array_equal(after.columns[column], values)
 
 
-@pytest.mark.parametrize(("name", "params"), PER_QUERY, ids=NAMES[:-1])
+@pytest.mark.parametrize(("name", "params"), PER_QUERY, ids=NAMES[: len(PER_QUERY)])
 @given(block=BLOCKS, seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_a_step_depends_neither_on_the_order_of_candidates_nor_on_other_queries(
@@ -161,6 +166,7 @@ def test_a_stricter_limit_rejects_no_less(block: Candidates, limits: list[float]
     low, high = sorted(limits)
     stricter = [
         ("denoise", {"threshold": low}, {"threshold": high}),
+        ("denoise", {"max_false_negative_rate": 0.9 * low}, {"max_false_negative_rate": 0.9 * high}),
         ("max_ratio", {"max_ratio": low}, {"max_ratio": high}),
         ("margin", {"margin": high}, {"margin": low}),
         ("elo_gap", {"danger": 400 * high}, {"danger": 400 * low}),
@@ -251,6 +257,82 @@ def test_unjudged_candidates_are_rejected_under_their_own_name_unless_kept() -> 
     after = apply(block, "denoise")
     assert [after.legend[code] for code in after.verdict[0]] == ["unjudged", "denoise", "open"]
     assert apply(block, "denoise", unjudged="keep").undecided.tolist() == [[True, False, True]]
+
+
+def heldout_rows(own: list[float], candidates: list[float] | None = None, **others: Any) -> Candidates:
+    """One row per own positive, each judged by a model that did not see it."""
+    count = len(own)
+    judged = np.array([candidates or [0.05, 0.5, 0.95]] * count, np.float32)
+    return Candidates(
+        query_ids=np.array([f"q{i}" for i in range(count)]),
+        positives=np.tile([POSITIVE, POSITIVE + 1], (count, 1)).astype(np.int32),
+        documents=np.tile(np.arange(judged.shape[1], dtype=np.int32), (count, 1)),
+        source=np.ones(judged.shape, np.uint8),
+        columns={"p_relevant": judged},
+        positive_columns={
+            # The second column holds the query's other positives, whose turn comes in their own rows.
+            "p_heldout": np.stack([own, np.zeros(count)], axis=1).astype(np.float32),
+            "p_relevant": np.full((count, 2), 0.999, np.float32),
+        }
+        | others,
+    )
+
+
+def test_denoise_finds_the_threshold_that_lets_the_asked_share_of_heldout_positives_pass(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rng = np.random.default_rng(0)
+    own = np.round(rng.beta(4, 2, 400), 3)
+    block = heldout_rows(own.tolist(), [0.05, np.nan, 0.3, 0.95])
+    shards = CandidateShards.of([block.take(slice(0, 150)), block.take(slice(150, 400))])
+    recipe = Recipe.model_validate({"description": "-", "steps": [{"denoise": {"max_false_negative_rate": 0.02}}]})
+    with caplog.at_level(logging.INFO):
+        after = Runner(recipe, seed=1).run(shards).whole()
+    # Eight of 400 may pass, so the ninth smallest is the first that is stopped.
+    threshold = np.sort(own)[8]
+    below = int((own < threshold).sum())
+    assert below <= 8
+    low, high = binomtest(below, 400).proportion_ci(0.95)
+    assert caplog.messages == [
+        f"denoise: rejects P ≥ {threshold:.3g}, so {below / 4:.1f} % ({100 * low:.1f}–{100 * high:.1f} %) of 400 "
+        f"held-out positives would pass as negatives; {100 * np.mean([threshold > 0.05, threshold > 0.3, False]):.1f} "
+        "% of the judged candidates stay"
+    ]
+    assert (after.undecided == (block.columns["p_relevant"] < threshold)).all()
+    assert {after.legend[code] for code in after.verdict[:, 1]} == {"unjudged"}
+
+
+def test_without_heldout_positives_the_cross_fitted_ones_are_measured() -> None:
+    block = heldout_rows([0.4, 0.6, 0.8, 0.9])
+    own = np.array([[0.7, 0], [0.8, 0], [0.9, 0], [0.96, 0]], np.float32)
+    teacher = replace(block, positive_columns={"p_relevant": own})
+    assert apply(block, "denoise", max_false_negative_rate=0.25).undecided.tolist() == [[True, True, False]] * 4
+    found = apply(teacher, "denoise", max_false_negative_rate=0.75)
+    assert found.undecided.tolist() == [[True, True, True]] * 4
+
+
+def test_positives_of_dropped_queries_and_unknown_ones_are_not_measured() -> None:
+    block = heldout_rows([0.1, 0.1, np.nan, 0.6, 0.8]).dropped("consistency", np.array([1, 1, 0, 0, 0], bool))
+    found = apply(block, "denoise", max_false_negative_rate=0.4)
+    assert found.undecided[2:].tolist() == [[True, True, False]] * 3
+
+
+def test_denoise_needs_a_positive_that_was_held_out() -> None:
+    unknown = heldout_rows([np.nan, np.nan])
+    for block in (unknown, replace(unknown, positive_columns={})):
+        with pytest.raises(AnmiError, match=r"max_false_negative_rate 0\.02 .* give a threshold instead"):
+            apply(block, "denoise", max_false_negative_rate=0.02)
+
+
+def test_a_threshold_and_a_target_exclude_each_other() -> None:
+    wrong = {"denoise": {"threshold": 0.5, "max_false_negative_rate": 0.02}}
+    with pytest.raises(AnmiError, match="max_false_negative_rate: threshold and max_false_negative_rate exclude"):
+        recipe_book({"mine": {"description": "-", "steps": [wrong]}})
+
+
+def test_without_judged_candidates_there_is_nothing_to_find(caplog: pytest.LogCaptureFixture) -> None:
+    after = apply(heldout_rows([0.5, 0.6], [np.nan] * 3), "denoise", max_false_negative_rate=0.02)
+    assert not after.undecided.any() and "no candidate was judged" in caplog.text
 
 
 def test_ranks_outside_the_window_or_unknown_are_rejected() -> None:
