@@ -7,9 +7,9 @@ judges disagree: the strengths move when a judge is heard more, and those moves,
 comparisons, give their variance (the sandwich of a cluster-robust estimate, Liang & Zeger 1986). That variance,
 against the one that the model claims at one observation per comparison, is the number sought.
 
-Strengths from calibrated preferences are shrunken towards each other, so the truth lies around them more widely than
-they scatter around it: the variance is divided by their reliability, the share of the strengths' own variance that is
-not error (Kelley's standard error of estimation).
+Gaps from calibrated preferences are shrunken towards zero, so the truth lies around them more widely than they scatter
+around it: the variance is divided by their reliability, the share of their mean square that is not error (Kelley's
+standard error of estimation).
 
 Agreement cannot show what the judges have wrong together. ``common`` is what is assumed of it.
 """
@@ -39,15 +39,14 @@ class Agreement:
         Of the judges, [J].
     gap, claimed
         Variance of the gaps to the positive by the judges' disagreement, and as the model claims it at one vote.
-    noise, spread
-        Variance of the candidates' strengths by disagreement, and as they lie.
+    square
+        Squares of the gaps.
     """
 
     weights: Sequence[float]
     gap: float = 0.0
     claimed: float = 0.0
-    noise: float = 0.0
-    spread: float = 0.0
+    square: float = 0.0
 
     @property
     def judges(self) -> float:
@@ -114,8 +113,7 @@ class Agreement:
         others = inside & inside[:, :1] & (np.arange(inside.shape[1]) > 0)
         self.gap += float(factor * ((moves[:, :1] - moves)[others] ** 2).sum())
         self.claimed += float((gap_se[others] ** 2).sum())
-        self.noise += float(factor * (_centred(moves, others)[others] ** 2).sum())
-        self.spread += float((_centred(strengths[:, :, None], others)[others] ** 2).sum())
+        self.square += float(((strengths[:, :1] - strengths)[others] ** 2).sum())
 
     def votes(self, common: float) -> float:
         """Return the number of independent observations that a comparison of all judges counts for.
@@ -133,7 +131,7 @@ class Agreement:
         if self.judges <= 1 or self.gap <= 0 or self.claimed <= 0:
             return 1.0
         widened = (1 + (self.judges - 1) * common) / (1 - common)
-        reliability = max(1 - widened * self.noise / max(self.spread, 1e-12), _LEAST_RELIABILITY)
+        reliability = max(1 - widened * self.gap / max(self.square, 1e-12), _LEAST_RELIABILITY)
         return min(reliability * self.claimed / (widened * self.gap), 100.0)
 
 
@@ -144,10 +142,3 @@ def _push(problem: elo.Problem, strengths: NDArray[np.float64], slope: float) ->
     steep = slope * sharp * (1 - sharp) / np.maximum(problem.share * (1 - problem.share), 1e-12)
     result: NDArray[np.float64] = steep * (elo.hazard(z) + elo.hazard(-z)) / np.sqrt(2.0)
     return result
-
-
-def _centred(values: NDArray[Any], inside: NDArray[np.bool_]) -> NDArray[Any]:
-    """Take each row's mean over the nodes ``inside`` from values [Q, n, J]."""
-    part = inside[:, :, None]
-    mean = (values * part).sum(axis=1, keepdims=True) / np.maximum(part.sum(axis=1, keepdims=True), 1)
-    return values - mean
