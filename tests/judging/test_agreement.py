@@ -61,8 +61,9 @@ class World:
 @pytest.mark.parametrize("noise", [[0.3] * 3, [0.6] * 2, [0.6] * 6, [0.3, 0.6, 1.0], [1.0] * 3])
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say(noise: list[float]) -> None:
     world = World(noise)
-    assert 0.90 <= world.held(world.votes()) <= 0.98
-    assert 0.95 <= world.held(world.votes(common=0.1)) <= 0.995
+    # Gaps of a query share its positive, so that 250 queries tell the coverage to about ± 0.02.
+    assert 0.88 <= world.held(world.votes()) <= 0.98
+    assert 0.94 <= world.held(world.votes(common=0.1)) <= 0.995
 
 
 def test_an_error_that_judges_have_in_common_is_made_up_for_by_assuming_it() -> None:
