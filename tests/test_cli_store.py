@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import lmdb
@@ -133,6 +135,23 @@ def test_where_there_is_nothing_to_remove_nothing_is_asked(filled: Path) -> None
     assert done.exit_code == 0
     assert "removed: 0 values under 0 fingerprints (0 B), 0 folders of models (0 B)" in done.stdout
     assert left(filled) == {MODEL: 2000, JUDGE: 2000}
+
+
+def test_while_a_run_has_the_store_open_models_stay(filled: Path) -> None:
+    script = "import sys; from pathlib import Path; from anmi.store import Store; store = Store(Path(sys.argv[1])); "
+    command = [sys.executable, "-c", f"{script}print('open', flush=True); sys.stdin.read()", str(filled)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        for option in ("--dry-run", "--yes"):
+            done = invoke("prune", "--fingerprint", MODEL, option)
+            assert done.exit_code == 0, done.output
+            assert "2,000 values under 1 fingerprints (816.0 kB), 0 folders" in done.stdout
+            assert "another process has the store open" in done.stdout
+            assert "the file had" not in done.stdout
+        other.communicate(timeout=30)
+    assert (filled / "models" / ".teacher-killed").exists()
+    assert left(filled) == {JUDGE: 2000}
 
 
 def test_an_unknown_fingerprint_is_one_sentence(filled: Path) -> None:

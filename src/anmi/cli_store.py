@@ -88,14 +88,14 @@ def prune(
             _print(records_table(planned.records), models_table(planned.models))
         if dry_run:
             click.echo(_summary(planned, "would be removed"))
-            return
-        if (planned.records or planned.models) and not yes:
+        elif not yes and (planned.records or planned.models):
             click.confirm("Remove these?", abort=True)
-        done = found.prune(older_than, fingerprints, keep)
-    click.echo(_summary(done, "removed"))
+        done = planned if dry_run else found.prune(older_than, fingerprints, keep)
+    if not dry_run:
+        click.echo(_summary(done, "removed"))
     if done.in_use:
-        click.echo("another process has the store open, so models and the file's size stay: run this again later")
-    else:
+        click.echo("another process has the store open: models and the size of the file stay until it has ended")
+    elif not dry_run:
         click.echo(f"the file had {size_text(done.size_before)} and has {size_text(done.size_after)}")
 
 
