@@ -5,22 +5,40 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import pandas as pd
+
 from anmi.candidates import Candidates, CandidateShards
 from anmi.pipelines.elo.params import EloParams
 from anmi.selection.recipe import RecipeBook
+from anmi.store import Store
 
 log = logging.getLogger(__name__)
 
 
 def rate_candidates(
-    judged: CandidateShards, recipe: str, recipes: RecipeBook, params: EloParams, seed: int
+    judged: CandidateShards,
+    recipe: str,
+    recipes: RecipeBook,
+    params: EloParams,
+    seed: int,
+    corpus: pd.DataFrame | None = None,
+    queries: pd.DataFrame | None = None,
+    store: Store | None = None,
 ) -> tuple[CandidateShards, dict[str, Any]]:
-    """Return one row per (query, positive), rated if the recipe reads Elo."""
+    """Return one row per (query, positive), rated if the recipe reads Elo; only pairwise judges read the texts."""
     if not recipes.get(recipe).requires & {"elo", "elo_se", "gap_se"}:
         log.info("Recipe %s reads no Elo; candidates are passed on unrated", recipe)
         return judged.map(Candidates.by_positive), {"temperatures": {}}
+    from anmi.judging.panel import Texts
     from anmi.judging.rating import Rater
 
-    rater = Rater(params, seed)
+    judges, texts = {}, Texts()
+    if params.pairwise and corpus is not None and queries is not None and store is not None:
+        from anmi.corpus.texts import document_texts
+        from anmi.judging.pairwise import load_pairwise
+
+        judges = {name: load_pairwise(options, store, seed) for name, options in params.pairwise.items()}
+        texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
+    rater = Rater(params, seed, judges, texts)
     rater.fit(judged)
-    return judged.map(rater), {"temperatures": rater.temperatures, "options": params.model_dump(mode="json")}
+    return judged.map(rater), rater.summary | {"options": params.model_dump(mode="json")}

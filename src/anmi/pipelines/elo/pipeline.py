@@ -12,7 +12,10 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             rate_candidates,
-            inputs=["judged_candidates", "params:recipe", "params:recipes", "params:elo", "params:seed"],
+            inputs=[
+                "judged_candidates", "params:recipe", "params:recipes", "params:elo", "params:seed",
+                "corpus", "queries", "store",
+            ],
             outputs=["rated_candidates", "elo_summary"],
             name="rate_candidates",
         ),
