@@ -93,22 +93,32 @@ def examples(query: str = "Return the standard deviation along the given axis") 
     return pd.DataFrame(rows, columns=columns)
 
 
+def reliability(bend: float, error: float) -> dict:
+    predicted = np.linspace(0.05, 0.95, 10)
+    bins = [
+        {"predicted": float(p), "observed": float(p**bend), "count": int(900 * (1 - p) ** 2 + 40)} for p in predicted
+    ]
+    return {"bins": bins, "expected_calibration_error": error}
+
+
 def full(**changes) -> ReportInputs:
     rng = np.random.default_rng(2)
     counts, edges = np.histogram(rng.normal(330, 110, 6111).clip(105), 40)
-    predicted = np.linspace(0.05, 0.95, 10)
     given = {
         "results": results(),
         "comparisons": comparisons(),
         "funnel": funnel(),
         "distributions": distributions(),
         "training_log": training_log(),
-        "calibration": {
-            "bins": [
-                {"predicted": float(p), "observed": float(p**1.15), "count": int(900 * (1 - p) ** 2 + 40)}
-                for p in predicted
-            ],
-            "expected_calibration_error": 0.027,
+        "calibration": reliability(1.15, 0.027),
+        "judges": {
+            "dense": {"auc": 0.788, "reliability": reliability(1.6, 0.091), "method": "isotonic"},
+            "cross-encoder": {
+                "auc": 0.912,
+                "reliability": reliability(1.15, 0.027),
+                "method": "Platt scaling, cross-fitted over 3 folds",
+            },
+            "fused": {"auc": 0.985, "reliability": reliability(1.02, 0.008), "method": "platt"},
         },
         "gap": {
             "column": "elo",

@@ -73,7 +73,7 @@ def test_plotly_is_inside_once(page):
 def test_every_plot_is_one_that_plotly_accepts(page):
     found = specs(page)
     assert set(found) == {
-        "metrics", "funnel", "elo-gap", "calibration", "training",
+        "metrics", "funnel", "elo-gap", "judge-0", "judge-1", "judge-2", "training",
         "scores-dense", "scores-bm25", "scores-p_relevant", "scores-elo",
     }  # fmt: skip
     for name, spec in found.items():
@@ -114,11 +114,13 @@ def test_texts_are_escaped(make, length):
             summary=summary,
             parameters={"a": HOSTILE},
             distributions=distributions,
+            judges={HOSTILE: inputs.judges["dense"] | {"method": HOSTILE}},
         )
     )
     reader = parsed(page)
     assert reader.found == []
-    assert reader.scripts == parsed(render(make())).scripts
+    # One judge instead of three, hence two plots less.
+    assert reader.scripts == parsed(render(make())).scripts - 2
     assert '<script>alert("x")' not in page
     assert '<script>alert("x")</script>' in text(page)
     # Plotly reads a few HTML tags in labels: what comes from outside arrives there escaped.
@@ -141,6 +143,48 @@ def test_what_is_missing_is_said_instead_of_plotted():
         "parameters were not recorded",
     ):
         assert sentence in shown
+
+
+def judge_table(page: str) -> list[list[str]]:
+    rows = lxml.html.fromstring(page).xpath("//table[@class='judges']//tr")
+    return [[cell.text_content().strip() for cell in row] for row in rows]
+
+
+def test_each_judge_has_its_row_and_its_curve(page):
+    assert judge_table(page)[1:] == [
+        ["dense", "0.788", "0.091", "3,390", "isotonic regression"],
+        ["cross-encoder", "0.912", "0.027", "3,390", "Platt scaling, cross-fitted over 3 folds"],
+        ["fused", "0.985", "0.008", "3,390", "Platt scaling"],
+    ]
+    for place, (name, bend) in enumerate([("dense", 1.6), ("cross-encoder", 1.15), ("fused", 1.02)]):
+        diagonal, curve = specs(page)[f"judge-{place}"]["data"]
+        assert diagonal["x"] == diagonal["y"] == [0, 1]
+        assert curve["name"] == name
+        np.testing.assert_allclose(curve["y"], np.array(curve["x"]) ** bend)
+        # The curve bends away from many pairs to few, and so do the sizes of its dots.
+        assert (np.diff(curve["marker"]["size"]) < 0).all()
+
+
+@pytest.mark.parametrize("judges", [None, {}])
+def test_without_judges_there_is_no_such_section_and_the_only_curve_is_shown(make, judges):
+    page = render(make(judges=judges))
+    assert "Judges" not in [title.text for title in lxml.html.fromstring(page).xpath("//h2")]
+    assert "calibration" in specs(page)
+    assert "judge-0" not in specs(page)
+
+
+def test_of_a_judge_little_may_be_known(make):
+    empty = {"bins": [], "expected_calibration_error": 0.0}
+    page = render(
+        make(judges={"a": {}, "b": {"auc": float("nan"), "reliability": empty}, "c": {"auc": 0.5, "method": None}})
+    )
+    assert judge_table(page)[1:] == [
+        ["a", "–", "–", "–", "not stated"],
+        ["b", "–", "–", "–", "not stated"],
+        ["c", "0.500", "–", "–", "not stated"],
+    ]
+    assert not [name for name in specs(page) if name.startswith("judge-")]
+    assert "No judge was calibrated" not in text(page)
 
 
 def test_baselines_alone_make_a_report(make):

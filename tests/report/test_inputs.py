@@ -3,8 +3,9 @@ import math
 import numpy as np
 import pandas as pd
 
+from anmi.judging.calibration import cross_fitted, reliability
 from anmi.report.html import render
-from anmi.report.inputs import ReportInputs, example_table, leak_sentence, signed
+from anmi.report.inputs import ReportInputs, example_table, judge_entries, leak_sentence, signed
 
 
 def rows() -> pd.DataFrame:
@@ -55,3 +56,29 @@ def test_the_leak_is_not_played_down_when_no_truth_is_known():
 
 def test_differences_carry_their_sign():
     assert [signed(v) for v in (0.02, -0.02, 0.0, -0.0004)] == ["+0.020", "−0.020", "0.000", "0.000"]
+
+
+def test_judges_are_read_from_what_the_stages_write():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=600)
+    labels = (scores + rng.normal(size=600) > 0).astype(int)
+    folds = np.arange(600) % 3
+    for method, name in (("platt", "Platt scaling"), ("isotonic", "isotonic regression")):
+        probabilities, calibrators = cross_fitted(scores, labels, folds, method)
+        curve = reliability(probabilities, labels)
+        teacher = {
+            "auc_positive_against_candidates": 0.8,
+            "calibration": [each.as_dict() for each in calibrators.values()],
+            "reliability": curve,
+        }
+        expected = {"auc": 0.8, "reliability": curve, "method": f"{name}, cross-fitted over 3 folds"}
+        assert judge_entries(teacher) == {"teacher": expected}
+        fused = {"auc": 0.9, "reliability": curve, "method": "platt"}
+        found = judge_entries(teacher, {"judges": {"fused": fused}, "other": 1})
+        assert found == {"teacher": expected, "fused": fused}
+
+
+def test_a_run_that_judged_nothing_has_no_judges():
+    assert judge_entries({"judged_pairs": 0}) == {}
+    assert judge_entries({}, {"judges": {}}) == {}
+    assert judge_entries({}, {"judges": None}) == {}

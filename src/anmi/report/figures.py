@@ -203,7 +203,20 @@ def training(log: pd.DataFrame) -> Figure | None:
 
 
 def calibration(reliability: Mapping[str, Any]) -> Figure | None:
-    """Predicted against observed probability of relevance."""
+    """Predicted against observed probability of relevance, of the only judge."""
+    return _reliability("calibration", "Calibration of the judge", "judge", reliability)
+
+
+def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
+    """Predicted against observed probability of relevance, one figure per judge whose reliability is known."""
+    figures = [
+        _reliability(f"judge-{place}", f"Calibration: {name}", name, entry.get("reliability") or {})
+        for place, (name, entry) in enumerate(by_name.items())
+    ]
+    return [figure for figure in figures if figure]
+
+
+def _reliability(figure: str, title: str, judge: str, reliability: Mapping[str, Any]) -> Figure | None:
     bins = reliability.get("bins") or []
     if not bins:
         return None
@@ -222,7 +235,7 @@ def calibration(reliability: Mapping[str, Any]) -> Figure | None:
         {
             "type": "scatter",
             "mode": "lines+markers",
-            "name": "judge",
+            "name": html.escape(judge),
             "x": [entry["predicted"] for entry in bins],
             "y": [entry["observed"] for entry in bins],
             "text": [f"{entry['count']:,} pairs" for entry in bins],
@@ -238,7 +251,7 @@ def calibration(reliability: Mapping[str, Any]) -> Figure | None:
     note = "On the dotted line the judge is right as often as it says. The larger the dot, the more judged pairs."
     if error is not None:
         note += f" Expected calibration error {error:.3f}."
-    return Figure("calibration", "Calibration of the judge", note, {"data": traces, "layout": layout})
+    return Figure(figure, title, note, {"data": traces, "layout": layout})
 
 
 def elo_gap(gap: Mapping[str, Any]) -> Figure | None:

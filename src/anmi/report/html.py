@@ -21,6 +21,7 @@ from anmi.report.inputs import (
     difference,
     leak_sentence,
     lookup,
+    method_name,
     metric_name,
     p_value,
     signed,
@@ -67,7 +68,9 @@ def render(inputs: ReportInputs) -> str:
         leak=leak_sentence(inputs.leak),
         gap=_embedded(figures.elo_gap(inputs.gap)),
         distributions=[_embedded(figure) for figure in figures.distributions(inputs.distributions)],
-        calibration=_embedded(figures.calibration(inputs.calibration)),
+        calibration=None if inputs.judges else _embedded(figures.calibration(inputs.calibration)),
+        judges=_judges(inputs.judges or {}),
+        judge_figures=[_embedded(figure) for figure in figures.judges(inputs.judges or {})],
         training=_embedded(figures.training(inputs.training_log)),
         score_names=_score_names(inputs.examples),
         examples=_examples(inputs.examples),
@@ -139,6 +142,27 @@ def _funnel_rows(inputs: ReportInputs) -> list[dict[str, str]]:
         }
         for row in inputs.funnel
     ]
+
+
+def _judges(judges: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    rows = []
+    for name, entry in judges.items():
+        reliability = entry.get("reliability") or {}
+        pairs = sum(row["count"] for row in reliability.get("bins") or [])
+        rows.append(
+            {
+                "name": name,
+                "auc": _three(entry.get("auc")),
+                "error": _three(reliability.get("expected_calibration_error")) if pairs else "–",
+                "pairs": f"{pairs:,}" if pairs else "–",
+                "method": method_name(entry.get("method")),
+            }
+        )
+    return rows
+
+
+def _three(value: float | None) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
 
 
 def _score_names(examples: pd.DataFrame) -> list[str]:

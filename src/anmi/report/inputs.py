@@ -14,6 +14,7 @@ ZERO_SHOT: Final = "zero_shot"
 HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 EXAMPLE_COLUMNS: Final = ("query_id", "query", "role", "document_id", "text")
 _SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
+_METHODS: Final = {"platt": "Platt scaling", "isotonic": "isotonic regression"}
 _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 
 
@@ -36,7 +37,10 @@ class ReportInputs:
         ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs.
     calibration
         From :func:`anmi.judging.calibration.reliability`: ``bins`` of ``predicted, observed, count`` and
-        ``expected_calibration_error``.
+        ``expected_calibration_error``. Of the only judge; not shown where there are ``judges``.
+    judges
+        By name what is known of each judge: ``auc``, ``reliability`` (as ``calibration``) and ``method`` (how it was
+        calibrated); any of the three may be missing. See :func:`judge_entries`. None or empty omits the section.
     gap
         From :func:`anmi.evaluation.diagnostics.gap` on ``elo``.
     leak
@@ -62,6 +66,7 @@ class ReportInputs:
     leak: Mapping[str, Any] = field(default_factory=dict)
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    judges: Mapping[str, Mapping[str, Any]] | None = None
 
 
 def example_table(
@@ -113,6 +118,53 @@ def _score_columns(rows: pd.DataFrame) -> dict[str, tuple[str | None, str]]:
         if name != "ids"
     }
     return found | ({"weight": (None, "weights")} if "weights" in rows else {})
+
+
+def judge_entries(
+    teacher: Mapping[str, Any], fused_judge: Mapping[str, Any] | None = None
+) -> dict[str, Mapping[str, Any]]:
+    """Return the ``judges`` of a report from what the judging stages wrote.
+
+    Parameters
+    ----------
+    teacher
+        The artifact ``teacher``: ``auc_positive_against_candidates``, ``calibration`` (one entry per fold) and
+        ``reliability``. Without a reliability, as when nothing was judged, it is left out.
+    fused_judge
+        Under ``judges`` by name what :class:`ReportInputs` takes; a judge of the name ``teacher`` replaces that above.
+
+    Examples
+    --------
+    >>> curve = {"bins": [], "expected_calibration_error": 0.0}
+    >>> found = judge_entries({"reliability": curve, "calibration": [{"slope": 1.0, "intercept": 0.0}] * 3})
+    >>> found["teacher"]["method"]
+    'Platt scaling, cross-fitted over 3 folds'
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    if teacher.get("reliability"):
+        found["teacher"] = {
+            "auc": teacher.get("auc_positive_against_candidates"),
+            "reliability": teacher["reliability"],
+            "method": _fitted_how(teacher.get("calibration") or []),
+        }
+    return found | dict((fused_judge or {}).get("judges") or {})
+
+
+def _fitted_how(calibrators: Sequence[Mapping[str, Any]]) -> str:
+    kinds = {_METHODS["platt" if "slope" in calibrator else "isotonic"] for calibrator in calibrators}
+    folds = f", cross-fitted over {len(calibrators)} folds" if len(calibrators) > 1 else ""
+    return " and ".join(sorted(kinds)) + folds
+
+
+def method_name(method: str | None) -> str:
+    """Return how a way to calibrate is written for readers.
+
+    Examples
+    --------
+    >>> method_name("isotonic"), method_name(None)
+    ('isotonic regression', 'not stated')
+    """
+    return _METHODS.get(str(method), str(method)) if method else "not stated"
 
 
 def systems(results: pd.DataFrame) -> list[str]:
