@@ -330,6 +330,14 @@ def test_a_threshold_and_a_target_exclude_each_other() -> None:
         recipe_book({"mine": {"description": "-", "steps": [wrong]}})
 
 
+def test_a_judge_that_hardly_tells_positives_from_candidates_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    own = np.linspace(0.3, 0.9, 50)
+    apply(heldout_rows(own.tolist(), [0.1, 0.6, 0.7, 0.8]), "denoise", max_false_negative_rate=0.1)
+    assert not caplog.records
+    apply(heldout_rows(own.tolist(), [0.5, 0.6, 0.7, 0.8]), "denoise", max_false_negative_rate=0.1)
+    assert "little is left to draw from" in caplog.text
+
+
 def test_without_judged_candidates_there_is_nothing_to_find(caplog: pytest.LogCaptureFixture) -> None:
     after = apply(heldout_rows([0.5, 0.6], [np.nan] * 3), "denoise", max_false_negative_rate=0.02)
     assert not after.undecided.any() and "no candidate was judged" in caplog.text

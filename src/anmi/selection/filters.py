@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from anmi.judging.targets import Target, threshold_for
 from anmi.selection.recipe import Context, Params, step
 
 log = logging.getLogger(__name__)
+# Of the usual 100 candidates a query, less than 10 no longer fill 7 negatives with any choice.
+_LITTLE: Final = 0.1
 
 
 def gap(block: Candidates) -> NDArray[np.float32]:
@@ -142,6 +144,11 @@ def fit_denoise(blocks: Iterable[Candidates], params: Denoise, context: Context)
         found.positives,
         100 * found.kept_share,
     )
+    if found.kept_share < _LITTLE:
+        log.warning(
+            "denoise: the judge hardly tells held-out positives from candidates, so little is left to draw from; "
+            "allow a higher max_false_negative_rate, give a threshold, or judge with more evidence"
+        )
     return found
 
 
