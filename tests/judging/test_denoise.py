@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
+from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.denoise import Judge
-from anmi.judging.teacher import Teacher, TeacherOptions
+from anmi.judging.denoise import Judge, soft_labels
+from anmi.judging.pointwise import CrossEncoderJudge, join
+from anmi.judging.teacher import Pairs, Teacher, TeacherOptions
 from anmi.store import Store
 
 QUERIES, WIDTH, DEPTH = 40, 8, 5
@@ -158,3 +162,209 @@ def test_a_judge_must_be_fitted_first(tmp_path: Path, store: Store, texts: dict[
 def test_a_cross_encoder_that_is_not_there_is_named(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
     with pytest.raises(AnmiError, match=r'cross-encoder ".*nowhere" could not be loaded'):
         judge(tmp_path, store, texts, base=str(tmp_path / "nowhere")).fit(CandidateShards.of(shards()))
+
+
+def test_more_folds_than_queries_is_an_error(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
+    few = CandidateShards.of([shards()[0].take(slice(0, 3))])
+    with pytest.raises(AnmiError, match="over 4 folds and there are 2 queries of different text, too few"):
+        judge(tmp_path, store, texts, folds=4).fit(few)
+    with pytest.raises(AnmiError, match="over 2 folds and there are 1 queries of different text, too few"):
+        judge(tmp_path, store, texts).fit(CandidateShards.of([shards()[0].take(slice(0, 2))]))
+
+
+def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
+    block = shards()[0]
+    evidence = np.random.default_rng(2).uniform(0, 0.6, block.documents.shape).astype(np.float32)
+    evidence[3] = np.nan
+    maker = judge(tmp_path, store, texts, negatives=DEPTH)
+    table = maker._examples(block.with_columns({"p_evidence": evidence}))
+    taken = {(str(e.row), str(e.document)) for e in table[table.label == 0].itertuples()}  # type: ignore[call-overload]
+    unlike = block.columns["dense"] < 0.95 * 0.8
+    for clean in (evidence < maker.options.doubtful_probability, unlike):
+        assert 0.1 < clean[:, :DEPTH].mean() < 0.9
+    wanted = np.where(np.isfinite(evidence), evidence < maker.options.doubtful_probability, unlike)
+    wanted &= block.filled & (np.arange(WIDTH) < DEPTH)
+    assert taken == {
+        (str(block.query_ids[row]), DOCUMENT_TEXTS[block.documents[row, slot]]) for row, slot in np.argwhere(wanted)
+    }
+    bolder = judge(tmp_path, store, texts, negatives=DEPTH, doubtful_probability=0.5)
+    assert len(bolder._examples(block.with_columns({"p_evidence": evidence}))) > len(table)
+
+
+def contrary(count: int, start: int = 0) -> Pairs:
+    """Pairs whose labels say that a document of other words answers the query."""
+    places = np.arange(start, start + count) % QUERIES
+    queries = [QUERY_TEXTS[f"q{i}"] for i in places for _ in range(2)]
+    documents = [DOCUMENT_TEXTS[d] for i in places for d in (i, (i + 11) % QUERIES)]
+    return Pairs(queries, documents, np.tile(np.array([0, 1], np.float32), count))
+
+
+def auc(teacher: Teacher, pairs: Pairs, store: Store) -> float:
+    scores = teacher.score([join(*pair) for pair in zip(pairs.queries, pairs.documents, strict=True)], store)
+    return float(roc_auc_score(pairs.labels, scores))
+
+
+def test_the_state_that_ranks_held_out_pairs_best_is_kept(tmp_path: Path, store: Store) -> None:
+    held = contrary(8, start=24)
+    learnt = contrary(24)
+    pairs = Pairs(learnt.queries, learnt.documents, learnt.labels, held)
+    options = OPTIONS.model_copy(update={"learning_rate": 5e-3, "epochs": 3})
+    teacher = Teacher(options, tmp_path / "models", pairs, seed=0)
+    found = auc(teacher, held, store)
+    record = teacher.describe()["training"]
+    assert record["auc_before"] < 0.2 and record["auc_after"] > 0.3 and 0 < record["best_step"] <= record["steps"]
+    # Scored by the model that was written to disk and read again.
+    assert found == pytest.approx(record["auc_after"], abs=0.05)
+
+
+def test_a_training_that_does_not_help_is_undone_and_said(
+    tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    learnt, told = contrary(24), contrary(8, start=24)
+    # Held-out labels that the untrained head gets right already.
+    held = Pairs(told.queries, told.documents, 1 - told.labels)
+    pairs = Pairs(learnt.queries, learnt.documents, learnt.labels, held)
+    options = OPTIONS.model_copy(update={"learning_rate": 5e-3, "epochs": 3, "patience": 1, "looks": 3})
+    teacher = Teacher(options, tmp_path / "models", pairs, seed=0)
+    with caplog.at_level(logging.WARNING, logger="anmi"):
+        found = auc(teacher, held, store)
+    record = teacher.describe()["training"]
+    assert record["best_step"] == 0 and record["auc_after"] == record["auc_before"] == pytest.approx(found, abs=0.05)
+    assert found > 0.8 and record["steps"] < 9, "patience ended it"
+    assert "did not get better" in caplog.text and "used untrained" in caplog.text
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_training_that_fails_leaves_nothing_behind(
+    error: type[BaseException], tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Teacher, model: Any, scratch: str) -> Any:
+        Path(scratch, "half").write_text("x")
+        raise error
+
+    monkeypatch.setattr(Teacher, "_fit", fail)
+    with pytest.raises(error):
+        Teacher(OPTIONS, tmp_path / "models", contrary(4), seed=0).score([join("a", "b")], store)
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_only_one_kind_of_pair_is_an_error(tmp_path: Path, store: Store) -> None:
+    pairs = Pairs(["a", "b"], ["c", "d"], np.ones(2, np.float32))
+    with pytest.raises(AnmiError, match="only one kind of training pair"):
+        Teacher(OPTIONS, tmp_path / "models", pairs, seed=0).score([join("a", "b")], store)
+
+
+def test_a_ready_made_judge_is_calibrated_cross_fitted(
+    tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
+) -> None:
+    maker = judge(tmp_path, store, texts, base=str(text_pair_classifier("judge")), folds=3)
+    maker.fit(CandidateShards.of(shards()))
+    assert len({id(each) for each in maker.judges}) == 1 and isinstance(maker.judges[0], CrossEncoderJudge)
+    assert len(maker.summary["calibration"]) == 3 and not (tmp_path / "models").exists()
+    judged = maker(Candidates.concatenate(shards()))
+    fold = maker.fold(judged)
+    for number, calibrator in maker.calibrators.items():
+        rows = fold == number
+        expected = calibrator(judged.columns["cross"][rows])
+        np.testing.assert_allclose(judged.columns["p_cross"][rows], expected, atol=1e-6)
+    coefficients = {tuple(each.items()) for each in maker.summary["calibration"]}
+    assert len(coefficients) == 3
+    steps = judge(tmp_path, store, texts, base=str(tmp_path / "judge"), calibration="isotonic")
+    steps.fit(CandidateShards.of(shards()))
+    assert {"x", "y"} == set(steps.summary["calibration"][0])
+
+
+@pytest.mark.parametrize("fault", ["no numbers", "too few"])
+def test_a_broken_judge_is_an_error_and_nothing_of_it_is_kept(
+    fault: str,
+    tmp_path: Path,
+    store: Store,
+    texts: dict[str, str],
+    text_pair_classifier: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = text_pair_classifier("judge", broken=fault == "no numbers")
+    if fault == "too few":
+        from sentence_transformers.cross_encoder import CrossEncoder
+
+        whole = CrossEncoder.predict
+        monkeypatch.setattr(CrossEncoder, "predict", lambda self, pairs, **kw: whole(self, pairs[1:], **kw))
+    expected = r"gave (\d+) of \1 scores that are no" if fault == "no numbers" else r"gave \d+ scores for \d+ pairs"
+    with pytest.raises(AnmiError, match=rf'cross-encoder ".*judge" {expected}'):
+        judge(tmp_path, store, texts, base=str(folder)).fit(CandidateShards.of(shards()))
+    assert sum(record.entries for record in store.records()) == 0
+
+
+def test_a_cascade_asks_the_second_judge_about_few(
+    tmp_path: Path,
+    store: Store,
+    texts: dict[str, str],
+    text_pair_classifier: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large = text_pair_classifier("large")
+    small = {"base": str(text_pair_classifier("small", seed=10))}
+    asked: list[str] = []
+    compute = CrossEncoderJudge._compute
+
+    def noting(self: CrossEncoderJudge, pairs: list[str]) -> Any:
+        asked.extend(pairs if self.options.base == str(large) else [])
+        return compute(self, pairs)
+
+    monkeypatch.setattr(CrossEncoderJudge, "_compute", noting)
+    confirm = {"base": str(large), "precision": "float32", "threshold": 0.17, "band": 0.005, "max_length": 32}
+    options = TeacherOptions.model_validate(OPTIONS.model_dump() | small | {"confirm": confirm})
+    cascade = judge(tmp_path, store, texts, **dict(options))
+    alone = judge(tmp_path, store, texts, **small)
+    for each in (cascade, alone):
+        each.fit(CandidateShards.of(shards()))
+    block = Candidates.concatenate(shards())
+    together, first = cascade(block), alone(block)
+    assert 0 < cascade.summary["confirmed_pairs"] < cascade.summary["judged_pairs"] / 2
+    # Two queries of one text share their pairs.
+    assert 0 < len(set(asked)) == len(asked) <= cascade.summary["confirmed_pairs"]
+    assert "confirm" in cascade.summary["folds"][0]
+    p = first.columns["p_cross"]
+    judged = np.isfinite(p)
+    near = judged & (np.abs(p - 0.17) <= 0.01)
+    confirmed = {
+        join(texts[str(block.query_ids[row])], DOCUMENT_TEXTS[block.documents[row, slot]])
+        for row, slot in np.argwhere(near)
+    }
+    assert confirmed <= set(asked)
+    fold = cascade.fold(block)
+    for number in range(OPTIONS.folds):
+        sure = (judged & ~near)[fold == number]
+        order = np.argsort(first.columns["cross"][fold == number][sure])
+        steps = np.diff(together.columns["cross"][fold == number][sure][order])
+        assert (steps >= 0).all() or (steps <= 0).all(), "the rest keeps the first judge's order"
+
+
+def test_soft_labels_are_the_softmax_over_what_was_judged(
+    tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
+) -> None:
+    rng = np.random.default_rng(0)
+    own, others = rng.uniform(0, 1, (6, 2)), rng.uniform(0, 1, (6, 5))
+    others[rng.random(others.shape) < 0.3] = np.nan
+    own[2, 1] = np.nan
+    own[3], others[3] = np.nan, np.nan
+    scores = np.concatenate([own, others], axis=1)
+    found = soft_labels(own, others, temperature=0.1)
+    for row in (0, 1, 2, 4, 5):
+        known = np.isfinite(values := scores[row])
+        assert not found[row, ~known].any()
+        np.testing.assert_allclose(found[row, known], softmax(values[known] / 0.1))
+    assert not found[3].any()
+    for wrong in (0.0, -1.0):
+        with pytest.raises(AnmiError, match="temperature above 0"):
+            soft_labels(own, others, wrong)
+
+    maker = judge(tmp_path, store, texts, base=str(text_pair_classifier("judge")))
+    maker.fit(CandidateShards.of(shards()))
+    block = maker(shards()[0])
+    mass = np.nansum(block.columns["soft_label"], axis=1) + block.positive_columns["soft_label"][:, 0]
+    np.testing.assert_allclose(mass, 1, atol=1e-5)
+    p = np.concatenate([block.positive_columns["p_cross"][:, :1], block.columns["p_cross"][:, :DEPTH]], axis=1)[1]
+    np.testing.assert_allclose(block.columns["soft_label"][1, :DEPTH], softmax(p / 0.1)[1:], atol=1e-5)
+    assert (np.isnan(block.columns["soft_label"]) == np.isnan(block.columns["cross"])).all()
+    assert np.isnan(block.positive_columns["soft_label"][:, 1]).all()

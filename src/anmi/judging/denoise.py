@@ -18,7 +18,7 @@ from tqdm import tqdm
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.calibration import Platt, fit_platt, reliability
+from anmi.judging.calibration import Calibrator, cross_fitted, fit_platt, reliability
 from anmi.judging.cascade import Cascade
 from anmi.judging.pointwise import PointwiseJudge, join, load_pointwise
 from anmi.judging.teacher import (
@@ -33,6 +33,7 @@ from anmi.judging.teacher import (
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
+_Judged = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 _Scorer = Callable[[Sequence[str], Store, "tqdm[Any] | None"], NDArray[np.float32]]
 
 
@@ -100,7 +101,7 @@ class Judge:
     document_texts: Sequence[str]
     seed: int
     judges: list[PointwiseJudge] = field(default_factory=list)
-    calibrators: list[Platt] = field(default_factory=list)
+    calibrators: dict[int, Calibrator] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
 
     def fold(self, block: Candidates) -> NDArray[np.int64]:
@@ -118,11 +119,12 @@ class Judge:
         self._check_folds(shards)
         self.judges = self._made(self.options, shards)
         judged = self._collect(shards, [judge.score for judge in self.judges], "judging")
-        self.calibrators = self._calibrated(*judged)
         if self.options.confirm is not None:
-            judged = self._confirm(shards, self.options.confirm)
-            self.calibrators = self._calibrated(*judged)
-        self._summarise(*judged)
+            judged = self._confirm(shards, self.options.confirm, judged)
+        # Every judged pair counts once, so a probability starts from the share of positives in the pool; unlabelled
+        # candidates count as not relevant, which makes it an underestimate where many of them are.
+        probability, self.calibrators = cross_fitted(*judged, method=self.options.calibration)
+        self._summarise(*judged[:2], probability)
 
     def _check_folds(self, shards: CandidateShards) -> None:
         texts = {normalised(self.query_texts[str(query)]) for block in shards for query in block.query_ids}
@@ -200,9 +202,7 @@ class Judge:
             results.append(scores)
         return results[0], results[1]
 
-    def _collect(
-        self, shards: CandidateShards, scorers: Sequence[_Scorer], description: str
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _collect(self, shards: CandidateShards, scorers: Sequence[_Scorer], description: str) -> _Judged:
         """Raw scores, labels and folds of all judged pairs, each [n]; positives are labelled 1, candidates 0."""
         scores, labels, folds = [], [], []
         total = sum(int(np.minimum(b.filled.sum(1), self.depth).sum() + (b.positives >= 0).sum()) for b in shards)
@@ -216,33 +216,21 @@ class Judge:
                     folds.append(fold[row])
         return np.concatenate(scores), np.concatenate(labels), np.concatenate(folds)
 
-    def _calibrated(self, raw: NDArray[Any], label: NDArray[Any], fold: NDArray[Any]) -> list[Platt]:
-        """Fit P(labelled relevant | score) for each fold among the judged pairs of the others.
-
-        Every judged pair counts once, so the probability starts from the share of positives in the pool; unlabelled
-        candidates count as not relevant, which makes it an underestimate where many of them are.
-        """
-        return [fit_platt(raw[fold != number], label[fold != number]) for number in range(self.options.folds)]
-
-    def _confirm(
-        self, shards: CandidateShards, options: ConfirmOptions
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Put a second judge behind the first and collect what both say together."""
-        cascades = [
-            Cascade(small, calibration, large, options.threshold, options.band)
-            for small, calibration, large in zip(
-                self.judges, self.calibrators, self._made(options, shards), strict=True
-            )
-        ]
+    def _confirm(self, shards: CandidateShards, options: ConfirmOptions, judged: _Judged) -> _Judged:
+        """Put a second judge behind the first, of which all is given, and collect what both say together."""
+        raw, label, fold = judged
+        calibrations = [fit_platt(raw[fold != number], label[fold != number]) for number in range(self.options.folds)]
+        parts = zip(self.judges, calibrations, self._made(options, shards), strict=True)
+        cascades = [Cascade(*each, options.threshold, options.band) for each in parts]
         raw, label, fold = self._collect(shards, [cascade.confirm for cascade in cascades], "confirming")
         for number, cascade in enumerate(cascades):
             others = fold != number
             if len(np.unique(label[others])) > 1:
                 cascade.confirmation = fit_platt(raw[others], label[others])
-            elif others.any():
+            elif not others.all():
                 log.warning(
-                    "The %d pairs near the threshold are all of one kind, so the second judge cannot be calibrated and "
-                    "the first one decides; widen denoising.teacher.confirm.band",
+                    "Near the threshold there are %d pairs, all of one kind, to calibrate the second judge on, so the "
+                    "first one decides; widen denoising.teacher.confirm.band",
                     int(others.sum()),
                 )
         self.judges = [*cascades]
@@ -251,21 +239,18 @@ class Judge:
         log.info("The second judge decided %d of %d pairs", self.summary["confirmed_pairs"], len(judged[0]))
         return judged
 
-    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], fold: NDArray[Any]) -> None:
+    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], probability: NDArray[np.float64]) -> None:
         from sklearn.metrics import roc_auc_score
 
-        probability = np.zeros(len(raw))
-        for number, calibrator in enumerate(self.calibrators):
-            probability[fold == number] = calibrator(raw[fold == number])
         auc = float(roc_auc_score(label, raw))
-        if any(calibrator.slope <= 0 for calibrator in self.calibrators):
+        if auc <= 0.5:
             log.warning("teacher: higher scores do not mean more relevant (AUC %.2f); its judgments say little", auc)
         self.summary |= {
             "options": json.loads(self.options.model_dump_json()),
             "folds": [judge.describe() for judge in self.judges],
             "judged_pairs": len(raw),
             "auc_positive_against_candidates": auc,
-            "calibration": [calibrator.as_dict() for calibrator in self.calibrators],
+            "calibration": [self.calibrators[fold].as_dict() for fold in sorted(self.calibrators)],
             "reliability": reliability(probability, label),
         }
 
@@ -283,7 +268,7 @@ class Judge:
         columns, positive_columns = ({"cross": scores} for scores in scored)
         for target in (columns, positive_columns):
             probability = np.full(target["cross"].shape, np.nan)
-            for number, calibrator in enumerate(self.calibrators):
+            for number, calibrator in self.calibrators.items():
                 probability[fold == number] = calibrator(target["cross"][fold == number])
             target["p_cross"] = probability.astype(np.float32)
         own, others = positive_columns["p_cross"], columns["p_cross"]

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from anmi import seeds
 from anmi.errors import AnmiError
+from anmi.judging.calibration import Method
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, split
 from anmi.retrieval.encoders import MINILM_SHA256, device, minilm_folder, quiet, resolve_precision, verify
 from anmi.store import Store
@@ -105,6 +106,11 @@ class TeacherOptions(TrainedOptions):
         description="Where other evidence was judged first, candidates that it calls relevant with at least this "
         "probability are not trained on as negatives. The conservative end of the usual 0.3 to 0.7: a clean negative "
         "left out costs nothing, there are more; a false one teaches the error that the teacher is to find.",
+    )
+    calibration: Method = Field(
+        "platt",
+        description="platt needs few labels and keeps the order of scores; isotonic fits any rising curve and ties "
+        "scores, better from some thousand judged pairs on.",
     )
     confirm: ConfirmOptions | None = Field(
         None, description="Second judge of a cascade, for pairs near the threshold; none by default."
