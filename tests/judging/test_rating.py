@@ -126,6 +126,17 @@ def test_a_judge_that_never_spoke_is_left_out_with_a_warning(caplog: pytest.LogC
         np.testing.assert_array_equal(found.columns[name], others.columns[name])
 
 
+def test_a_judge_that_prefers_candidates_to_positives_is_warned_of_and_decides_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    candidates = block()
+    candidates.positive_columns["dense"][candidates.positives != PADDING] = -9
+    with caplog.at_level(logging.WARNING):
+        found = rated(candidates, judges={"dense": 1.0})
+    assert "judge dense tells positives from candidates no better than chance" in caplog.text
+    assert np.abs(found.columns["elo"][found.filled] - 1000).max() < 20
+
+
 def test_judges_none_of_whom_spoke_are_an_error() -> None:
     candidates = block()
     candidates.columns["cross"][:] = np.nan

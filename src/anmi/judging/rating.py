@@ -22,6 +22,7 @@ from anmi.judging.preferences import PairwiseJudge
 
 log = logging.getLogger(__name__)
 _AGREEMENT_QUERIES: Final = 4000
+_NO_OPINION: Final = 0.02
 
 
 class RatingOptions(BaseModel):
@@ -148,20 +149,22 @@ class Rater:
             A judge whose column no candidate has, or no judge at all with a score.
         """
         labelled = self._labelled(shards)
-        self.temperatures = {}
+        self.temperatures, wins = {}, {}
         for name, (best, others) in labelled.items():
-            if np.isfinite(best[:, None] - others).any():
-                self.temperatures[name] = preferences.fit_temperature(best, others)
-            else:
+            if not np.isfinite(best[:, None] - others).any():
                 log.warning("Elo: judge %s has no score of a positive and a candidate of one query; left out", name)
+                continue
+            self.temperatures[name] = preferences.fit_temperature(best, others)
+            wins[name] = _beats(best, others, self.temperatures[name])
+            if np.nanmean(np.abs(wins[name] - 0.5)) < _NO_OPINION:
+                log.warning("Elo: judge %s tells positives from candidates no better than chance", name)
         if labelled and not any(self._weights.values()) and not self.options.pairwise_judges:
             raise AnmiError(f"elo.judges: none of {', '.join(labelled)} has scores; judge the candidates first")
         self.slope, self.votes = 1.0, self.options.votes or 1.0
         if sum(weight > 0 for weight in self._weights.values()) > 1:
-            wins = [_beats(*labelled[name], temperature) for name, temperature in self.temperatures.items()]
-            self.slope = preferences.fit_slope(preferences.pool(wins, list(self._weights.values())))
+            self.slope = preferences.fit_slope(preferences.pool(list(wins.values()), list(self._weights.values())))
             if self.options.votes is None and self.options.variant == "star":
-                self.votes = self._agreement(shards, queries=len(wins[0]))
+                self.votes = self._agreement(shards, queries=len(next(iter(wins.values()))))
 
     @property
     def _weights(self) -> dict[str, float]:
