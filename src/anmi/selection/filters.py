@@ -14,9 +14,17 @@ from scipy.special import ndtr
 from anmi.candidates import OPEN, SOURCES, Candidates
 from anmi.errors import AnmiError
 from anmi.judging.targets import Target, threshold_for
-from anmi.selection.recipe import Context, Params, step
+from anmi.selection.recipe import Context, Params, Threshold, step
 
 log = logging.getLogger(__name__)
+# What an audit tries; margins and ratios are made for cosines, the danger zone for Elo.
+_FIRST_RANK = Threshold("first", (1, 2, 5, 10, 20, 30, 50, 80))
+_PROBABILITY = Threshold("threshold", (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
+_RATE = Threshold("max_false_negative_rate", (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
+_RATIO = Threshold("max_ratio", (0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0))
+_MARGIN = Threshold("margin", (0.0, 0.01, 0.02, 0.05, 0.075, 0.1, 0.15, 0.2))
+_DANGER = Threshold("danger", (0, 50, 100, 150, 200, 300, 400, 600))
+_WEIGHT = Threshold("weight", (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 # Of the usual 100 candidates a query, less than 10 no longer fill 7 negatives with any choice.
 _LITTLE: Final = 0.1
 
@@ -67,7 +75,7 @@ class RankWindow(Params):
     last: int = Field(100, ge=1, description="Worst rank kept; 100 is the usual depth.")
 
 
-@step("rank_window", RankWindow, requires=lambda p: {p.column})
+@step("rank_window", RankWindow, requires=lambda p: {p.column}, thresholds=(_FIRST_RANK,))
 def rank_window(block: Candidates, params: RankWindow, context: Context) -> Candidates:
     """Reject candidates outside a window of ranks; an unknown rank is outside."""
     rank = block.columns[params.column]
@@ -152,7 +160,7 @@ def fit_denoise(blocks: Iterable[Candidates], params: Denoise, context: Context)
     return found
 
 
-@step("denoise", Denoise, requires=lambda p: {"p_relevant"}, fit=fit_denoise)
+@step("denoise", Denoise, requires=lambda p: {"p_relevant"}, fit=fit_denoise, thresholds=(_PROBABILITY, _RATE))
 def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     """Reject candidates that the judge calls relevant (RocketQA; methods §3.1)."""
     probability = block.columns["p_relevant"]
@@ -175,7 +183,7 @@ class MaxRatio(Params):
     )
 
 
-@step("max_ratio", MaxRatio, requires=lambda p: {p.column})
+@step("max_ratio", MaxRatio, requires=lambda p: {p.column}, thresholds=(_RATIO,))
 def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidates:
     """Keep s < s⁺ − |s⁺|(1 − ratio), relative to the row's own positive (NV-Retriever; methods §3.2).
 
@@ -193,7 +201,7 @@ class Margin(Params):
     margin: float = Field(0.05, ge=0, description="Least distance below the positive; 0.05 is NV-Retriever's.")
 
 
-@step("margin", Margin, requires=lambda p: {p.column})
+@step("margin", Margin, requires=lambda p: {p.column}, thresholds=(_MARGIN,))
 def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
     """Keep s < s⁺ − margin, relative to the row's own positive (NV-Retriever; methods §3.2)."""
     ceiling = block.positive_columns[params.column][:, :1] - params.margin
@@ -212,7 +220,7 @@ class EloGap(Params):
     )
 
 
-@step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"})
+@step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"}, thresholds=(_DANGER,))
 def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
     """Reject candidates too close to the positive in Elo, by estimate or by interval (methods §2)."""
     distance = gap(block)
@@ -251,7 +259,7 @@ class MinWeight(Params):
     weight: float = Field(0.1, ge=0, le=1, description="Candidates at or below it teach next to nothing.")
 
 
-@step("min_weight", MinWeight)
+@step("min_weight", MinWeight, thresholds=(_WEIGHT,))
 def min_weight(block: Candidates, params: MinWeight, context: Context) -> Candidates:
     """Reject candidates whose weight has fallen to the bar or below."""
     return block.rejected("min_weight", ~(block.weight > params.weight))

@@ -42,26 +42,47 @@ Fit = Callable[[Iterable[Candidates], Any, Context], Any]
 
 
 @dataclass(frozen=True)
+class Threshold:
+    """The parameter by which a step trades false negatives against hardness.
+
+    Attributes
+    ----------
+    parameter
+        Name in the step's parameters.
+    grid
+        Values an audit tries besides the recipe's own.
+    """
+
+    parameter: str
+    grid: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class StepType:
-    """A kind of step: its parameters, the columns it reads, and what it does to a block."""
+    """A kind of step: its parameters, the columns it reads, what it does to a block, and what an audit sweeps."""
 
     name: str
     params: type[Params]
     apply: Apply
     requires: Callable[[Any], set[str]]
     fit: Fit | None = None
+    thresholds: tuple[Threshold, ...] = ()
 
 
 STEPS: Final[dict[str, StepType]] = {}
 
 
 def step(
-    name: str, params: type[Params], requires: Callable[[Any], set[str]] = lambda p: set(), fit: Fit | None = None
+    name: str,
+    params: type[Params],
+    requires: Callable[[Any], set[str]] = lambda p: set(),
+    fit: Fit | None = None,
+    thresholds: tuple[Threshold, ...] = (),
 ) -> Callable[[Apply], Apply]:
     """Register a function as the step ``name``."""
 
     def register(apply: Apply) -> Apply:
-        STEPS[name] = StepType(name, params, apply, requires, fit)
+        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds)
         return apply
 
     return register
@@ -106,6 +127,13 @@ class Step(BaseModel):
         """The registered kind of this step."""
         return STEPS[self.name]
 
+    @property
+    def threshold(self) -> Threshold | None:
+        """The step's threshold: of several that exclude each other the one that is set, else the first."""
+        known = self.type.thresholds
+        given = [found for found in known if getattr(self.params, found.parameter) is not None]
+        return next(iter(given or known), None)
+
 
 class Recipe(BaseModel):
     """A complete, citable configuration of one way to choose negatives and train on them."""
@@ -133,6 +161,11 @@ class Recipe(BaseModel):
         """Columns the recipe reads; stages that make none of them are passed through."""
         return set().union(*(item.type.requires(item.params) for item in self.steps))
 
+    @property
+    def main_threshold(self) -> int | None:
+        """Place of the step whose threshold an audit sweeps: the last that has one; None where no step has."""
+        return max((place for place, item in enumerate(self.steps) if item.threshold), default=None)
+
 
 class RecipeBook(BaseModel):
     """All recipes by name."""
@@ -140,19 +173,23 @@ class RecipeBook(BaseModel):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Recipe]
     reserved: ClassVar[tuple[str, ...]] = ("bm25", "zero_shot")
+    every: ClassVar[str] = "*"
 
     def names(self) -> list[str]:
         """Return the names of the recipes, sorted."""
         return sorted(self.__pydantic_extra__)
 
     def get(self, name: str) -> Recipe:
-        """Return a recipe.
+        """Return a recipe; under the name ``*`` one that reads what all of them read, for judging once for all.
 
         Raises
         ------
         AnmiError
             Unknown name, with the nearest known one.
         """
+        if name == self.every:
+            steps = [item for recipe in self.__pydantic_extra__.values() for item in recipe.steps]
+            return Recipe.model_construct(description="The steps of all recipes; never run.", steps=steps)
         if name not in self.__pydantic_extra__:
             raise AnmiError(f'unknown recipe "{name}"; {nearest(name, self.__pydantic_extra__)}')
         return self.__pydantic_extra__[name]
@@ -200,11 +237,29 @@ class Runner:
 
     def run(self, shards: CandidateShards) -> CandidateShards:
         """Return the shards with verdicts and weights set; steps that pool over queries are fitted first."""
+        self._fitted.clear()
+        self.fit(shards)
+        return shards.map(self.apply)
+
+    def fit(self, shards: CandidateShards) -> None:
+        """Fit the steps that pool over queries, as far as they are not fitted yet."""
         for place, item in enumerate(self.recipe.steps):
-            if item.type.fit is not None:
+            if item.type.fit is not None and place not in self._fitted:
                 before = shards.map(lambda block, upto=place: self._apply(block, upto))  # type: ignore[misc]
                 self._fitted[place] = item.type.fit(before, item.params, self._context(place))
-        return shards.map(lambda block: self._apply(block, len(self.recipe.steps)))
+
+    def apply(self, block: Candidates) -> Candidates:
+        """Return a block with verdicts and weights set; the steps must be fitted."""
+        return self._apply(block, len(self.recipe.steps))
+
+    def varied(self, place: int, parameter: str, value: float) -> Runner:
+        """Return a runner that differs in one parameter of one step; what was fitted before that step is kept."""
+        changed = self.recipe.steps[place]
+        given = changed.params.model_dump(exclude_unset=True) | {parameter: value}
+        changed = changed.model_copy(update={"params": changed.type.params(**given)})
+        steps = [*self.recipe.steps[:place], changed, *self.recipe.steps[place + 1 :]]
+        fitted = {earlier: found for earlier, found in self._fitted.items() if earlier < place}
+        return Runner(self.recipe.model_copy(update={"steps": steps}), self.seed, fitted)
 
     def _context(self, place: int) -> Context:
         return Context(self.seed, self.recipe.negatives, self._fitted.get(place))
