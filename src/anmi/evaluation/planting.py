@@ -1,0 +1,198 @@
+"""Truth that is hidden from the mining, so that a miner can be audited before anything is trained.
+
+Two kinds: *hidden* positives (a query with several keeps one, and the others are no longer labelled) and
+*equivalents* (documents in truth relevant though no label ever said so, :mod:`anmi.corpus.equivalents`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from anmi import seeds
+from anmi.candidates import Candidates
+from anmi.corpus.splits import choose
+from anmi.corpus.types import empty
+from anmi.errors import AnmiError
+
+Kinds = Literal["auto", "hidden", "equivalents"]
+HIDDEN: Final = "hidden"
+EQUIVALENT: Final = "equivalent"
+_PAIR: Final = ["query_id", "document_id"]
+
+
+@dataclass(frozen=True)
+class Planting:
+    """The audit version of a collection.
+
+    Attributes
+    ----------
+    queries
+        Training queries that have planted truth, in the columns of the collection's queries.
+    qrels
+        What the mining may know of them, in the columns of the collection's qrels.
+    truth
+        ``query_id, document_id, kind``, kind ``hidden`` or ``equivalent``: relevant, unlabelled, and allowed as
+        candidates. Holds every document of a planted text.
+    """
+
+    queries: pd.DataFrame
+    qrels: pd.DataFrame
+    truth: pd.DataFrame
+
+
+def plant(
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    duplicates: pd.DataFrame,
+    *,
+    kinds: Kinds = "auto",
+    limit: int = 0,
+    seed: int,
+) -> Planting:
+    """Hide positives and gather equivalents of the training queries.
+
+    Documents of the same text are one document here: a text that is known to be relevant is never planted (the
+    mining would exclude it anyway), and every copy of a planted text is planted.
+
+    Parameters
+    ----------
+    queries
+        ``query_id, text, split``.
+    qrels
+        ``query_id, document_id, relevance``; every label above 0 counts.
+    equivalents
+        ``query_id, document_id``; may be empty.
+    duplicates
+        ``document_id, duplicate_of``.
+    kinds
+        ``hidden``, ``equivalents``, or ``auto`` for both as far as the collection offers them.
+    limit
+        Most queries kept, chosen by a hash of the id; 0 keeps all.
+    seed
+        Keys which positive stays known and which queries are kept.
+
+    Raises
+    ------
+    AnmiError
+        The collection offers none of the kinds asked for; says what it would need.
+
+    Examples
+    --------
+    >>> queries = pd.DataFrame({"query_id": ["q"], "text": ["?"], "split": ["train"]})
+    >>> qrels = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["a", "b"], "relevance": [1, 1]})
+    >>> none = pd.DataFrame({"query_id": [], "document_id": [], "duplicate_of": []})
+    >>> planted = plant(queries, qrels, none, none, seed=1)
+    >>> sorted([*planted.qrels.document_id, *planted.truth.document_id])
+    ['a', 'b']
+    """
+    train = queries[queries["split"] == "train"]
+    known = qrels[(qrels["relevance"] > 0) & qrels["query_id"].isin(train["query_id"])]
+    first = pd.Series(duplicates["duplicate_of"].to_numpy(), index=duplicates["document_id"].to_numpy(), dtype=object)
+    parts = [empty(*_PAIR, "kind")]
+    if kinds in ("auto", "hidden"):
+        hidden = _hidden(known, _text(known["document_id"], first), seed)
+        parts.append(known.loc[hidden, _PAIR].assign(kind=HIDDEN))
+        known = known[~hidden]
+    if kinds in ("auto", "equivalents"):
+        offered = equivalents[equivalents["query_id"].isin(known["query_id"])]
+        parts.append(offered[_PAIR].assign(kind=EQUIVALENT))
+    truth = _unknown(pd.concat(parts, ignore_index=True), known, first)
+    if truth.empty:
+        raise AnmiError(_nothing_offered(kinds))
+    asked = train[train["query_id"].isin(truth["query_id"])]
+    if limit and limit < len(asked):
+        asked = asked[choose(asked["query_id"].tolist(), limit, seed)]
+    truth = truth[truth["query_id"].isin(asked["query_id"])]
+    return Planting(
+        queries=asked.reset_index(drop=True),
+        qrels=known[known["query_id"].isin(asked["query_id"])].reset_index(drop=True),
+        truth=_with_copies(truth, first),
+    )
+
+
+def _text(documents: pd.Series, first: pd.Series) -> NDArray[np.object_]:
+    """Return for every document the first one that has its text."""
+    found: NDArray[np.object_] = documents.map(first).fillna(documents).to_numpy(dtype=object)
+    return found
+
+
+def _hidden(known: pd.DataFrame, text: NDArray[np.object_], seed: int) -> NDArray[np.bool_]:
+    """Return which labels are hidden: of every query all but those of one text, drawn from the query's own stream."""
+    pairs = pd.DataFrame({"query_id": known["query_id"].to_numpy(), "text": text})
+    texts = pairs.drop_duplicates().sort_values(["query_id", "text"])
+    several = texts[texts["query_id"].duplicated(keep=False)]
+    offered = several.groupby("query_id")["text"].agg(list)
+    kept = pd.Series(
+        [names[seeds.stream(seed, "audit/known", str(query)).integers(len(names))] for query, names in offered.items()],
+        index=offered.index,
+        dtype=object,
+    )
+    stays = pairs["query_id"].map(kept)
+    result: NDArray[np.bool_] = (stays.notna() & (stays != pairs["text"])).to_numpy()
+    return result
+
+
+def _unknown(truth: pd.DataFrame, known: pd.DataFrame, first: pd.Series) -> pd.DataFrame:
+    """Leave out what has the text of a known positive, and what was hidden already."""
+    labelled = pd.MultiIndex.from_arrays([known["query_id"], _text(known["document_id"], first)])
+    text = _text(truth["document_id"], first)
+    found = pd.MultiIndex.from_arrays([truth["query_id"], text]).isin(labelled)
+    return truth[~found].drop_duplicates(_PAIR).reset_index(drop=True)
+
+
+def _with_copies(truth: pd.DataFrame, first: pd.Series) -> pd.DataFrame:
+    """Add the other documents of each planted text, under the same kind."""
+    copies = pd.DataFrame({"text": [*first.to_numpy(), *first.unique()], "copy": [*first.index, *first.unique()]})
+    merged = truth.assign(text=_text(truth["document_id"], first)).merge(copies, on="text")
+    added = merged[["query_id", "copy", "kind"]].rename(columns={"copy": "document_id"})
+    return pd.concat([truth, added], ignore_index=True).drop_duplicates(_PAIR).reset_index(drop=True)
+
+
+def _nothing_offered(kinds: Kinds) -> str:
+    needs = {
+        "hidden": "training queries with two positives of different text",
+        "equivalents": "equivalents (queries of equal text as in api_docs, or documents whose metadata hold triples)",
+    }
+    lacking = " and no ".join(need for kind, need in needs.items() if kinds in ("auto", kind))
+    return (
+        f"the collection has no {lacking}, so there is no truth to plant (audit.kinds: {kinds}); audit one that has "
+        "such, or add labels"
+    )
+
+
+class PlantedTruth:
+    """Tells which candidates of a block are planted.
+
+    Parameters
+    ----------
+    truth
+        ``query_id, document_id``.
+    document_ids
+        By document index.
+    """
+
+    def __init__(self, truth: pd.DataFrame, document_ids: pd.Series) -> None:
+        names = truth["query_id"].unique()
+        self._row = pd.Series(np.arange(len(names)), index=names)
+        self._documents = len(document_ids)
+        position = pd.Series(np.arange(len(document_ids)), index=document_ids.to_numpy())
+        rows = self._row.loc[truth["query_id"]].to_numpy()
+        self._keys = np.unique(rows * self._documents + position.loc[truth["document_id"]].to_numpy())
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def keys(self, block: Candidates) -> NDArray[np.int64]:
+        """Return one number per (query, candidate), -1 where the query has no planted truth, [Q, M]."""
+        rows = self._row.reindex(block.query_ids).fillna(-1).to_numpy(np.int64)[:, None]
+        return np.where((rows >= 0) & block.filled, rows * self._documents + block.documents, -1)
+
+    def mask(self, block: Candidates) -> NDArray[np.bool_]:
+        """Return True where a candidate is planted, [Q, M]."""
+        return np.isin(self.keys(block), self._keys)

@@ -1,0 +1,143 @@
+"""What is planted, what stays known, and what the mining may see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anmi.candidates import Candidates
+from anmi.errors import AnmiError
+from anmi.evaluation.planting import PlantedTruth, Planting, plant
+
+NO_DUPLICATES = pd.DataFrame({"document_id": pd.Series(dtype=str), "duplicate_of": pd.Series(dtype=str)})
+NO_EQUIVALENTS = pd.DataFrame({"query_id": pd.Series(dtype=str), "document_id": pd.Series(dtype=str)})
+
+
+def tables(labels: dict[str, str], **split: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Queries and qrels from query → its documents, one letter each."""
+    queries = pd.DataFrame({"query_id": list(labels), "text": [f"text of {name}" for name in labels]})
+    queries["split"] = [split.get(name, "train") for name in labels]
+    pairs = [(query, document, 1, "train") for query, documents in labels.items() for document in documents]
+    return queries, pd.DataFrame(pairs, columns=["query_id", "document_id", "relevance", "split"])
+
+
+def pairs(table: pd.DataFrame) -> set[tuple[str, str]]:
+    return set(zip(table.query_id, table.document_id, strict=True))
+
+
+labels = st.dictionaries(
+    st.sampled_from([f"q{i}" for i in range(8)]),
+    st.sets(st.sampled_from("abcdefgh"), min_size=1).map(lambda found: "".join(sorted(found))),
+    min_size=1,
+)
+
+
+@given(labels, st.integers(0, 5))
+def test_one_positive_stays_known_and_nothing_is_lost(labelled: dict[str, str], seed: int) -> None:
+    queries, qrels = tables(labelled)
+    several = {query for query, documents in labelled.items() if len(documents) > 1}
+    if not several:
+        with pytest.raises(AnmiError, match="two positives"):
+            plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, seed=seed)
+        return
+    planted = plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, seed=seed)
+    assert set(planted.queries.query_id) == set(planted.truth.query_id) == several
+    assert planted.qrels.query_id.value_counts().to_dict() == dict.fromkeys(several, 1)
+    assert not pairs(planted.qrels) & pairs(planted.truth)
+    assert pairs(planted.qrels) | pairs(planted.truth) == {p for p in pairs(qrels) if p[0] in several}
+    one = planted.queries.query_id.iloc[0]
+    alone = plant(
+        queries[queries.query_id == one], qrels[qrels.query_id == one][::-1], NO_EQUIVALENTS, NO_DUPLICATES, seed=seed
+    )
+    expected = planted.truth[planted.truth.query_id == one]
+    assert pairs(alone.truth) == pairs(expected), "a query's draw depends on nothing but the query"
+
+
+def test_every_positive_is_the_known_one_sometimes() -> None:
+    queries, qrels = tables({f"q{i}": "abc" for i in range(90)})
+    known = plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, seed=1).qrels.document_id.value_counts()
+    assert set(known.index) == set("abc")
+    assert known.min() >= 15
+
+
+@pytest.fixture
+def mixed() -> tuple[pd.DataFrame, ...]:
+    """q0 has two positives and one equivalent, q1 one positive and two equivalents, q2 nothing, t0 is held out."""
+    queries, qrels = tables({"q0": "ab", "q1": "c", "q2": "d", "t0": "efg"}, t0="test")
+    rows = [("q0", "x"), ("q1", "y"), ("q1", "z"), ("t0", "x")]
+    return queries, qrels, pd.DataFrame(rows, columns=["query_id", "document_id"])
+
+
+def planted_kinds(planted: Planting) -> dict[str, dict[str, int]]:
+    return {str(k): v.query_id.value_counts().to_dict() for k, v in planted.truth.groupby("kind")}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ("auto", {"hidden": {"q0": 1}, "equivalent": {"q0": 1, "q1": 2}}),
+        ("hidden", {"hidden": {"q0": 1}}),
+        ("equivalents", {"equivalent": {"q0": 1, "q1": 2}}),
+    ],
+)
+def test_kinds(mixed: tuple[pd.DataFrame, ...], kinds: str, expected: dict[str, dict[str, int]]) -> None:
+    planted = plant(*mixed, NO_DUPLICATES, kinds=kinds, seed=1)  # type: ignore[arg-type]
+    assert planted_kinds(planted) == expected
+    assert len(planted.qrels) == {"auto": 2, "hidden": 1, "equivalents": 3}[kinds]
+    assert set(planted.queries.split) == {"train"}
+    assert list(planted.qrels.columns) == list(mixed[1].columns)
+
+
+def test_copies_of_a_text_are_one_document() -> None:
+    """a and b are one text, so q0 has nothing to hide; x has a copy, which is planted, too; y copies a known text."""
+    queries, qrels = tables({"q0": "ab", "q1": "a"})
+    rows = [("q0", "x"), ("q1", "y"), ("q1", "z")]
+    same = pd.DataFrame({"document_id": ["b", "w", "y"], "duplicate_of": ["a", "x", "a"]})
+    planted = plant(queries, qrels, pd.DataFrame(rows, columns=["query_id", "document_id"]), same, seed=1)
+    assert pairs(planted.truth) == {("q0", "x"), ("q0", "w"), ("q1", "z")}
+    assert pairs(planted.qrels) == {("q0", "a"), ("q0", "b"), ("q1", "a")}
+    from_the_copy = plant(queries, qrels, pd.DataFrame({"query_id": ["q0"], "document_id": ["w"]}), same, seed=1)
+    assert pairs(from_the_copy.truth) == {("q0", "w"), ("q0", "x")}
+
+
+def test_a_hidden_positive_is_hidden_with_all_its_copies() -> None:
+    queries, qrels = tables({f"q{i}": "ab" for i in range(20)})
+    same = pd.DataFrame({"document_id": ["c"], "duplicate_of": ["a"]})
+    truth = plant(queries, qrels, NO_EQUIVALENTS, same, seed=1).truth
+    hidden = truth.groupby("query_id").document_id.agg(lambda found: "".join(sorted(found)))
+    assert set(hidden) == {"ac", "b"}
+
+
+def test_the_cap_is_nested_and_keyed_by_the_seed() -> None:
+    queries, qrels = tables({f"q{i}": "ab" for i in range(30)})
+    kept = {
+        (limit, seed): set(plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, limit=limit, seed=seed).truth.query_id)
+        for limit in (5, 10, 99)
+        for seed in (1, 2)
+    }
+    assert [len(kept[limit, 1]) for limit in (5, 10, 99)] == [5, 10, 30]
+    assert kept[5, 1] < kept[10, 1]
+    assert kept[5, 1] != kept[5, 2]
+
+
+@pytest.mark.parametrize(("kinds", "need"), [("hidden", "two positives"), ("equivalents", "api_docs")])
+def test_a_collection_that_offers_nothing_is_told_what_it_needs(kinds: str, need: str) -> None:
+    queries, qrels = tables({"q0": "a", "q1": "b"})
+    with pytest.raises(AnmiError, match=need):
+        plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, kinds=kinds, seed=1)  # type: ignore[arg-type]
+
+
+def test_planted_candidates_are_found_in_a_block() -> None:
+    truth = pd.DataFrame({"query_id": ["q1", "q1", "q2"], "document_id": ["d", "b", "a"]})
+    block = Candidates(
+        query_ids=np.array(["q0", "q1", "q2"]),
+        positives=np.array([[4], [4], [4]], np.int32),
+        documents=np.array([[0, 1, 3], [1, 0, 3], [3, 0, -1]], np.int32),
+        source=np.ones((3, 3), np.uint8),
+    )
+    found = PlantedTruth(truth, pd.Series(list("abcde")))
+    assert found.mask(block).tolist() == [[False] * 3, [True, False, True], [False, True, False]]
+    assert len(found) == 3
