@@ -158,3 +158,32 @@ def test_nobody_comes_in_while_the_file_is_replaced(filled: Path) -> None:
         print("go on", file=other.stdin, flush=True)
         assert other.stdout.readline() == "[1.0, 1.0]\n", "it reads the new file"
         other.communicate(timeout=30)
+
+
+ATTEMPT = """
+import sys
+from pathlib import Path
+from anmi.store import Store
+
+with Store(Path(sys.argv[1])) as store:
+    print("open", flush=True)
+    for _ in sys.stdin:
+        with store.database.alone() as alone:
+            print(alone, flush=True)
+"""
+
+
+def test_of_two_that_would_be_alone_neither_is(filled: Path) -> None:
+    """A failed attempt must not let go of the lock by which the other sees this process."""
+    with python(ATTEMPT, filled) as other, Store(filled) as store:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        for _ in range(3):
+            with store.database.alone() as alone:
+                assert not alone
+                print("try", file=other.stdin, flush=True)
+                assert other.stdout.readline() == "False\n"
+        other.communicate(timeout=30)
+        with store.database.alone() as alone:
+            assert alone

@@ -147,7 +147,7 @@ def test_the_file_gets_smaller_and_nothing_lies_beside_it(tmp_path: Path) -> Non
         assert holds(store, "small", 1)
         fill(store, "large", 500)
         assert holds(store, "large", 500)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.mdb", "lock.mdb", "users.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.mdb", "lock.mdb", "upkeep.lock", "users.lock"]
     with Store(tmp_path) as store:
         assert holds(store, "large", 500)
         assert holds(store, "small", 1)

@@ -43,7 +43,7 @@ class Database:
         self._size_limit = size_limit
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._users = Users(path / "users.lock")
+            self._users = Users(path)
         except OSError as error:
             raise AnmiError(
                 f"the store in {path} cannot be made or locked ({error.strerror}): "

@@ -16,17 +16,18 @@ class Users:
 
     Parameters
     ----------
-    path
-        The lock file; made when absent. It is locked, never written.
+    folder
+        Where the lock files are; made when absent. They are locked, never written.
 
     Raises
     ------
     OSError
-        The file cannot be made, or its file system has no locks.
+        A file cannot be made, or its file system has no locks.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    def __init__(self, folder: Path) -> None:
+        self._gate = folder / "upkeep.lock"
+        self._file = _opened(folder / "users.lock")
         try:
             # Waits while somebody is replacing the database.
             fcntl.flock(self._file, fcntl.LOCK_SH)
@@ -37,17 +38,37 @@ class Users:
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Keep others out while the context lasts; False, and nobody is kept out, where others are in already."""
+        # An attempt to be alone gives up the shared lock for a moment, also when it fails. Only whoever holds the gate
+        # may attempt it, so that nobody else is alone in that moment.
+        gate = _opened(self._gate)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = True
-        except BlockingIOError:
-            alone = False
-        try:
-            yield alone
+            alone = _taken(gate) and self._sole()
+            try:
+                yield alone
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_SH)
         finally:
-            # Also after a failure, which gives up the shared lock.
-            fcntl.flock(self._file, fcntl.LOCK_SH)
+            os.close(gate)
+
+    def _sole(self) -> bool:
+        if _taken(self._file):
+            return True
+        fcntl.flock(self._file, fcntl.LOCK_SH)
+        return False
 
     def close(self) -> None:
         """Leave."""
         os.close(self._file)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+
+
+def _taken(file: int) -> bool:
+    """Lock a file for this process alone, if nobody else has it locked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
