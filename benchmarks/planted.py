@@ -1,0 +1,204 @@
+"""Collections with planted truth, for benchmarks: some relevant documents are known to us and not to any judge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from anmi import seeds
+from anmi.candidates import PADDING, Candidates
+from anmi.corpus.sources import load_collection
+from anmi.corpus.texts import document_texts
+from anmi.judging.evidence import Material, Terms, gather
+from anmi.judging.evidence.facts import facts_of
+from anmi.judging.fused import features
+from anmi.retrieval import pool
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.dense import DenseIndex, similarities
+from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.tokenize import tokenizer
+from anmi.store import Store
+
+DEPTH = 100
+TOKENS = 128
+SUPERSETS = 4
+TEXT_KINDS = ("coverage", "match", "likeness", "likeness_terms", "containment", "contained")
+# Name: collection, which truth is planted, most queries.
+DATA = Path(os.environ.get("ANMI_DATA", Path(__file__).parents[2] / "shared" / "data"))
+COLLECTIONS = {
+    "kg_webnlg/beir_en": (f"beir:{DATA}/kg_webnlg/beir_en", "all", 3000),
+    "api_docs": ("api_docs", "equivalents", 3000),
+    "medquad": (f"beir:{DATA}/medquad", "hidden", 3000),
+    "scifact": (f"beir:{DATA}/scifact", "hidden", 3000),
+    "sae4k_ko": (f"beir:{DATA}/sae4k_ko", "hidden", 3000),
+    "hinglish_top": (f"beir:{DATA}/hinglish_top", "hidden", 3000),
+}
+
+
+def planted(names: Sequence[str], encoder: str, work: Path) -> list[Planted]:
+    """Return collections, from ``work`` where an earlier script kept them."""
+    result = []
+    for name in names:
+        folder = work / "planted" / f"{name.replace('/', '-')}-{encoder}"
+        if not (folder / "truth.npz").exists():
+            plant(name, *COLLECTIONS[name][:2], encoder, COLLECTIONS[name][2], work).save(folder)
+        result.append(Planted.load(name, folder))
+        print(f"{name} ({encoder}): {len(result[-1].block)} queries, {int(result[-1].truth.sum())} planted", flush=True)
+    return result
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A block with its evidence, which of its candidates are in truth relevant [Q, M], and made-up supersets [m, K]."""
+
+    name: str
+    block: Candidates
+    truth: NDArray[np.bool_]
+    supersets: NDArray[np.float32]
+
+    def save(self, folder: Path) -> None:
+        """Keep the collection for the next script."""
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(self.block.to_table(), folder / "block.parquet")
+        np.savez(folder / "truth.npz", truth=self.truth, supersets=self.supersets)
+
+    @staticmethod
+    def load(name: str, folder: Path) -> Planted:
+        """Open a kept collection."""
+        arrays = np.load(folder / "truth.npz")
+        block = Candidates.from_table(pq.read_table(folder / "block.parquet"))
+        return Planted(name, block, arrays["truth"], arrays["supersets"])
+
+
+def plant(name: str, collection: str, kind: str, encoder: str, cap: int, work: Path, seed: int = 42) -> Planted:
+    """Read a collection, hide some of its truth, and gather evidence on the dense top of every query.
+
+    Parameters
+    ----------
+    kind
+        ``equivalents``: queries whose equivalents the collection knows; ``all``: all queries, truth is the equivalents
+        there are; ``hidden``: queries with several positives, of which one stays known.
+    """
+    read = load_collection(collection, seed=seed, show_progress=False)
+    train = read.queries[read.queries.split == "train"].set_index("query_id").text
+    labels = read.qrels[read.qrels.query_id.isin(train.index)]
+    ids = _queries(train, labels, read.equivalents, kind, cap, seed)
+    number = {document: row for row, document in enumerate(read.corpus.document_id)}
+    positives = pool.positives_of(ids, labels, number)
+    known, hidden = _split(ids, positives, seed) if kind == "hidden" else (positives, np.full((len(ids), 0), PADDING))
+    relevant = np.concatenate([hidden, _equivalents(ids, read.equivalents, number)], axis=1)
+    group = pool.duplicate_groups(read.corpus.document_id.tolist(), read.duplicates)
+
+    texts, store = document_texts(read.corpus), Store(work / "store")
+    model = load_encoder(encoder, store.path / "models", TOKENS)
+    queries = [train[query] for query in ids]
+    vectors = encode(model, texts, store, description=f"{name}: documents")
+    asked = encode(model, queries, store, description=f"{name}: queries")
+    excluded = pool.with_duplicates(known, group)
+    found, _ = DenseIndex.build(vectors, read.corpus.document_id.tolist()).search(asked, DEPTH + excluded.shape[1])
+    documents = pool.compacted(pool.without(found, excluded))[0][:, :DEPTH].astype(np.int32)
+    index = BM25Index.build(texts, read.language)
+    # A copy of a relevant document is relevant too.
+    truth = (group[np.maximum(documents, 0)][:, :, None] == _grouped(relevant, group)[:, None, :]).any(axis=2)
+
+    tokenize = tokenizer("auto", read.language)
+    rows, made = _supersets(ids, documents, known, texts, seed)
+    more = encode(model, made, store, description=f"{name}: supersets")
+    terms = Terms.build(texts, tokenize).with_texts(made)
+    material = Material(
+        terms,
+        dict(zip(ids, queries, strict=True)),
+        np.concatenate([vectors, more]),
+        facts_of(read.corpus, read.graph),
+    )
+    block = Candidates(
+        query_ids=np.array(ids),
+        positives=known.astype(np.int32),
+        documents=documents,
+        source=np.full(documents.shape, 2, np.uint8),
+        columns={
+            "dense": similarities(asked, vectors, documents),
+            "bm25": index.scores_and_ranks(queries, documents)[0],
+            "dense_rank": np.where(documents >= 0, np.arange(1, documents.shape[1] + 1, dtype=np.float32), np.nan),
+        },
+        positive_columns={
+            "dense": similarities(asked, vectors, known.astype(np.int32)),
+            "bm25": index.scores_and_ranks(queries, known.astype(np.int32))[0],
+        },
+    )
+    extra = _superset_inputs(block, rows, len(texts), asked, material)
+    return Planted(name, gather(block, material), truth & block.filled, extra)
+
+
+def _queries(
+    train: pd.Series, labels: pd.DataFrame, equivalents: pd.DataFrame, kind: str, cap: int, seed: int
+) -> list[str]:
+    count = labels.groupby("query_id").document_id.nunique().reindex(train.index).fillna(0)
+    wanted = {
+        "hidden": count >= 2,
+        "equivalents": (count >= 1) & train.index.isin(equivalents.query_id),
+        "all": count >= 1,
+    }[kind]
+    ids = train.index[wanted.to_numpy()].tolist()
+    keys = np.array([seeds.key(seed, "benchmark/queries", query)[0] for query in ids], np.uint64)
+    return [ids[i] for i in np.sort(np.argsort(keys, kind="stable")[:cap])]
+
+
+def _split(ids: Sequence[str], positives: NDArray[np.int32], seed: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """One positive of each query stays known, drawn by the query's own stream; the others are hidden."""
+    draws = np.where(positives == PADDING, 2.0, seeds.uniform(seed, "benchmark/known", list(ids), positives))
+    order = np.argsort(draws, axis=1, kind="stable")
+    ordered = np.take_along_axis(positives, order, axis=1)
+    return ordered[:, :1], ordered[:, 1:]
+
+
+def _equivalents(ids: Sequence[str], equivalents: pd.DataFrame, number: dict[str, int]) -> NDArray[np.int32]:
+    table = equivalents[equivalents.query_id.isin(set(ids))].assign(relevance=1)
+    return pool.positives_of(list(ids), table, number)
+
+
+def _grouped(documents: NDArray[np.int32], group: NDArray[np.int32]) -> NDArray[np.int32]:
+    return np.where(documents == PADDING, -2, group[np.maximum(documents, 0)])
+
+
+def _supersets(
+    ids: Sequence[str], documents: NDArray[np.int32], known: NDArray[np.int32], texts: Sequence[str], seed: int
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Made-up relevant documents: the known positive and one of the nearest 60 others in one text, either one first."""
+    rng = seeds.stream(seed, "benchmark/supersets", "rows")
+    rows = np.sort(rng.choice(len(ids), min(400, len(ids)), replace=False))
+    last = np.minimum((documents[rows] != PADDING).sum(axis=1), 60)
+    picks = documents[rows[:, None], (rng.random((len(rows), SUPERSETS)) * last[:, None]).astype(int)]
+    first = rng.random(picks.shape) < 0.5
+    pairs = [
+        (texts[known[row, 0]], texts[other], lead)
+        for row, others, leads in zip(rows, picks, first, strict=True)
+        for other, lead in zip(others, leads, strict=True)
+    ]
+    return rows, [f"{own} {other}" if lead else f"{other} {own}" for own, other, lead in pairs]
+
+
+def _superset_inputs(
+    block: Candidates, rows: NDArray[np.int64], first: int, asked: NDArray[np.float32], material: Material
+) -> NDArray[np.float32]:
+    """Inputs of the fused judge for the made-up documents, [m, K]."""
+    made = (first + np.arange(len(rows) * SUPERSETS)).reshape(len(rows), SUPERSETS).astype(np.int32)
+    part = block.take(rows)
+    vectors = material.vectors
+    assert vectors is not None
+    those = Candidates(
+        query_ids=part.query_ids,
+        positives=part.positives,
+        documents=made,
+        source=np.zeros(made.shape, np.uint8),
+        columns={"dense": similarities(asked[rows], vectors, made)},
+        positive_columns={"dense": part.positive_columns["dense"]},
+    )
+    return features(gather(those, material, TEXT_KINDS)).reshape(len(rows) * SUPERSETS, -1)

@@ -1,0 +1,200 @@
+"""What evidence is measured on: terms, vectors and facts of the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from anmi.candidates import PADDING
+
+# Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
+_K1: Final = 0.9
+_B: Final = 0.4
+# Bounds the arrays of one step to some 200 MB.
+_CELLS: Final = 16_000_000
+_LONG_DOCUMENT: Final = 256
+
+Tokenize = Callable[[Sequence[str]], list[list[str]]]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of N documents.
+
+    Attributes
+    ----------
+    counts
+        Occurrences, sparse float32 [N, V].
+    idf
+        log(1 + (N − df + ½) / (df + ½)), float32 [V].
+    lengths
+        Tokens of each document, float32 [N].
+    mean_length
+        Tokens of an average document of those the statistics are of.
+    vocabulary
+        Column of each term.
+    tokenize
+        From texts to lists of terms.
+    """
+
+    counts: sparse.csr_matrix
+    idf: NDArray[np.float32]
+    lengths: NDArray[np.float32]
+    mean_length: float
+    vocabulary: dict[str, int]
+    tokenize: Tokenize
+
+    @staticmethod
+    def build(texts: Sequence[str], tokenize: Tokenize) -> Terms:
+        """Count the terms of the documents.
+
+        Examples
+        --------
+        >>> terms = Terms.build(["a b", "a a"], lambda texts: [text.split() for text in texts])
+        >>> terms.counts.toarray().tolist()
+        [[1.0, 1.0], [2.0, 0.0]]
+        """
+        vocabulary: dict[str, int] = {}
+        counts = _counted(tokenize(texts), vocabulary, grow=True)
+        frequency = np.bincount(counts.indices, minlength=len(vocabulary))
+        idf = np.log1p((len(texts) - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+        lengths = _lengths(counts)
+        return Terms(counts, idf, lengths, float(lengths.mean()), vocabulary, tokenize)
+
+    def with_texts(self, texts: Sequence[str]) -> Terms:
+        """Append documents, weighted by the statistics of those that are here; unknown terms are left out."""
+        more = _counted(self.tokenize(texts), self.vocabulary, grow=False)
+        counts = sparse.vstack([self.counts, more], format="csr")
+        return Terms(counts, self.idf, _lengths(counts), self.mean_length, self.vocabulary, self.tokenize)
+
+    def queries(self, texts: Sequence[str]) -> sparse.csr_matrix:
+        """Return which known terms each query holds, weighted by idf: float32 [Q, V]."""
+        held = _counted(self.tokenize(texts), self.vocabulary, grow=False)
+        held.data = self.idf[held.indices]
+        return held
+
+    def weighted(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
+        """Return the terms of the given documents weighted by idf, each term once: float32 [R, V]; padding is empty."""
+        chosen = self.counts[np.maximum(rows, 0)]
+        chosen.data = self.idf[chosen.indices] * np.repeat(rows != PADDING, np.diff(chosen.indptr))
+        return chosen
+
+    def vectors(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
+        """Return unit tf-idf vectors, (1 + log tf) · idf, of the given documents: float32 [R, V]; padding is empty."""
+        chosen = self.counts[np.maximum(rows, 0)]
+        chosen.data = (1 + np.log(chosen.data)) * self.idf[chosen.indices]
+        chosen.data *= np.repeat(rows != PADDING, np.diff(chosen.indptr))
+        norm = np.sqrt(np.asarray(chosen.multiply(chosen).sum(axis=1)).ravel())
+        chosen.data /= np.repeat(np.where(norm > 0, norm, 1), np.diff(chosen.indptr))
+        return chosen.astype(np.float32)
+
+    def products(
+        self, left: sparse.csr_matrix, documents: NDArray[np.int32], weigh: Callable[[_Entries], NDArray[np.float32]]
+    ) -> NDArray[np.float32]:
+        """Sum left[q, term] · weight(document, term) over the terms of each document.
+
+        Parameters
+        ----------
+        left
+            Sparse [Q, V].
+        documents
+            int32 [Q, M], padded with -1.
+        weigh
+            From the entries of the documents met to a weight for each entry.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 [Q, M]; 0 in padding. Memory is bounded by a few rows, not by Q.
+        """
+        queries, width = documents.shape
+        result = np.zeros((queries, width), np.float32)
+        step = max(1, _CELLS // max(len(self.idf), _LONG_DOCUMENT * width, 1))
+        for start in range(0, queries, step):
+            part = documents[start : start + step]
+            lookup = left[start : start + step].toarray()
+            entries = self._entries(part)
+            row = entries.slot // width
+            values = lookup[row, entries.term] * weigh(entries)
+            result[start : start + step] = np.bincount(entries.slot, values, part.size).reshape(part.shape)
+        return result
+
+    def _entries(self, documents: NDArray[np.int32]) -> _Entries:
+        """List the terms of all documents of a block [R, M], with the slot each belongs to."""
+        flat = documents.ravel()
+        begin = self.counts.indptr[np.maximum(flat, 0)]
+        length = np.where(flat == PADDING, 0, self.counts.indptr[np.maximum(flat, 0) + 1] - begin)
+        slot = np.repeat(np.arange(len(flat)), length)
+        place = np.arange(len(slot)) - np.repeat(np.cumsum(length) - length, length) + np.repeat(begin, length)
+        return _Entries(slot, flat[slot], self.counts.indices[place], self.counts.data[place])
+
+    def saturated(self, entries: _Entries) -> NDArray[np.float32]:
+        """BM25's tf / (tf + k1 (1 − b + b · length / mean length)) of each entry."""
+        scale = _K1 * (1 - _B + _B * self.lengths[entries.document] / max(self.mean_length, 1e-9))
+        result: NDArray[np.float32] = (entries.count / (entries.count + scale)).astype(np.float32)
+        return result
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Nonzero entries of a block's documents: slot in the block, document, term, occurrences; all [E]."""
+
+    slot: NDArray[np.int64]
+    document: NDArray[np.int32]
+    term: NDArray[np.int32]
+    count: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What the kinds of evidence may look at.
+
+    Attributes
+    ----------
+    terms
+        Of the documents.
+    query_texts
+        By query id.
+    vectors
+        Unit vectors of the documents, float32 [N, D]; None where no encoder is used.
+    facts
+        Which document states which fact, sparse [N, F]; None where the collection has no graph.
+    references
+        Known positives a candidate is compared with, at most; the first ones of each query.
+    """
+
+    terms: Terms
+    query_texts: dict[str, str]
+    vectors: NDArray[np.float32] | None = None
+    facts: sparse.csr_matrix | None = None
+    references: int = 8
+
+    def queries(self, query_ids: NDArray[np.str_]) -> sparse.csr_matrix:
+        """Terms of the queries weighted by idf, sparse [Q, V]."""
+        return self.terms.queries([self.query_texts[str(query)] for query in query_ids])
+
+
+def _counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> sparse.csr_matrix:
+    """Count the terms of tokenised texts, float32 [R, V] with sorted, unrepeated indices."""
+    if grow:
+        for row in rows:
+            for term in row:
+                vocabulary.setdefault(term, len(vocabulary))
+    found = [[vocabulary[term] for term in row if term in vocabulary] for row in rows]
+    lengths = np.cumsum([0, *map(len, found)])
+    columns = np.fromiter((term for row in found for term in row), np.int32, int(lengths[-1]))
+    counts = sparse.csr_matrix(
+        (np.ones(len(columns), np.float32), columns, lengths), shape=(len(rows), max(len(vocabulary), 1))
+    )
+    counts.sum_duplicates()
+    return counts
+
+
+def _lengths(counts: sparse.csr_matrix) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.asarray(counts.sum(axis=1), np.float32).ravel()
+    return lengths

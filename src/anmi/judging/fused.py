@@ -1,0 +1,315 @@
+"""P(relevant | evidence): one calibrated judgment from many small ones.
+
+A logistic model over the evidence, each piece also relative to the known positive's own value. Coefficients are
+never negative, since every piece of evidence speaks for relevance, and a ridge pulls them to a centre: to one another
+when collections with planted truth are fitted for shipping, to the shipped ones when a collection's own hidden
+positives refine them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from anmi.candidates import PADDING, Candidates
+from anmi.errors import AnmiError
+from anmi.judging.calibration import fit_platt
+
+Values = Mapping[str, NDArray[np.float32]]
+_FORMAT: Final = 1
+_SHIPPED: Final = "fused_transfer.json"
+
+
+def _closeness(share: NDArray[Any]) -> NDArray[Any]:
+    """Stretch a share near 1: −log(1 − share + 0.05), from −0.05 to 3."""
+    result: NDArray[Any] = -np.log(np.clip(1 - share, 0, 1) + 0.05)
+    return result
+
+
+def _ratio(values: Values, own: Values) -> NDArray[Any]:
+    """Match as a share of the positive's."""
+    result: NDArray[Any] = (values["match"] + 0.02) / (own["match"] + 0.02)
+    return result
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One input of the model: the evidence it is made of and how.
+
+    Attributes
+    ----------
+    evidence
+        Column it belongs to; contributions are summed by it.
+    value
+        From the evidence of the candidates [Q, M] and its mean over the known positives [Q, 1] to [Q, M]. Larger
+        values speak for relevance.
+    """
+
+    evidence: str
+    value: Callable[[Values, Values], NDArray[Any]]
+
+
+FEATURES: Final[dict[str, Feature]] = {
+    "dense": Feature("dense", lambda v, own: _closeness(v["dense"])),
+    "dense_gap": Feature("dense", lambda v, own: np.clip(v["dense"] - own["dense"], -1, 0.3)),
+    "match": Feature("match", lambda v, own: v["match"]),
+    "match_ratio": Feature("match", lambda v, own: np.log(np.clip(_ratio(v, own), 0.02, 2))),
+    "match_reached": Feature("match", lambda v, own: _closeness(np.minimum(_ratio(v, own), 1))),
+    "coverage": Feature("coverage", lambda v, own: _closeness(v["coverage"])),
+    "coverage_reached": Feature("coverage", lambda v, own: _closeness(1 - own["coverage"] + v["coverage"])),
+    "likeness": Feature("likeness", lambda v, own: _closeness(v["likeness"])),
+    "likeness_terms": Feature("likeness_terms", lambda v, own: _closeness(v["likeness_terms"])),
+    "containment": Feature("containment", lambda v, own: _closeness(v["containment"])),
+    "contained": Feature("contained", lambda v, own: _closeness(v["contained"])),
+}
+EVIDENCE: Final = tuple(dict.fromkeys(feature.evidence for feature in FEATURES.values()))
+VECTOR_FEATURES: Final = tuple(n for n, feature in FEATURES.items() if feature.evidence in ("dense", "likeness"))
+
+
+def features(block: Candidates) -> NDArray[np.float32]:
+    """Return the inputs of the model, float32 [Q, M, K] in the order of :data:`FEATURES`; NaN where unknown.
+
+    Raises
+    ------
+    AnmiError
+        A column of evidence is missing from the block.
+    """
+    missing = [name for name in EVIDENCE if name not in block.columns]
+    if missing:
+        raise AnmiError(f'the evidence "{missing[0]}" has not been gathered for these candidates; run denoising again')
+    known = block.positives != PADDING
+    with np.errstate(invalid="ignore"):
+        own = {
+            name: np.nansum(np.where(known, block.positive_columns[name], 0), axis=1, keepdims=True)
+            / np.maximum((known & np.isfinite(block.positive_columns[name])).sum(axis=1, keepdims=True), 1)
+            for name in ("dense", "match", "coverage")
+        }
+        made = [feature.value(block.columns, own) for feature in FEATURES.values()]
+    return np.stack(made, axis=2).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class FusedModel:
+    """Coefficients of the logistic model.
+
+    Attributes
+    ----------
+    mean, scale
+        By which each input is standardised; an unknown input counts as average. K numbers each.
+    coefficients
+        K numbers ≥ 0, on standardised inputs.
+    intercept
+        Log-odds of an average candidate.
+    label_share
+        Share of the relevant documents that carry a label (Elkan & Noto 2008); probabilities are divided by it.
+    """
+
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    coefficients: tuple[float, ...]
+    intercept: float
+    label_share: float = 1.0
+
+    def standardised(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Inputs [..., K] with mean 0 and scale 1, unknown ones 0."""
+        result: NDArray[np.float64] = np.nan_to_num((values - np.array(self.mean)) / np.array(self.scale))
+        return result
+
+    def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
+        """P(relevant) from inputs [..., K]; NaN where every input is unknown."""
+        raw = expit(self.standardised(values) @ np.array(self.coefficients) + self.intercept)
+        result = np.minimum(raw / self.label_share, 1.0 - 1e-9)
+        return np.where(np.isnan(values).all(axis=-1), np.nan, result)
+
+    def contributions(self, values: NDArray[np.float32]) -> dict[str, NDArray[np.float64]]:
+        """What each kind of evidence adds to the log-odds of an average candidate: [...] by evidence."""
+        parts = self.standardised(values) * np.array(self.coefficients)
+        kinds = [feature.evidence for feature in FEATURES.values()]
+        return {kind: parts[..., [k == kind for k in kinds]].sum(axis=-1) for kind in EVIDENCE}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers by the name of the input."""
+        named = {n: dict(zip(FEATURES, getattr(self, n), strict=True)) for n in ("mean", "scale", "coefficients")}
+        return asdict(self) | named
+
+    @staticmethod
+    def from_dict(raw: Mapping[str, Any]) -> FusedModel:
+        """Rebuild a model from :meth:`as_dict`.
+
+        Raises
+        ------
+        AnmiError
+            The inputs are not those of this version.
+        """
+        try:
+            named = {n: tuple(float(raw[n][k]) for k in FEATURES) for n in ("mean", "scale", "coefficients")}
+            return FusedModel(**named, intercept=float(raw["intercept"]), label_share=float(raw["label_share"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise AnmiError(
+                f"the coefficients of the fused judge do not fit this version ({error} is missing or not a number): "
+                "run denoising again, or benchmarks/fit_fused.py for the shipped ones"
+            ) from error
+
+
+def fit_model(
+    values: NDArray[np.float32],
+    labels: NDArray[Any],
+    groups: NDArray[Any],
+    ridge: float,
+    centre: FusedModel | None = None,
+    extra: NDArray[np.float32] | None = None,
+    extra_weight: float = 0.0,
+    without: Sequence[str] = (),
+) -> FusedModel:
+    """Fit the coefficients by weighted maximum likelihood with a ridge, then calibrate at the natural base rate.
+
+    Parameters
+    ----------
+    values
+        Inputs of n candidates, [n, K].
+    labels
+        1 for documents known to be relevant, 0 for the others, [n].
+    groups
+        Collection of each candidate, [n]; every collection weighs the same, and so do both classes within it.
+    ridge
+        Weight of the squared distance of the coefficients from their centre.
+    centre
+        Model whose coefficients are the centre and whose standardisation is kept; without it the centre is the
+        coefficients' own mean and the inputs are standardised by the collections' average mean and deviation.
+    extra
+        Further relevant examples [m, K] that are not calibrated on, such as made-up supersets of positives.
+    extra_weight
+        Their weight, relative to that of all relevant candidates.
+    without
+        Inputs whose coefficient is kept at 0.
+
+    Raises
+    ------
+    AnmiError
+        Only one class.
+    """
+    if len(np.unique(labels)) < 2:
+        raise AnmiError(
+            "the fused judge needs both relevant and other documents to learn from, and found one kind only"
+        )
+    mean, scale = _scaling(values, groups) if centre is None else (np.array(centre.mean), np.array(centre.scale))
+    model = FusedModel(tuple(mean.tolist()), tuple(scale.tolist()), (0.0,) * len(mean), 0.0)
+    weights = np.zeros(len(labels))
+    for group in np.unique(groups):
+        for label in (0, 1):
+            mine = (groups == group) & (labels == label)
+            weights[mine] = 0.5 / max(mine.sum(), 1)
+    inputs, targets = model.standardised(values), np.asarray(labels, np.float64)
+    if extra is not None and len(extra):
+        inputs = np.concatenate([inputs, model.standardised(extra)])
+        targets = np.concatenate([targets, np.ones(len(extra))])
+        share = extra_weight * weights[np.asarray(labels) == 1].sum() / len(extra)
+        fit_weights = np.concatenate([weights, np.full(len(extra), share)])
+    else:
+        fit_weights = weights
+    pull = None if centre is None else np.array(centre.coefficients)
+    used = np.array([name not in without for name in FEATURES])
+    coefficients, intercept = _maximise(inputs, targets, fit_weights / fit_weights.sum(), ridge, pull, used)
+    natural = np.zeros(len(labels))
+    for group in np.unique(groups):
+        natural[groups == group] = 1.0 / (groups == group).sum()
+    raw = model.standardised(values) @ coefficients + intercept
+    platt = fit_platt(raw, np.asarray(labels), natural * len(labels))
+    slope = max(platt.slope, 1e-6)
+    return replace(
+        model, coefficients=tuple((slope * coefficients).tolist()), intercept=slope * intercept + platt.intercept
+    )
+
+
+def _scaling(values: NDArray[np.float32], groups: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and deviation of each input, averaged over the collections; inputs unknown everywhere get (0, 1)."""
+    with np.errstate(invalid="ignore"):
+        parts = [values[groups == group].astype(np.float64) for group in np.unique(groups)]
+        known = [np.isfinite(part).any(axis=0) for part in parts]
+        means = [np.where(k, np.nanmean(np.where(k, p, 0), axis=0), np.nan) for p, k in zip(parts, known, strict=True)]
+        spread = [np.where(k, np.nanstd(np.where(k, p, 0), axis=0), np.nan) for p, k in zip(parts, known, strict=True)]
+    count = np.maximum(np.sum(known, axis=0), 1)
+    mean, scale = np.nansum(means, axis=0) / count, np.nansum(spread, axis=0) / count
+    return mean, np.where(scale > 1e-6, scale, 1.0)
+
+
+def _maximise(
+    inputs: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    ridge: float,
+    centre: NDArray[np.float64] | None,
+    used: NDArray[np.bool_],
+) -> tuple[NDArray[np.float64], float]:
+    """Coefficients ≥ 0 and intercept of the penalised likelihood."""
+    width = inputs.shape[1]
+
+    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        slopes, score = point[:width], inputs @ point[:width] + point[width]
+        off = np.where(used, slopes - (slopes[used].mean() if centre is None else centre), 0)
+        error = weights * (expit(score) - targets)
+        loss = float((weights * (np.logaddexp(0, score) - targets * score)).sum() + ridge * (off**2).sum())
+        return loss, np.append(inputs.T @ error + 2 * ridge * off, error.sum())
+
+    start = np.append(np.where(used, 0.3 if centre is None else centre, 0.0), -1.0)
+    bounds = [(0.0, None if each else 0.0) for each in used] + [(None, None)]
+    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500})
+    return found.x[:width], float(found.x[width])
+
+
+@cache
+def shipped() -> dict[str, Any]:
+    """Return the shipped coefficients and where they come from.
+
+    Returns
+    -------
+    dict
+        ``models`` by encoder (``minilm``, ``static``, ``other``) and ``provenance``.
+    """
+    import json
+
+    raw = json.loads(resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8"))
+    if raw.get("format") != _FORMAT:
+        raise AnmiError(f"{_SHIPPED}: format {raw.get('format')!r}, and this version reads {_FORMAT}; reinstall anmi")
+    result: dict[str, Any] = raw
+    return result
+
+
+def transferred(encoder: str) -> FusedModel:
+    """Return the shipped model for an encoder; one without vectors where that encoder was not fitted."""
+    models = shipped()["models"]
+    return FusedModel.from_dict(models.get(encoder, models["other"]))
+
+
+def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float) -> NDArray[np.float32]:
+    """Add a second judge's evidence to a probability: logit p + weight · (logit q − logit prior).
+
+    Parameters
+    ----------
+    probability
+        P(relevant) by the fused judge, any shape.
+    other
+        The second judge's calibrated probability of the same shape; NaN, not judged, changes nothing.
+    weight
+        ≥ 0; how far the second judge is trusted.
+    prior
+        Base rate the second judge is calibrated at.
+
+    Examples
+    --------
+    >>> combined(np.array([0.1, 0.1]), np.array([0.5, np.nan]), 1.0, 0.1).round(2).tolist()
+    [0.5, 0.10000000149011612]
+    """
+    tiny = 1e-9
+    first = logit(np.clip(probability, tiny, 1 - tiny))
+    second = logit(np.clip(other, tiny, 1 - tiny)) - logit(prior)
+    result: NDArray[np.float32] = expit(first + weight * np.nan_to_num(second)).astype(np.float32)
+    return result
