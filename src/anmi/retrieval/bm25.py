@@ -74,6 +74,11 @@ class BM25Index:
             else BM25Index(_RankBM25(tokens, k1, b), settings, tokenize)
         )
 
+    @property
+    def tokenize(self) -> Tokenize:
+        """The tokeniser of the index, from texts to lists of terms."""
+        return self._tokenize
+
     def save(self, path: Path) -> None:
         """Write the index into the folder ``path``."""
         self._engine.save(str(path))

@@ -3,21 +3,61 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.pipelines.denoising.params import DenoisingParams
+from anmi.retrieval.bm25 import BM25Index
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
-_MADE_OF_JUDGMENTS = {"cross", "p_cross", "p_relevant", "elo", "elo_se", "gap_se"}
+_OF_THE_TEACHER: Final = {"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se"}
+_OF_EVIDENCE: Final = {
+    "p_relevant", "p_evidence", "coverage", "match", "likeness", "likeness_terms", "containment", "contained", "facts",
+}  # fmt: skip
+
+
+def judge_by_evidence(
+    candidates: CandidateShards,
+    bm25_index: BM25Index,
+    document_embeddings: NDArray[np.float32],
+    encoder_info: dict[str, Any],
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    graph: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+    params: DenoisingParams,
+    seed: int,
+) -> tuple[CandidateShards, dict[str, Any]]:
+    """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
+    if not recipes.get(recipe).requires & (_OF_EVIDENCE | _OF_THE_TEACHER):
+        log.info("Recipe %s reads no judgment; candidates are passed on without evidence", recipe)
+        return candidates, {"mode": "none"}
+    from anmi.corpus.texts import document_texts
+    from anmi.judging.evidence import Material, Terms
+    from anmi.judging.evidence.facts import facts_of
+    from anmi.judging.fusing import FusedJudge
+
+    material = Material(
+        terms=Terms.build(document_texts(corpus), bm25_index.tokenize),
+        query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
+        vectors=np.asarray(document_embeddings),
+        facts=facts_of(corpus, graph),
+    )
+    judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed)
+    judge.fit(candidates)
+    return candidates.map(judge), judge.summary
 
 
 def judge_candidates(
-    candidates: CandidateShards,
+    evidence: CandidateShards,
+    fused_judge: dict[str, Any],
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     recipe: str,
@@ -26,12 +66,15 @@ def judge_candidates(
     seed: int,
     store: Store,
 ) -> tuple[CandidateShards, dict[str, Any]]:
-    """Add the cross-encoder's score and calibrated probability, if the recipe reads anything made of them."""
-    if not recipes.get(recipe).requires & _MADE_OF_JUDGMENTS:
-        log.info("Recipe %s reads no judgment; candidates are passed on unjudged", recipe)
-        return candidates, {"judged_pairs": 0}
+    """Add the cross-encoder's judgment, if the recipe reads one, and the final ``p_relevant``."""
+    if fused_judge["mode"] == "none":
+        return evidence, {"judged_pairs": 0}
+    if not recipes.get(recipe).requires & _OF_THE_TEACHER:
+        log.info("Recipe %s asks no cross-encoder; the fused judge decides alone", recipe)
+        return evidence.map(_believed), {"judged_pairs": 0}
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
+    from anmi.judging.stacking import Stack
 
     judge = Judge(
         options=params.teacher,
@@ -42,11 +85,17 @@ def judge_candidates(
         document_texts=document_texts(corpus),
         seed=seed,
     )
-    judge.fit(candidates)
-    return candidates.map(lambda block: _believed(judge(block))), judge.summary
+    judge.fit(evidence)
+    stack = Stack.fit(evidence.map(judge))
+    log.info(
+        "teacher: weight %.2f beside the other evidence%s",
+        stack.weight,
+        "" if stack.hidden else ", since no positive can be hidden to fit one",
+    )
+    return evidence.map(lambda block: stack(judge(block))), judge.summary | {"stack": stack.as_dict()}
 
 
 def _believed(block: Candidates) -> Candidates:
-    """Take the teacher's probability as the final one, there being no other judge."""
+    """Take the fused judge's probability as the final one."""
     columns = (block.columns, block.positive_columns)
-    return block.with_columns(*({"p_relevant": values["p_cross"]} for values in columns))
+    return block.with_columns(*({"p_relevant": values["p_evidence"]} for values in columns))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from anmi.judging.fusing import FusedOptions
 from anmi.judging.teacher import TeacherOptions
 
 
@@ -12,7 +13,10 @@ class DenoisingParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    fused: FusedOptions = Field(FusedOptions(), description="The judge that fuses all cheap evidence.")
     depth: int = Field(
-        16, ge=1, description="Candidates judged per query, best by fused rank first; judging is the dear step."
+        16,
+        ge=1,
+        description="Candidates the cross-encoder judges per query, best by fused rank first; it is the dear judge.",
     )
     teacher: TeacherOptions = Field(TeacherOptions(), description="The cross-encoder.")

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.denoising.nodes import judge_candidates
+from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return Pipeline([
         Node(
+            judge_by_evidence,
+            inputs=[
+                "candidates", "bm25_index", "document_embeddings", "encoder_info", "corpus", "queries", "graph",
+                "params:recipe", "params:recipes", "params:denoising", "params:seed",
+            ],
+            outputs=["evidence_candidates", "fused_judge"],
+            name="judge_by_evidence",
+        ),
+        Node(
             judge_candidates,
             inputs=[
-                "candidates", "corpus", "queries", "params:recipe", "params:recipes", "params:denoising",
-                "params:seed", "store",
+                "evidence_candidates", "fused_judge", "corpus", "queries", "params:recipe", "params:recipes",
+                "params:denoising", "params:seed", "store",
             ],
             outputs=["judged_candidates", "teacher"],
             name="judge_candidates",

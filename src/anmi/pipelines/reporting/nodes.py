@@ -58,6 +58,7 @@ def render_report(
     training_summary: dict[str, Any],
     selection_summary: dict[str, Any],
     teacher: dict[str, Any],
+    fused_judge: dict[str, Any],
     info: dict[str, Any],
     encoder: str,
     recipe: str,
@@ -65,7 +66,7 @@ def render_report(
 ) -> str:
     """Return the report as one self-contained HTML document."""
     from anmi.report.html import render
-    from anmi.report.inputs import ReportInputs, example_table
+    from anmi.report.inputs import ReportInputs, example_table, judge_entries
 
     has_negatives = bool(training_rows.negative_ids.map(len).sum())
     return render(
@@ -86,6 +87,7 @@ def render_report(
             distributions=selection_summary["distributions"],
             training_log=training_log,
             calibration=teacher.get("reliability", {}),
+            judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
             leak=selection_summary["leak"] or {},
             examples=example_table(training_rows, count=params.examples) if has_negatives else pd.DataFrame(),
@@ -93,6 +95,7 @@ def render_report(
                 "collection": info,
                 "training": training_summary,
                 "teacher": {key: value for key, value in teacher.items() if key != "reliability"},
+                "fused judge": {key: value for key, value in fused_judge.items() if key not in ("judges", "models")},
             },
         )
     )

@@ -20,7 +20,7 @@ def create_pipeline() -> Pipeline:
             render_report,
             inputs=[
                 "results", "training_rows", "training_log", "training_summary", "selection_summary", "teacher",
-                "collection_info", "params:encoder", "params:recipe", "params:reporting",
+                "fused_judge", "collection_info", "params:encoder", "params:recipe", "params:reporting",
             ],
             outputs="report",
             name="render_report",
