@@ -1,0 +1,378 @@
+"""What every recipe and every judge makes of planted truth, before anything is trained.
+
+Recipes are measured by how many of the negatives they choose are in truth relevant (*leak*), by how hard these
+negatives are (*gap* to the positive under one encoder) and by how many rows they fill (*coverage*); a low leak is
+worth something only beside the other two. Judges are measured by the area under the ROC curve.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import binomtest, norm
+
+from anmi.candidates import OPEN, Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.evaluation.planting import PlantedTruth
+from anmi.selection.recipe import RecipeBook, Runner
+
+log = logging.getLogger(__name__)
+SHOWN_LOST: Final = 20
+# Ranks order like the scores they come from, errors and errors of gaps are no judgments.
+_NO_JUDGMENT: Final = ("_rank", "_se")
+_NO_JUDGMENTS: Final = ("fused", "choice")
+
+
+@dataclass
+class _Point:
+    """One recipe at one value of its threshold, and what it chose."""
+
+    recipe: str
+    runner: Runner
+    setting: str = ""
+    threshold: float = math.nan
+    default: bool = True
+    rows: int = 0
+    full: int = 0
+    negatives: int = 0
+    leaked: int = 0
+    gap: float = 0.0
+    served: list[NDArray[np.str_]] = field(default_factory=list)
+    failed: str = ""
+
+    def add(self, block: Candidates, planted: NDArray[np.bool_], gaps: NDArray[np.float32]) -> None:
+        """Run the recipe on a block and count."""
+        chosen = self.runner.apply(block)
+        taken = chosen.negatives & (chosen.query_verdict == OPEN)[:, None]
+        found = taken.sum(axis=1)
+        self.rows += len(block)
+        self.full += int((found >= self.runner.recipe.negatives).sum())
+        self.negatives += int(found.sum())
+        self.leaked += int((taken & planted).sum())
+        self.gap += float(gaps[taken].sum(dtype=np.float64))
+        self.served.append(block.query_ids[found > 0])
+
+
+def audit_recipes(
+    shards: CandidateShards,
+    planted: PlantedTruth,
+    recipes: RecipeBook,
+    *,
+    seed: int,
+    column: str = "dense",
+) -> pd.DataFrame:
+    """Run every recipe that chooses negatives, as it is and over a sweep of its main threshold.
+
+    The main threshold is that of the recipe's last step that has one (``StepType.thresholds``).
+
+    Parameters
+    ----------
+    shards
+        Rated candidates, one row per (query, known positive), with the query columns that recipes read.
+    planted
+        What of it is in truth relevant.
+    recipes
+        All recipes.
+    seed
+        Of the run.
+    column
+        Similarity by which hardness is measured; the same for all recipes.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per recipe and threshold: ``recipe, setting`` (``step.parameter``, empty without one), ``threshold``,
+        ``default`` (the recipe as it is), ``leak`` (share of the chosen negatives that are planted, NaN where none
+        was chosen) with its Wilson interval ``leak_low, leak_high``, ``leaked`` (their number), ``gap`` (mean of
+        positive minus negative), ``coverage`` (share of rows with all the negatives asked for), ``queries_lost``
+        (queries without a single negative), ``lost`` (the first 20 of them), ``negatives``, and ``failed``: why a
+        recipe cannot be run on this collection.
+
+        The interval takes negatives for independent; those of one query are not quite.
+
+    Raises
+    ------
+    AnmiError
+        There is no recipe that chooses negatives, or none that runs.
+    """
+    points = _points(shards, recipes, seed)
+    queries: list[NDArray[np.str_]] = []
+    for block in shards:
+        queries.append(block.query_ids)
+        mask = planted.mask(block)
+        gaps = block.positive_columns[column][:, :1] - block.columns[column]
+        for point in points:
+            if not point.failed:
+                _guarded(point, lambda p, b=block, m=mask, g=gaps: p.add(b, m, g))
+    asked = np.unique(np.concatenate(queries)) if queries else np.zeros(0, np.str_)
+    # Of a sweep only what ran is of use; that the recipe itself cannot run is a finding.
+    table = pd.DataFrame([_row(point, asked) for point in points if point.default or not point.failed])
+    if table.empty or (table["failed"] != "").all():
+        reasons = "; ".join(table["failed"]) if len(table) else "no recipe of the book chooses negatives"
+        raise AnmiError(f"the audit has no recipe to measure: {reasons}")
+    return table
+
+
+def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Point]:
+    """Return every recipe with every value of its main threshold, fitted, in the order of the values."""
+    points = []
+    for name in recipes.names():
+        recipe = recipes.get(name)
+        if not recipe.negatives or not recipe.steps:
+            continue
+        base = _Point(name, Runner(recipe, seed))
+        _guarded(base, lambda point: point.runner.fit(shards))
+        place = recipe.main_threshold
+        threshold = None if place is None else recipe.steps[place].threshold
+        if place is None or threshold is None or base.failed:
+            points.append(base)
+            continue
+        own = getattr(recipe.steps[place].params, threshold.parameter)
+        base.setting = f"{recipe.steps[place].name}.{threshold.parameter}"
+        base.threshold = math.nan if own is None else float(own)
+        sweep = [base]
+        for value in threshold.grid:
+            if value != own:
+                runner = base.runner.varied(place, threshold.parameter, value)
+                sweep.append(_Point(name, runner, base.setting, float(value), default=False))
+                _guarded(sweep[-1], lambda point: point.runner.fit(shards))
+        points += sorted(sweep, key=lambda point: point.threshold)
+    return points
+
+
+def _guarded(point: _Point, act: Any) -> None:
+    """Note why a recipe cannot run here instead of failing the audit of all others."""
+    try:
+        act(point)
+    except AnmiError as error:
+        if point.default:
+            log.warning("recipe %s cannot be audited: %s", point.recipe, error)
+        point.failed = str(error)
+
+
+def _row(point: _Point, asked: NDArray[np.str_]) -> dict[str, Any]:
+    if point.failed:
+        # What it counted before it failed would be the figures of a part.
+        keys = ("recipe", "runner", "setting", "threshold", "default", "failed")
+        point = _Point(**{key: getattr(point, key) for key in keys})
+    lost = np.setdiff1d(asked, np.concatenate(point.served)) if point.served else asked
+    low, high = wilson(point.leaked, point.negatives)
+    return {
+        "recipe": point.recipe,
+        "setting": point.setting,
+        "threshold": point.threshold,
+        "default": point.default,
+        "leak": point.leaked / point.negatives if point.negatives else math.nan,
+        "leak_low": low,
+        "leak_high": high,
+        "leaked": point.leaked,
+        "gap": point.gap / point.negatives if point.negatives else math.nan,
+        "coverage": point.full / point.rows if point.rows else 0.0,
+        "queries_lost": len(lost),
+        "lost": lost[:SHOWN_LOST].tolist(),
+        "negatives": point.negatives,
+        "failed": point.failed,
+    }
+
+
+def wilson(count: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the Wilson interval of a share; [0, 1] of nothing.
+
+    Examples
+    --------
+    >>> [round(bound, 3) for bound in wilson(0, 100)]
+    [0.0, 0.037]
+    """
+    if not total:
+        return 0.0, 1.0
+    low, high = binomtest(count, total).proportion_ci(confidence, method="wilson")
+    return float(low), float(high)
+
+
+def audit_judges(shards: Iterable[Candidates], planted: PlantedTruth, *, depth: int = 50) -> pd.DataFrame:
+    """Measure how well each judgment tells planted documents from the other candidates near the top.
+
+    Only the dense top ``depth`` of a query counts: among all candidates most are easy for every judge.
+
+    Parameters
+    ----------
+    shards
+        Rated candidates.
+    planted
+        What of it is in truth relevant.
+    depth
+        Worst dense rank that counts.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per column of judgments, best first: ``judge, auc, auc_low, auc_high`` from :func:`clustered_auc` by
+        query, ``planted, others`` (candidates it judged) and ``missing`` (those it did not, which are left out).
+        Larger is taken for more relevant. ``auc`` is NaN where either kind is absent.
+    """
+    labels, queries = [np.zeros(0, bool)], [np.zeros(0, np.str_)]
+    values: dict[str, list[NDArray[np.float32]]] = {}
+    for block in shards:
+        near = block.filled & (block.columns["dense_rank"] <= depth)
+        labels.append(planted.mask(block)[near])
+        queries.append(np.broadcast_to(block.query_ids[:, None], near.shape)[near])
+        for name in filter(_is_judgment, block.columns):
+            values.setdefault(name, []).append(block.columns[name][near])
+    truth, query = np.concatenate(labels), np.unique(np.concatenate(queries), return_inverse=True)[1]
+    rows = []
+    for name, parts in values.items():
+        scores = np.concatenate(parts)
+        known = np.isfinite(scores)
+        auc, low, high = clustered_auc(scores[known], truth[known], query[known])
+        rows.append({
+            "judge": name, "auc": auc, "auc_low": low, "auc_high": high, "planted": int(truth[known].sum()),
+            "others": int((~truth[known]).sum()), "missing": int((~known).sum()),
+        })  # fmt: skip
+    columns = ["judge", "auc", "auc_low", "auc_high", "planted", "others", "missing"]
+    return pd.DataFrame(rows, columns=columns).sort_values("auc", ascending=False, kind="stable", ignore_index=True)
+
+
+def _is_judgment(name: str) -> bool:
+    return name not in _NO_JUDGMENTS and not name.endswith(_NO_JUDGMENT)
+
+
+def clustered_auc(
+    scores: NDArray[Any], truth: NDArray[np.bool_], cluster: NDArray[np.integer], confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Return the area under the ROC curve with an interval that allows for correlation inside clusters.
+
+    Obuchowski's variance (Biometrics 53, 1997), which is DeLong's summed over clusters, on the logit scale so that
+    the interval stays in [0, 1]. Where the variance is 0 (perfect separation) it is the Wilson interval of the AUC
+    as a share of as many trials as there are clusters with a positive.
+
+    Parameters
+    ----------
+    scores
+        Larger for the positives, hopefully; finite, [n].
+    truth
+        True for the positives, [n].
+    cluster
+        Number of the cluster each belongs to, [n].
+    confidence
+        Of the interval.
+
+    Returns
+    -------
+    tuple of float
+        AUC, low, high; NaN where there are no positives or no others, an interval of [0, 1] with one cluster.
+
+    Examples
+    --------
+    >>> auc, low, high = clustered_auc(
+    ...     np.array([3.0, 1.0, 2.0, 0.0]), np.array([True, False, True, False]), np.array([0, 0, 1, 1]))
+    >>> auc
+    1.0
+    """
+    positive, other = scores[truth].astype(np.float64), scores[~truth].astype(np.float64)
+    if not len(positive) or not len(other):
+        return math.nan, math.nan, math.nan
+    of_positive, of_other = _placement(positive, other), 1 - _placement(other, positive)
+    auc = float(of_positive.mean())
+    size = int(cluster.max()) + 1
+    # Per cluster: how far its members' placements lie from what the AUC predicts.
+    left = np.bincount(cluster[truth], of_positive - auc, size) / len(positive)
+    right = np.bincount(cluster[~truth], of_other - auc, size) / len(other)
+    with_positive, with_other = len(np.unique(cluster[truth])), len(np.unique(cluster[~truth]))
+    both = len(np.unique(cluster))
+    if min(with_positive, with_other) < 2:
+        return auc, 0.0, 1.0
+    variance = (
+        with_positive / (with_positive - 1) * (left**2).sum()
+        + with_other / (with_other - 1) * (right**2).sum()
+        + 2 * both / (both - 1) * (left * right).sum()
+    )
+    if variance <= 0 or auc in (0.0, 1.0):
+        return auc, *wilson(round(auc * with_positive), with_positive, confidence)
+    half = norm.ppf(0.5 + confidence / 2) * math.sqrt(variance) / (auc * (1 - auc))
+    return auc, float(expit(logit(auc) - half)), float(expit(logit(auc) + half))
+
+
+def _placement(values: NDArray[np.float64], among: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of ``among`` that lies below each value, ties counting half."""
+    ordered = np.sort(among)
+    below, up_to = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
+    return (below + up_to) / (2 * len(among))
+
+
+def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
+    """Return the share of the planted (query, document) pairs that are candidates; the others cannot leak."""
+    found = [np.unique(planted.keys(block)[planted.mask(block)]) for block in shards]
+    return len(np.unique(np.concatenate(found))) / len(planted) if found and len(planted) else 0.0
+
+
+def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, found: float) -> dict[str, Any]:
+    """Return the audit as nested numbers, ready for JSON and for tracking.
+
+    Parameters
+    ----------
+    recipes, judges
+        From :func:`audit_recipes` and :func:`audit_judges`.
+    truth
+        ``query_id, document_id, kind``.
+    found
+        From :func:`found_share`.
+    """
+    own = recipes[recipes["default"] & (recipes["failed"] == "")].set_index("recipe")
+    numbers = ["leak", "leak_low", "leak_high", "gap", "coverage", "queries_lost", "negatives"]
+    kinds: Mapping[Any, int] = truth.groupby("kind").size().to_dict()
+    return {
+        "audit": {
+            "queries": int(truth["query_id"].nunique()),
+            "planted": {str(kind): int(count) for kind, count in kinds.items()},
+            "found": found,
+            "recipes": own[numbers].to_dict("index"),
+            "judges": judges.set_index("judge")[["auc", "auc_low", "auc_high"]].to_dict("index"),
+        },
+        "lost": {str(name): list(ids) for name, ids in own["lost"].items() if len(ids)},
+        "failed": dict(recipes.loc[recipes["failed"] != "", ["recipe", "failed"]].to_numpy().tolist()),
+    }
+
+
+def check_leak(recipes: pd.DataFrame, recipe: str, limit: float) -> None:
+    """Fail when a recipe leaks more than allowed.
+
+    The estimate decides, not a bound of its interval: with the lower bound an audit of fewer queries would pass more
+    easily, with the upper one a small one could not pass at all.
+
+    Parameters
+    ----------
+    recipes
+        From :func:`audit_recipes`.
+    recipe
+        The one that is to be used, as it is.
+    limit
+        Largest leak allowed, a share.
+
+    Raises
+    ------
+    AnmiError
+        It leaks more, or its leak is not known.
+    """
+    own = recipes[(recipes["recipe"] == recipe) & recipes["default"]]
+    if own.empty:
+        raise AnmiError(
+            f'audit.max_leak: recipe "{recipe}" chooses no negatives, so it has no leak; name another as audit.recipe'
+        )
+    row = own.iloc[0]
+    if math.isnan(row["leak"]):
+        reason = row["failed"] or "it left no negative for any query"
+        raise AnmiError(f'audit.max_leak: the leak of recipe "{recipe}" is not known: {reason}')
+    if row["leak"] > limit:
+        interval = f"95 % interval {row['leak_low']:.2%} to {row['leak_high']:.2%}"
+        raise AnmiError(
+            f'recipe "{recipe}" leaks {row["leak"]:.2%} ({row["leaked"]} of {row["negatives"]} negatives, {interval}), '
+            f"more than audit.max_leak allows ({limit:.2%}): tighten {row['setting'] or 'it'}, or choose another recipe"
+        )

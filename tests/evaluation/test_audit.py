@@ -1,0 +1,281 @@
+"""Leak, gap, coverage and AUC against slow, readable references."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from sklearn.metrics import roc_auc_score
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.evaluation.audit import (
+    audit_judges,
+    audit_recipes,
+    check_leak,
+    clustered_auc,
+    found_share,
+    summarise,
+)
+from anmi.evaluation.planting import PlantedTruth
+from anmi.selection.recipe import RecipeBook, Runner, recipe_book
+
+QUERIES, WIDTH, DOCUMENTS = 60, 30, 200
+DOCUMENT_IDS = pd.Series([f"d{i}" for i in range(DOCUMENTS)])
+RAW = {
+    "nearest": {"description": "Nearest.", "steps": [{"top": {"by": "dense"}}]},
+    "below": {
+        "description": "Two thresholds.",
+        "negatives": 25,
+        "steps": [{"rank_window": {"first": 2}}, {"max_ratio": {"max_ratio": 0.93}}, {"top": {"by": "dense"}}],
+    },
+    "mixed": {
+        "description": "With a step that is fitted.",
+        "steps": [{"mixture": {"fewest": 50}}, {"min_weight": {"weight": 0.1}}, {"random": {}}],
+    },
+    "in_batch": {"description": "None.", "negatives": 0},
+}
+BOOK = recipe_book(RAW)
+
+
+@pytest.fixture(scope="module")
+def block() -> Candidates:
+    rng = np.random.default_rng(3)
+    documents = np.stack([rng.choice(DOCUMENTS, WIDTH, replace=False) for _ in range(QUERIES)]).astype(np.int32)
+    documents[:5, -4:] = -1
+    dense = np.where(
+        rng.random((QUERIES, WIDTH)) < 0.3,
+        rng.normal(0.7, 0.1, (QUERIES, WIDTH)),
+        rng.normal(0.3, 0.1, (QUERIES, WIDTH)),
+    )
+    dense = np.where(documents < 0, np.nan, dense)
+    rank = 1.0 + np.argsort(np.argsort(-np.nan_to_num(dense, nan=-9), axis=1), axis=1)
+    judged = np.where(rank <= 8, rng.random((QUERIES, WIDTH)), np.nan)
+    return Candidates(
+        query_ids=np.array([f"q{i // 2}" for i in range(QUERIES)]),
+        positives=rng.integers(0, DOCUMENTS, (QUERIES, 1)).astype(np.int32),
+        documents=documents,
+        source=np.where(documents < 0, 0, 2).astype(np.uint8),
+        columns={"dense": dense.astype(np.float32), "dense_rank": rank.astype(np.float32), "judge": judged.astype(np.float32), "gap_se": judged.astype(np.float32)},  # noqa: E501
+        positive_columns={"dense": rng.normal(0.75, 0.05, (QUERIES, 1)).astype(np.float32)},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def truth(block: Candidates) -> pd.DataFrame:
+    """Likelier among the near ones; one query has none, one pair is no candidate."""
+    rng = np.random.default_rng(4)
+    chance = np.where(np.nan_to_num(block.columns["dense"]) > 0.6, 0.3, 0.02)
+    row, slot = np.nonzero((rng.random(chance.shape) < chance) & block.filled)
+    pairs = {(f"q{r // 2}", f"d{block.documents[r, s]}") for r, s in zip(row, slot, strict=True) if r // 2 != 7}
+    absent = set(range(DOCUMENTS)) - set(block.documents[:2].ravel().tolist())
+    pairs.add(("q0", f"d{min(absent)}"))
+    table = pd.DataFrame(sorted(pairs), columns=["query_id", "document_id"])
+    return table.assign(kind=["hidden", *["equivalent"] * (len(table) - 1)])
+
+
+@pytest.fixture(scope="module")
+def planted(truth: pd.DataFrame) -> PlantedTruth:
+    return PlantedTruth(truth, DOCUMENT_IDS)
+
+
+def shards(block: Candidates, size: int) -> CandidateShards:
+    return CandidateShards.of([block.take(slice(start, start + size)) for start in range(0, len(block), size)])
+
+
+def counted(block: Candidates, truth: pd.DataFrame, name: str, book: RecipeBook, seed: int) -> dict[str, float]:
+    """What an audit reports of one recipe, one candidate at a time."""
+    relevant = set(zip(truth.query_id, truth.document_id, strict=True))
+    chosen = Runner(book.get(name), seed).run(CandidateShards.of([block])).whole()
+    leaked, gaps, full, served = 0, [], 0, set()
+    for row in range(len(block)):
+        slots = np.flatnonzero(chosen.negatives[row])
+        full += len(slots) == book.get(name).negatives
+        for slot in slots:
+            served.add(str(block.query_ids[row]))
+            leaked += (str(block.query_ids[row]), f"d{block.documents[row, slot]}") in relevant
+            gaps.append(float(block.positive_columns["dense"][row, 0] - block.columns["dense"][row, slot]))
+    interval = binomtest(leaked, len(gaps)).proportion_ci(0.95, method="wilson")
+    return {
+        "leak": leaked / len(gaps), "leak_low": interval.low, "leak_high": interval.high, "gap": float(np.mean(gaps)),
+        "coverage": full / len(block), "queries_lost": len(set(block.query_ids)) - len(served), "negatives": len(gaps),
+    }  # fmt: skip
+
+
+def test_recipes_are_counted_as_one_would_by_hand(
+    block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
+) -> None:
+    table = audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=5)
+    own = table[table.default].set_index("recipe")
+    assert set(own.index) == {"nearest", "below", "mixed"}
+    for name in own.index:
+        expected = counted(block, truth, name, BOOK, 5)
+        assert own.loc[name, list(expected)].to_dict() == pytest.approx(expected, abs=1e-6)
+    assert own.leak["nearest"] > 0
+    assert own.coverage["below"] < 1
+
+
+def test_each_point_of_a_sweep_is_the_recipe_with_that_threshold(
+    block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
+) -> None:
+    table = audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=5)
+    assert table[table.recipe == "nearest"].setting.tolist() == [""], "nothing to sweep"
+    swept = table[table.recipe == "below"]
+    assert set(swept.setting) == {"max_ratio.max_ratio"}, "the last of two"
+    assert swept.threshold.is_monotonic_increasing
+    assert swept[swept.default].threshold.tolist() == [0.93]
+    assert (swept.threshold == 0.95).sum() == 1
+    for name, step, place in (("below", "max_ratio", 1), ("mixed", "weight", 1)):
+        for row in table[(table.recipe == name) & ~table.default & (table.negatives > 0)].itertuples():
+            raw = copy.deepcopy(RAW[name])
+            next(iter(raw["steps"][place].values()))[step] = row.threshold
+            expected = counted(block, truth, "x", recipe_book({"x": raw}), 5)
+            assert {key: getattr(row, key) for key in expected} == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [7, 16])
+def test_shards_do_not_matter(block: Candidates, planted: PlantedTruth, size: int) -> None:
+    book = recipe_book({name: RAW[name] for name in ("nearest", "below")})
+    pd.testing.assert_frame_equal(
+        audit_recipes(shards(block, size), planted, book, seed=5),
+        audit_recipes(CandidateShards.of([block]), planted, book, seed=5),
+    )
+    pd.testing.assert_frame_equal(audit_judges(shards(block, size), planted), audit_judges([block], planted))
+    assert (
+        found_share(shards(block, size), planted) == found_share([block], planted) == (len(planted) - 1) / len(planted)
+    )
+
+
+def test_lost_queries_are_named(block: Candidates, planted: PlantedTruth) -> None:
+    book = recipe_book({
+        "strict": {"description": "Few.", "steps": [{"max_ratio": {"max_ratio": 0.01}}, {"top": {"by": "dense"}}]}
+    })  # fmt: skip
+    table = audit_recipes(CandidateShards.of([block]), planted, book, seed=1)
+    own = table[table.default].iloc[0]
+    assert own.queries_lost > 20
+    assert len(own.lost) == 20
+    assert set(own.lost) <= set(block.query_ids)
+    assert math.isnan(own.leak) == (own.negatives == 0)
+
+
+def test_a_recipe_that_cannot_run_here_does_not_end_the_audit_of_the_others(
+    block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
+) -> None:
+    broken = {"description": "Needs Elo.", "steps": [{"elo_gap": {}}, "random"]}
+    sound = {"description": "Nearest.", "steps": [{"top": {"by": "dense"}}]}
+    table = audit_recipes(CandidateShards.of([block]), planted, recipe_book({"broken": broken, "sound": sound}), seed=1)
+    assert table.recipe.tolist() == ["broken", "sound"]
+    assert "elo" in table.failed[0]
+    summary = summarise(table, audit_judges([block], planted), truth, 1.0)
+    assert set(summary["failed"]) == {"broken"}
+    assert set(summary["audit"]["recipes"]) == {"sound"}
+    assert summary["audit"]["planted"] == {"equivalent": len(truth) - 1, "hidden": 1}
+    with pytest.raises(AnmiError, match=r"no recipe to measure: .*elo"):
+        audit_recipes(CandidateShards.of([block]), planted, recipe_book({"broken": broken}), seed=1)
+    with pytest.raises(AnmiError, match=r'leak of recipe "broken" is not known: .*elo'):
+        check_leak(table, "broken", 0.5)
+
+
+def test_judges_are_measured_near_the_top_where_they_judged(
+    block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
+) -> None:
+    table = audit_judges([block], planted, depth=20).set_index("judge")
+    assert set(table.index) == {"dense", "judge"}, "ranks and errors are no judgments"
+    relevant = set(zip(truth.query_id, truth.document_id, strict=True))
+    for name in table.index:
+        values, labels, missing = [], [], 0
+        for row, slot in np.argwhere(block.filled & (block.columns["dense_rank"] <= 20)):
+            value = float(block.columns[name][row, slot])
+            missing += math.isnan(value)
+            if not math.isnan(value):
+                values.append(value)
+                labels.append((str(block.query_ids[row]), f"d{block.documents[row, slot]}") in relevant)
+        found = table.loc[name]
+        assert found.auc == pytest.approx(roc_auc_score(labels, values))
+        assert (found.planted, found.others, found.missing) == (sum(labels), len(labels) - sum(labels), missing)
+        assert found.auc_low < found.auc < found.auc_high
+
+
+scored = st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 5)), min_size=2, max_size=60)
+
+
+@given(scored)
+def test_the_area_is_that_of_scikit_learn_with_ties(rows: list[tuple[int, bool, int]]) -> None:
+    scores, truth, cluster = (np.array(column) for column in zip(*rows, strict=True))
+    auc, low, high = clustered_auc(scores, truth, cluster)
+    if truth.all() or not truth.any():
+        assert math.isnan(auc)
+        return
+    assert auc == pytest.approx(roc_auc_score(truth, scores))
+    assert 0 <= low <= auc + 1e-9
+    assert auc - 1e-9 <= high <= 1
+    mirrored = clustered_auc(-scores, truth, cluster)
+    assert mirrored[0] == pytest.approx(1 - auc)
+
+
+def test_without_clusters_it_is_delong() -> None:
+    """Variance of DeLong et al. 1988, pair by pair."""
+    rng = np.random.default_rng(1)
+    truth = rng.random(80) < 0.4
+    scores = rng.normal(truth.astype(float))
+    auc, low, high = clustered_auc(scores, truth, np.arange(80))
+    wins = (scores[truth][:, None] > scores[~truth][None, :]).astype(float)
+    variance = wins.mean(axis=1).var(ddof=1) / truth.sum() + wins.mean(axis=0).var(ddof=1) / (~truth).sum()
+    half = 1.959964 * math.sqrt(variance) / (auc * (1 - auc))
+    logit = math.log(auc / (1 - auc))
+    expected = [1 / (1 + math.exp(-(logit + sign * half))) for sign in (-1, 1)]
+    assert [low, high] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_interval_covers_when_candidates_of_a_query_are_alike() -> None:
+    """A query shifts all its scores at once, so plain DeLong would be far too sure."""
+    rng = np.random.default_rng(2)
+    clusters, each = 40, 12
+    cluster = np.repeat(np.arange(clusters), each)
+    from scipy.stats import norm
+
+    true = norm.cdf(1 / math.sqrt(2 * (1 + 1)))
+    inside = narrow = 0
+    for _ in range(400):
+        truth = np.repeat(rng.random(clusters) < 0.4, each)
+        scores = truth + np.repeat(rng.normal(size=clusters), each) + rng.normal(size=clusters * each)
+        _, low, high = clustered_auc(scores, truth, cluster)
+        inside += low <= true <= high
+        _, low, high = clustered_auc(scores, truth, np.arange(len(truth)))
+        narrow += low <= true <= high
+    assert inside / 400 > 0.91
+    assert narrow / 400 < 0.6
+
+
+def test_perfect_separation_is_not_certain() -> None:
+    scores = np.arange(20.0)
+    auc, low, high = clustered_auc(scores, scores >= 10, np.tile(np.arange(10), 2))
+    assert (auc, high) == (1, 1)
+    assert low == pytest.approx(binomtest(10, 10).proportion_ci(0.95, method="wilson").low)
+
+
+@pytest.fixture(scope="module")
+def findings(block: Candidates, planted: PlantedTruth) -> pd.DataFrame:
+    return audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=5)
+
+
+def test_the_gate_goes_by_the_estimate(findings: pd.DataFrame) -> None:
+    own = findings[findings.default].set_index("recipe").loc["nearest"]
+    check_leak(findings, "nearest", own.leak)
+    with pytest.raises(AnmiError) as caught:
+        check_leak(findings, "nearest", own.leak - 1e-6)
+    message = str(caught.value)
+    for part in ('"nearest"', f"{own.leak:.2%}", f"{own.leak_low:.2%} to {own.leak_high:.2%}", "audit.max_leak"):
+        assert part in message
+    assert "\n" not in message
+
+
+def test_the_gate_refuses_a_recipe_without_a_leak(findings: pd.DataFrame) -> None:
+    with pytest.raises(AnmiError, match='"in_batch" chooses no negatives'):
+        check_leak(findings, "in_batch", 0.1)
