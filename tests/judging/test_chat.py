@@ -164,8 +164,9 @@ def test_an_error_of_the_server_is_got_over(server: Server, store: Store) -> Non
     assert len(server.bodies) == 12
 
 
+@pytest.mark.timeout(20)
 def test_a_wait_that_the_server_asks_for_is_kept_up_to_a_bound(server: Server, store: Store) -> None:
-    server.behave = lambda number, body: Server.well(number, body) if number else (429, {"Retry-After": "30"}, b"{}")
+    server.behave = lambda number, body: Server.well(number, body) if number else (429, {"Retry-After": "600"}, b"{}")
     assert judge(server, store, longest_wait=0.3).prefer(["q"], ["d 2"], ["d 1"]).tolist() == [1.0]
     assert server.times[1] - server.times[0] > 0.25, "the back-off alone would be 0.01 s"
 
@@ -186,6 +187,7 @@ def test_a_server_that_dribbles_is_left_after_the_time_out(
     server: Server, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = Handler.do_POST
+    finished: list[bool] = []
 
     def dribble(self: Handler) -> None:
         if server.bodies:
@@ -196,13 +198,16 @@ def test_a_server_that_dribbles_is_left_after_the_time_out(
         self.send_response(200)
         self.send_header("Content-Length", "100000")
         self.end_headers()
-        while not server.closing.wait(0.05):
+        for _ in range(60):
+            time.sleep(0.05)
             self.wfile.write(b" ")
             self.wfile.flush()
+        finished.append(True)
         return None
 
     monkeypatch.setattr(Handler, "do_POST", dribble)
     assert judge(server, store, timeout=0.2).prefer(["q"], ["d 1"], ["d 2"]).tolist() == [0.0]
+    assert not finished
 
 
 def test_a_slow_server_that_is_right_is_waited_for(server: Server, store: Store) -> None:
