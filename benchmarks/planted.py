@@ -40,6 +40,8 @@ COLLECTIONS = {
     "sae4k_ko": (f"beir:{DATA}/sae4k_ko", "hidden", 3000),
     "hinglish_top": (f"beir:{DATA}/hinglish_top", "hidden", 3000),
 }
+# Never looked at while the judge was made: for the test of what carries over. Made by debian_packages.py.
+UNTUNED = {"debian_packages": ("beir:{work}/debian", "hidden", 3000)}
 
 
 def planted(names: Sequence[str], encoder: str, work: Path) -> list[Planted]:
@@ -48,7 +50,8 @@ def planted(names: Sequence[str], encoder: str, work: Path) -> list[Planted]:
     for name in names:
         folder = work / "planted" / f"{name.replace('/', '-')}-{encoder}"
         if not (folder / "truth.npz").exists():
-            plant(name, *COLLECTIONS[name][:2], encoder, COLLECTIONS[name][2], work).save(folder)
+            collection, kind, cap = (COLLECTIONS | UNTUNED)[name]
+            plant(name, collection.format(work=work), kind, encoder, cap, work).save(folder)
         result.append(Planted.load(name, folder))
         print(f"{name} ({encoder}): {len(result[-1].block)} queries, {int(result[-1].truth.sum())} planted", flush=True)
     return result

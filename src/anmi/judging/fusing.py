@@ -71,6 +71,7 @@ class FusedJudge:
     encoder: str
     seed: int
     models: list[FusedModel] = field(default_factory=list)
+    queries: int = 0
     summary: dict[str, Any] = field(default_factory=dict)
 
     def fit(self, shards: CandidateShards) -> None:
@@ -82,7 +83,10 @@ class FusedJudge:
             ``mode: hidden`` with too few queries that have several positives.
         """
         shared = transferred(self.encoder)
-        several = sum(int(((block.positives != PADDING).sum(axis=1) > 1).sum()) for block in shards)
+        several = 0
+        for block in shards:
+            self.queries += len(block)
+            several += int(((block.positives != PADDING).sum(axis=1) > 1).sum())
         enough = several >= (self.options.least_queries if self.options.mode == "auto" else self.options.folds)
         if self.options.mode == "hidden" and not enough:
             raise AnmiError(

@@ -102,6 +102,12 @@ class Denoise(Params):
     unjudged: Literal["reject", "keep"] = Field(
         "reject", description="A candidate nobody judged is not known to be clean, so it is not used."
     )
+    at_least: int = Field(
+        0,
+        ge=0,
+        description="Judged candidates kept per row in any case, those doubted least, so that no row is lost; 0 is "
+        "strict.",
+    )
 
     @field_validator("max_false_negative_rate")
     @classmethod
@@ -168,7 +174,9 @@ def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     threshold = params.threshold or 0.5 if fitted is None else fitted.threshold
     if params.unjudged == "reject":
         block = block.rejected("unjudged", np.isnan(probability))
-    return block.rejected("denoise", probability >= threshold)
+    doubt = np.where(block.undecided & np.isfinite(probability), probability, np.inf)
+    place = np.argsort(np.argsort(doubt, axis=1, kind="stable"), axis=1)
+    return block.rejected("denoise", (probability >= threshold) & (place >= params.at_least))
 
 
 class MaxRatio(Params):

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.pipelines.denoising.params import DenoisingParams
@@ -52,7 +53,14 @@ def judge_by_evidence(
     )
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed)
     judge.fit(candidates)
-    return candidates.map(judge), judge.summary
+    bar = tqdm(total=judge.queries, desc="gathering evidence", unit="query", delay=2)
+
+    def judged(block: Candidates) -> Candidates:
+        result = judge(block)
+        bar.update(len(block))
+        return result
+
+    return candidates.map(judged), judge.summary
 
 
 def judge_candidates(

@@ -1,0 +1,136 @@
+"""How clean and how hard the negatives of each way of mining are, against planted truth.
+
+On each collection the fused judge uses coefficients fitted on the other collections only; ``fused_own`` refines them,
+cross-fitted, on the collection's own hidden positives. Everything selects 7 negatives from the same dense top 100
+(MiniLM, 128 tokens). Rows are of two kinds: ``collection, recipe, threshold, leak, leak_low, leak_high, gap, coverage``
+and ``collection, judge, auc``. Leaks and coverages are shares; the gap is the mean of the positive's minus the
+negative's cosine. Run: ``python benchmarks/mining_quality.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.judging.fused import EVIDENCE, FusedModel, features, fit_model
+from anmi.judging.targets import clopper_pearson
+from anmi.judging.teacher import fold_of
+from anmi.pipelines.reporting.nodes import machine, versions
+from anmi.selection.recipe import Recipe, Runner
+from fit_fused import WORK, fitted
+from planted import COLLECTIONS, UNTUNED, Planted, planted
+
+RESULT = Path(__file__).parent / "results" / "mining_quality.json"
+NEGATIVES = 7
+FOLDS = 4
+THRESHOLDS = (0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.015, 0.01, 0.007, 0.005, 0.003)
+PEERS: dict[str, tuple[float | None, list[Any]]] = {
+    "naive_top": (None, ["top"]),
+    "nv_retriever": (0.95, [{"max_ratio": {"max_ratio": 0.95}}, "top"]),
+    "margin": (0.05, [{"margin": {"margin": 0.05}}, "top"]),
+    "shift": (10, [{"rank_window": {"first": 11}}, "top"]),
+    "random_top_100": (None, ["random"]),
+    "coverage_rule": (0.98, [{"max_ratio": {"column": "coverage", "max_ratio": 0.98}}, "top"]),
+}
+
+
+def row(each: Planted, recipe: str, threshold: float | None, steps: list[Any], block: Candidates) -> dict[str, Any]:
+    """Run a recipe and compare its negatives with the truth."""
+    chosen = Recipe(description=recipe, negatives=NEGATIVES, steps=steps)
+    block = Runner(chosen, seed=42).run(CandidateShards.of([block])).whole()
+    negatives = block.negatives
+    count, total = int((each.truth & negatives).sum()), int(negatives.sum())
+    low, high = clopper_pearson(count, total, 0.95)
+    gap = (block.positive_columns["dense"][:, :1] - block.columns["dense"])[negatives].mean()
+    return {
+        "collection": each.name, "recipe": recipe, "threshold": threshold, "leak": count / total,
+        "leak_low": float(low), "leak_high": float(high), "gap": float(gap),
+        "coverage": float((negatives.sum(axis=1) >= NEGATIVES).mean()),
+    }  # fmt: skip
+
+
+def judged(block: Candidates, probability: NDArray[np.float64]) -> Candidates:
+    """Put a judge's probability where the step `denoise` reads it."""
+    return block.with_columns({"p_relevant": probability})
+
+
+def own_probability(each: Planted, centre: FusedModel) -> NDArray[np.float64]:
+    """The judge refined on the collection's hidden positives; no query is judged by coefficients that saw it."""
+    fold = fold_of(each.block.query_ids.tolist(), FOLDS, seed=0)
+    values, filled = features(each.block), each.block.filled
+    result = np.full(filled.shape, np.nan)
+    for number in range(FOLDS):
+        at, slot = np.nonzero(filled & (fold != number)[:, None])
+        model = fit_model(values[at, slot], each.truth[at, slot], np.zeros(len(at), int), 0.003, centre)
+        result[fold == number] = model(values[fold == number])
+    return np.where(filled, result, np.nan)
+
+
+def rows_of(each: Planted, others: list[Planted], own: bool) -> Iterator[dict[str, Any]]:
+    """All rows of one collection."""
+    block = each.block
+    for recipe, (threshold, steps) in PEERS.items():
+        yield row(each, recipe, threshold, steps, block)
+    model = fitted(others)
+    probabilities = {"fused": np.where(block.filled, model(features(block)), np.nan)}
+    if own:
+        probabilities["fused_own"] = own_probability(each, model)
+    for recipe, probability in probabilities.items():
+        for threshold in THRESHOLDS:
+            steps = [{"denoise": {"threshold": threshold, "at_least": NEGATIVES}}, "top"]
+            yield row(each, recipe, threshold, steps, judged(block, probability))
+    if "facts" in block.columns and each.name.startswith("kg"):
+        steps = [{"denoise": {"threshold": 0.999, "unjudged": "keep"}}, "top"]
+        yield row(each, "shared_facts graph", 0.999, steps, judged(block, block.columns["facts"]))
+    mask = block.filled
+    judges = {name: block.columns[name] for name in ("bm25", *EVIDENCE)}
+    with_gap = {
+        f"{n} - positive's": judges[n] - block.positive_columns[n][:, :1] for n in ("dense", "match", "coverage")
+    }
+    for judge, values in (judges | with_gap | probabilities).items():
+        auc = roc_auc_score(each.truth[mask], np.nan_to_num(values[mask]))
+        yield {"collection": each.name, "judge": judge, "auc": float(auc)}
+
+
+def main() -> None:
+    """Measure all collections and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings and planted collections")
+    work = parser.parse_args().work
+    collections = planted(list(COLLECTIONS), "minilm", work)
+    rows: list[dict[str, Any]] = []
+    for each in collections:
+        others = [other for other in collections if other is not each]
+        rows += rows_of(each, others, own=COLLECTIONS[each.name][1] == "hidden" and len(each.block) > 500)
+    for each in planted(list(UNTUNED), "minilm", work):
+        rows += rows_of(each, collections, own=False)
+    for found in rows:
+        if "recipe" in found:
+            print(
+                f"{found['collection']:<22}{found['recipe']:<20}{found['threshold'] or '':<7}"
+                f"leak {found['leak']:7.2%} [{found['leak_low']:.2%}, {found['leak_high']:.2%}]"
+                f"  gap {found['gap']:+.4f}  coverage {found['coverage']:.1%}"
+            )
+        else:
+            print(f"{found['collection']:<22}{found['judge']:<24}AUC {found['auc']:.3f}")
+    saved = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+        "queries": {each.name: len(each.block) for each in collections},
+        "rows": rows,
+    }
+    RESULT.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
