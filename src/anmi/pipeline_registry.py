@@ -22,7 +22,7 @@ STAGES: Final = (
 
 
 def register_pipelines() -> dict[str, Pipeline]:
-    """Return every stage as a pipeline of its own, ``mining`` (up to selection) and ``__default__`` (all of them).
+    """Return every stage as a pipeline of its own, ``mining`` (to selection), ``__default__`` (all), and ``audit``.
 
     Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of that name.
     """
@@ -32,4 +32,5 @@ def register_pipelines() -> dict[str, Pipeline]:
         **stages,
         "mining": sum((stages[name] for name in mining), Pipeline([])),
         "__default__": sum(stages.values(), Pipeline([])),
+        "audit": importlib.import_module("anmi.pipelines.audit").create_pipeline(),
     }

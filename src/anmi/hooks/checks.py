@@ -39,6 +39,9 @@ class CheckHooks:
         parameters = loader["parameters"]
         if isinstance(parameters.get("recipes"), Mapping) and "recipe" in parameters:
             check_recipe(parameters["recipe"], parameters["recipes"])
+            audited = (parameters.get("audit") or {}).get("recipe")
+            if audited is not None:
+                check_recipe(audited, parameters["recipes"])
         if "encoder" in parameters:
             check_encoder(parameters["encoder"], context.project_path)
         if "collection" in parameters:

@@ -1,0 +1,127 @@
+"""Nodes of the audit."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.pipelines.audit.params import AuditParams
+from anmi.pipelines.ingestion.nodes import ingest
+from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.selection.recipe import RecipeBook
+
+log = logging.getLogger(__name__)
+
+
+def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
+    """Read the collection without a cap on its queries: what can be planted shows only when all labels are there."""
+    return ingest(collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed)
+
+
+def plant_truth(
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    duplicates: pd.DataFrame,
+    params: AuditParams,
+    seed: int,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return what the mining may know of the audited queries, and the truth that it may not."""
+    from anmi.evaluation.planting import plant
+
+    planted = plant(queries, qrels, equivalents, duplicates, kinds=params.kinds, limit=params.queries, seed=seed)
+    log.info(
+        "Planted %s for %d queries",
+        ", ".join(f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items()),
+        len(planted.queries),
+    )
+    return planted.queries, planted.qrels, planted.truth
+
+
+def audit_recipes(
+    rated: CandidateShards,
+    consistency: pd.DataFrame,
+    truth: pd.DataFrame,
+    corpus: pd.DataFrame,
+    info: dict[str, Any],
+    recipes: RecipeBook,
+    seed: int,
+) -> pd.DataFrame:
+    """Run every recipe over a sweep of its threshold and count what of the planted truth it takes for negatives."""
+    from anmi.evaluation import audit
+    from anmi.evaluation.planting import PlantedTruth
+
+    ranks = consistency.set_index("query_id")
+
+    def with_verdict(block: Candidates) -> Candidates:
+        mine = ranks.loc[block.query_ids.tolist()]
+        consistent, rank = mine.consistent.to_numpy(np.float32), mine.positive_rank.to_numpy(np.float32)
+        return block.with_columns(query_columns={"consistent": consistent, "positive_rank": rank})
+
+    planted = PlantedTruth(truth, corpus.document_id)
+    table = audit.audit_recipes(rated.map(with_verdict), planted, recipes, seed=seed)
+    table.insert(0, "collection", info["collection"])
+    return table
+
+
+def audit_judges(
+    rated: CandidateShards, truth: pd.DataFrame, corpus: pd.DataFrame, info: dict[str, Any], params: AuditParams
+) -> pd.DataFrame:
+    """Measure how well each judgment tells the planted documents from the others."""
+    from anmi.evaluation import audit
+    from anmi.evaluation.planting import PlantedTruth
+
+    table = audit.audit_judges(rated, PlantedTruth(truth, corpus.document_id), depth=params.depth)
+    table.insert(0, "collection", info["collection"])
+    return table
+
+
+def summarise_audit(
+    recipes: pd.DataFrame,
+    judges: pd.DataFrame,
+    rated: CandidateShards,
+    truth: pd.DataFrame,
+    corpus: pd.DataFrame,
+    info: dict[str, Any],
+    encoder: str,
+    params: AuditParams,
+) -> dict[str, Any]:
+    """Put the audit into one document."""
+    from anmi.evaluation.audit import found_share, summarise
+    from anmi.evaluation.planting import PlantedTruth
+
+    found = found_share(rated, PlantedTruth(truth, corpus.document_id))
+    return {
+        "collection": info["collection"],
+        "encoder": encoder,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "depth": params.depth,
+        **summarise(recipes, judges, truth, found),
+    }
+
+
+def render_audit(recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any]) -> str:
+    """Return the audit as one self-contained HTML document, and log a line per recipe."""
+    from anmi.report.audit_console import recipe_lines
+    from anmi.report.audit_html import render
+
+    for line in recipe_lines(recipes):
+        log.info("%s", line)
+    log.info("See all of it with: kedro anmi audit")
+    return render(recipes, judges, summary)
+
+
+def gate(
+    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any], report: str, recipe: str, params: AuditParams
+) -> None:
+    """Fail the run when the recipe leaks too much; takes all that an audit leaves, so that it is saved by then."""
+    from anmi.evaluation.audit import check_leak
+
+    if params.max_leak is not None:
+        check_leak(recipes, params.recipe or recipe, params.max_leak)
+        log.info("Recipe %s leaks no more than audit.max_leak allows", params.recipe or recipe)

@@ -1,0 +1,104 @@
+"""Wiring of the audit: the collection with truth planted goes through the stages of mining, then it is scored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines import bm25, consistency, denoising, dense, elo, ingestion
+from anmi.pipelines.audit.nodes import (
+    audit_judges,
+    audit_recipes,
+    gate,
+    ingest_all,
+    plant_truth,
+    render_audit,
+    summarise_audit,
+)
+
+NAMESPACE: Final = "audit"
+_AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}
+_TRUTH: Final = "planted_truth"
+_FINDINGS: Final = ("audit_recipes", "audit_judges", "audit_summary", "audit_report")
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline.
+
+    It shares parameters and the store with the main way and nothing else, so an audit of another collection never
+    comes between two stages of mining. What the stages make goes under ``audit.``; the planted collection, the truth
+    and the findings have names of their own.
+    """
+    whole = Pipeline([_collection(), _mining(), _scoring()])
+    parameters = {name for name in whole.inputs() if name.startswith("params:")}
+    return Pipeline(
+        whole,
+        namespace=NAMESPACE,
+        inputs=whole.inputs() - parameters,
+        outputs={*_AUDITED.values(), _TRUTH, *_FINDINGS},
+        parameters=parameters,
+    )
+
+
+def _collection() -> Pipeline:
+    return Pipeline([
+        Node(
+            ingest_all,
+            inputs=["params:collection", "params:ingestion", "params:seed"],
+            outputs={name: name for name in sorted(ingestion.create_pipeline().outputs())},
+            name="ingest",
+        ),
+        Node(
+            plant_truth,
+            inputs=["queries", "qrels", "equivalents", "duplicates", "params:audit", "params:seed"],
+            outputs=[*_AUDITED.values(), _TRUTH],
+            name="plant_truth",
+        ),
+    ])  # fmt: skip
+
+
+def _mining() -> Pipeline:
+    """Return the stages of mining as they are, on the audited queries and labels, judging for all recipes at once."""
+    stages = Pipeline([stage.create_pipeline() for stage in (bm25, consistency, dense, denoising, elo)])
+    return Pipeline(stages, inputs=_AUDITED, parameters={"params:recipe": "params:audit_judges_for"})
+
+
+def _scoring() -> Pipeline:
+    return Pipeline([
+        Node(
+            audit_recipes,
+            inputs=[
+                "rated_candidates", "consistency", _TRUTH, "corpus", "collection_info", "params:recipes", "params:seed",
+            ],
+            outputs="audit_recipes",
+            name="audit_recipes",
+        ),
+        Node(
+            audit_judges,
+            inputs=["rated_candidates", _TRUTH, "corpus", "collection_info", "params:audit"],
+            outputs="audit_judges",
+            name="audit_judges",
+        ),
+        Node(
+            summarise_audit,
+            inputs=[
+                "audit_recipes", "audit_judges", "rated_candidates", _TRUTH, "corpus", "collection_info",
+                "params:encoder", "params:audit",
+            ],
+            outputs="audit_summary",
+            name="summarise_audit",
+        ),
+        Node(
+            render_audit,
+            inputs=["audit_recipes", "audit_judges", "audit_summary"],
+            outputs="audit_report",
+            name="render_audit",
+        ),
+        Node(
+            gate,
+            inputs=["audit_recipes", "audit_judges", "audit_summary", "audit_report", "params:recipe", "params:audit"],
+            outputs=None,
+            name="gate",
+        ),
+    ])  # fmt: skip

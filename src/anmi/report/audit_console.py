@@ -1,0 +1,87 @@
+"""The tables that an audit prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from rich.markup import escape
+from rich.table import Table
+
+
+def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
+    """Return every recipe as it is: leak, gap and coverage, the smallest leak first.
+
+    Parameters
+    ----------
+    recipes
+        ``recipe, setting, threshold, default, leak, leak_low, leak_high, gap, coverage, queries_lost, negatives,
+        failed``, as :func:`anmi.evaluation.audit.audit_recipes` returns.
+    summary
+        With ``collection``, and under ``audit`` the numbers of ``queries`` and, by kind, of ``planted`` documents.
+    """
+    found = summary["audit"]
+    planted = ", ".join(f"{count:,} {kind}" for kind, count in found["planted"].items())
+    title = f"Audit of {summary['collection']}: {found['queries']:,} queries, planted {planted}"
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column("recipe", no_wrap=True)
+    table.add_column("main threshold")
+    for name in ("leak", "95 % interval", "gap", "coverage", "queries lost", "negatives"):
+        table.add_column(name, justify="right")
+    for row in recipes[recipes["default"]].sort_values("leak", kind="stable").to_dict("records"):
+        cells = (setting(row), *measured(row).values())
+        failed = (setting(row), "cannot be run here", *[""] * 5)
+        table.add_row(*map(escape, (row["recipe"], *(failed if row["failed"] else cells))))
+    return table
+
+
+def setting(row: Mapping[Any, Any]) -> str:
+    """Return the main threshold of a recipe with its value."""
+    if not row["setting"]:
+        return "none"
+    return row["setting"] if math.isnan(row["threshold"]) else f"{row['setting']} = {row['threshold']:g}"
+
+
+def measured(row: Mapping[Any, Any]) -> dict[str, str]:
+    """Return what an audit measured of one recipe, as text."""
+    known = not math.isnan(row["leak"])
+    return {
+        "leak": f"{row['leak']:.2%}" if known else "–",
+        "interval": f"{row['leak_low']:.2%} to {row['leak_high']:.2%}" if known else "–",
+        "gap": f"{row['gap']:.3f}" if known else "–",
+        "coverage": f"{row['coverage']:.1%}",
+        "queries lost": f"{row['queries_lost']:,}",
+        "negatives": f"{row['negatives']:,}",
+    }
+
+
+def judges_table(judges: pd.DataFrame) -> Table:
+    """Return every judgment with its AUC, the best first.
+
+    Parameters
+    ----------
+    judges
+        ``judge, auc, auc_low, auc_high, planted, others, missing``.
+    """
+    table = Table(title="Judges: AUC on planted against other candidates", title_justify="left")
+    table.add_column("judge", no_wrap=True)
+    for name in ("AUC", "95 % interval", "planted", "others", "not judged"):
+        table.add_column(name, justify="right")
+    for row in judges.to_dict("records"):
+        known = not math.isnan(row["auc"])
+        cells = (f"{row['auc']:.3f}", f"{row['auc_low']:.3f} to {row['auc_high']:.3f}") if known else ("–", "–")
+        table.add_row(escape(row["judge"]), *cells, *(f"{row[name]:,}" for name in ("planted", "others", "missing")))
+    return table
+
+
+def recipe_lines(recipes: pd.DataFrame) -> list[str]:
+    """Return one short line per recipe as it is, for a log, the smallest leak first."""
+    own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
+    width = max(map(len, own["recipe"]), default=0)
+    rows = [{"name": row["recipe"]} | measured(row) for row in own.to_dict("records")]
+    return [
+        f"{row['name']:<{width}}  leak {row['leak']:>6}  gap {row['gap']:>6}  coverage {row['coverage']:>6}"
+        for row in rows
+    ]

@@ -1,0 +1,147 @@
+"""The report of an audit: one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from anmi.report.audit_console import measured, setting
+from anmi.report.figures import DASHES, JUDGE, SYMBOLS, Figure, _layout
+from anmi.report.html import _embedded
+
+_TEMPLATE: Final = "audit.html.jinja"
+# After Okabe and Ito, as in the other figures; with more recipes than colours, shape and dash tell them apart.
+_COLOURS: Final = ("#2F7FC1", "#C77700", "#009E73", "#A0568A", "#D55E00", "#0F8FA8", "#8C7A00", "#8A8F98")
+
+
+def render(recipes: pd.DataFrame, judges: pd.DataFrame, summary: Mapping[Any, Any]) -> str:
+    """Return the audit as one self-contained HTML document.
+
+    Parameters
+    ----------
+    recipes
+        As :func:`anmi.evaluation.audit.audit_recipes` returns.
+    judges
+        As :func:`anmi.evaluation.audit.audit_judges` returns.
+    summary
+        ``collection, encoder, date, depth, audit, lost, failed``; see :func:`anmi.evaluation.audit.summarise`.
+
+    Returns
+    -------
+    str
+        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
+    """
+    from plotly.offline import get_plotlyjs
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
+    page = environment.get_template(_TEMPLATE).render(
+        summary=summary,
+        counts={f"planted: {kind}": f"{count:,}" for kind, count in summary["audit"]["planted"].items()},
+        found=f"{summary['audit']['found']:.1%}",
+        queries=f"{summary['audit']['queries']:,}",
+        rows=[{"name": row["recipe"], "setting": setting(row)} | measured(row) for row in own.to_dict("records")],
+        curves=_embedded(curves(recipes)),
+        judges=_embedded(judge_bars(judges, summary["depth"])),
+        judge_rows=[
+            {"name": row["judge"], "auc": _three(row["auc"]), "low": _three(row["auc_low"]),
+             "high": _three(row["auc_high"])} | {key: f"{row[key]:,}" for key in ("planted", "others", "missing")}
+            for row in judges.to_dict("records")
+        ],
+        # A script of an installed package, not data.
+        plotly=Markup(get_plotlyjs()),
+    )  # fmt: skip
+    return page.lstrip()
+
+
+def _three(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.3f}"
+
+
+def curves(recipes: pd.DataFrame) -> Figure | None:
+    """Leak against gap over each recipe's sweep; the recipe as it is stands out, with its interval.
+
+    Recipes without a threshold are single points. None where no recipe chose a negative.
+    """
+    known = recipes[recipes["leak"].notna()]
+    if known.empty:
+        return None
+    traces = []
+    for place, (name, found) in enumerate(known.groupby("recipe", sort=True)):
+        colour, symbol = _COLOURS[place % len(_COLOURS)], SYMBOLS[place % len(SYMBOLS)]
+        # In the order of the threshold: a line in the order of the gap would zigzag.
+        sweep, own = found.sort_values("threshold"), found[found["default"]]
+        shared: dict[str, Any] = {"type": "scatter", "legendgroup": name}
+        texts = [_hover(row) for row in sweep.to_dict("records")]
+        dash = DASHES[(place // len(_COLOURS)) % len(DASHES)] if place >= len(_COLOURS) else "solid"
+        if len(sweep) > 1:
+            traces.append(shared | {
+                "mode": "lines+markers", "showlegend": own.empty, "name": html.escape(str(name)),
+                "x": sweep["gap"].tolist(), "y": (100 * sweep["leak"]).tolist(), "text": texts, "hoverinfo": "text",
+                "line": {"color": colour, "width": 1.5, "dash": dash}, "marker": {"color": colour, "size": 5},
+            })  # fmt: skip
+        if len(own):
+            upper, lower = own["leak_high"] - own["leak"], own["leak"] - own["leak_low"]
+            traces.append(shared | {
+                "mode": "markers", "name": html.escape(str(name)),
+                "x": own["gap"].tolist(), "y": (100 * own["leak"]).tolist(),
+                "text": [_hover(row) for row in own.to_dict("records")], "hoverinfo": "text",
+                "error_y": {
+                    "type": "data", "symmetric": False, "array": (100 * upper).tolist(),
+                    "arrayminus": (100 * lower).clip(lower=0).tolist(), "thickness": 1.5, "width": 4,
+                },
+                "marker": {"color": colour, "size": 12, "symbol": symbol},
+            })  # fmt: skip
+    layout = _layout(520, "hardness: gap between positive and negative (smaller is harder)", "leak (%)")
+    layout["yaxis"] |= {"rangemode": "tozero"}
+    note = (
+        "Large marks: the recipes as they are, with 95 % intervals; small ones: other values of their main threshold. "
+        "Better is down (clean) and left (hard)."
+    )
+    return Figure("curves", "Leak against hardness", note, {"data": traces, "layout": layout})
+
+
+def _hover(row: Mapping[Any, Any]) -> str:
+    values = measured(row)
+    lines = [f"<b>{html.escape(row['recipe'])}</b>", html.escape(setting(row))]
+    lines += [f"leak {values['leak']} ({values['interval']})", f"gap {values['gap']}", f"coverage {values['coverage']}"]
+    return "<br>".join(lines)
+
+
+def judge_bars(judges: pd.DataFrame, depth: int) -> Figure | None:
+    """Bars from one half, which is chance, to the AUC of each judge; None where none could be measured."""
+    known = judges[judges["auc"].notna()]
+    if known.empty:
+        return None
+    bars = {
+        "type": "bar", "orientation": "h", "base": 0.5, "name": "AUC",
+        "x": (known["auc"] - 0.5).tolist(), "y": [html.escape(name) for name in known["judge"]],
+        "error_x": {
+            "type": "data", "symmetric": False, "array": (known["auc_high"] - known["auc"]).clip(lower=0).tolist(),
+            "arrayminus": (known["auc"] - known["auc_low"]).clip(lower=0).tolist(), "thickness": 1.5, "width": 4,
+        },
+        "marker": {"color": JUDGE}, "hoverinfo": "text",
+        "text": [
+            f"{row['auc']:.3f} ({row['auc_low']:.3f} to {row['auc_high']:.3f})" for row in known.to_dict("records")
+        ],
+        "textposition": "none",
+    }  # fmt: skip
+    layout = _layout(120 + 26 * len(known), "AUC (0.5 is chance, 1 tells them all apart)", "")
+    layout["yaxis"] |= {"autorange": "reversed", "type": "category"}
+    layout["xaxis"] |= {"range": [min(0.48, float(known["auc_low"].min()) - 0.02), 1.0]}
+    layout |= {"showlegend": False}
+    note = f"Planted against other candidates in the dense top {depth} of each query; lines are 95 % intervals."
+    return Figure("judges", "What each judge knows", note, {"data": [bars], "layout": layout})

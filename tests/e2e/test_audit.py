@@ -1,0 +1,150 @@
+"""An audit as a user runs it, on a small collection whose queries have several answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import Result
+
+pytestmark = pytest.mark.slow
+KINDS = ("rivers", "castles", "engines", "violins", "glaciers", "ferries", "orchards", "clocks")
+PLACES = ("Bern", "Oslo", "Porto", "Gdansk", "Lyon", "Turku")
+TOLD = ("are described in the chronicle of {}", "were measured by the survey of {}", "made {} known far away")
+
+
+def write_collection(folder: Path) -> Path:
+    """48 queries with three documents each; documents of one kind or of one place are hard negatives."""
+    subjects = [(kind, place) for kind in KINDS for place in PLACES]
+    documents = [
+        {
+            "_id": f"{kind}-{place}-{i}",
+            "title": "",
+            "text": f"The old {kind} of {place} {told.format(place)}, note {i}.",
+        }
+        for kind, place in subjects
+        for i, told in enumerate(TOLD)
+    ]
+    queries = [
+        {"_id": f"{kind}-{place}", "text": f"What is known of the {kind} of {place}?"} for kind, place in subjects
+    ]
+    labels = [f"{kind}-{place}\t{kind}-{place}-{i}\t1" for kind, place in subjects for i in range(len(TOLD))]
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    header = "query-id\tcorpus-id\tscore\n"
+    (folder / "qrels" / "train.tsv").write_text(header + "\n".join(labels) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def audited(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> Any:
+    place = new_place(tmp_path)
+    collection = write_collection(tmp_path / "collection")
+    done = in_process(place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection}")
+    assert done.exit_code == 0, done.output
+    return place
+
+
+def rated_bytes(place: Any) -> dict[str, bytes]:
+    folder = place.versions("audit", "rated_candidates")[-1]
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def test_an_audit_from_start_to_gate(
+    audited: Any, tmp_path: Path, new_place: Any, in_process: Callable[..., Result], open_catalog: Any
+) -> None:
+    """One test, because an audit takes seconds: what it leaves, what it shows, what it is blind to, how it fails."""
+    recipes, judges = (audited.table("audit", f"audit_{name}.parquet") for name in ("recipes", "judges"))
+    truth, qrels = (audited.table("audit", f"{name}.parquet") for name in ("planted_truth", "audit_qrels"))
+    everything = audited.table("audit", "qrels.parquet")
+    summary = audited.json("audit", "audit_summary.json")
+
+    # One answer stays known, the others are candidates again.
+    assert set(truth.kind) == {"hidden"}
+    assert qrels.groupby("query_id").size().eq(1).all()
+    labelled = set(zip(everything.query_id, everything.document_id, strict=True))
+    planted = set(zip(truth.query_id, truth.document_id, strict=True))
+    known = set(zip(qrels.query_id, qrels.document_id, strict=True))
+    assert planted | known == {pair for pair in labelled if pair[0] in set(truth.query_id)}
+    assert summary["audit"]["found"] > 0.9
+    own = recipes[recipes.default].set_index("recipe")
+    assert own.leak["naive_top"] > 0.1, "the other answers are the nearest"
+    assert {"naive_top", "nv_retriever", "anmi_2_0", "anmi_2_1", "bm25_random"} <= set(own.index)
+    assert "in_batch" not in own.index
+    assert {"dense", "bm25", "cross", "p_cross", "p_relevant", "elo"} <= set(judges.judge)
+    assert summary["audit"]["recipes"]["naive_top"]["leak"] == pytest.approx(own.leak["naive_top"])
+
+    # What it shows.
+    shown = in_process(audited, "anmi", "audit")
+    assert shown.exit_code == 0, shown.output
+    assert all(name in shown.output for name in ("naive_top", "coverage", "AUC", "audit_report.html"))
+    report = audited.versions("audit", "audit_report.html")[-1].read_text(encoding="utf-8")
+    assert "nv_retriever" in report
+
+    # Another truth behind the same labels changes no judgment and no selection, only the score.
+    other = new_place(tmp_path / "other")
+    shutil.copytree(audited.data, other.data)
+    answers = truth.document_id.to_numpy()[::-1]
+    truth.assign(document_id=answers).drop_duplicates().to_parquet(
+        other.versions("audit", "planted_truth.parquet")[-1], index=False
+    )
+    rerun = "audit.build_bm25_index,audit.encode_collection,audit.audit_recipes"
+    done = in_process(other, "run", "--pipelines", "audit", "--from-nodes", rerun)
+    assert done.exit_code == 0, done.output
+    assert len(other.versions("audit", "rated_candidates")) == 2, "judged again, in a store without judgments"
+    assert rated_bytes(other) == rated_bytes(audited)
+    found = other.table("audit", "audit_recipes.parquet")
+    blind = ["recipe", "setting", "threshold", "gap", "coverage", "queries_lost", "negatives"]
+    pd.testing.assert_frame_equal(found[blind], recipes[blind])
+    assert found.leak.fillna(0).sum() < recipes.leak.fillna(0).sum(), "what was planted does count"
+    assert selections(other, open_catalog) == selections(audited, open_catalog)
+
+    # The gate fails the run when all is saved.
+    done = in_process(
+        audited, "run", "--pipelines", "audit", "--from-nodes", "audit.audit_recipes,audit.audit_judges",
+        "--params", "audit.max_leak=0.001,audit.recipe=naive_top",
+    )  # fmt: skip
+    assert done.exit_code == 1
+    assert 'recipe "naive_top" leaks' in done.output
+    assert "audit.max_leak allows (0.10%)" in done.output
+    for name in ("audit_recipes.parquet", "audit_judges.parquet", "audit_summary.json", "audit_report.html"):
+        assert len(audited.versions("audit", name)) == 2, name
+    assert not {path.name for path in audited.data.iterdir()} & {"ingestion", "bm25", "dense", "selection"}
+
+
+def selections(place: Any, open_catalog: Any) -> dict[str, list[bytes]]:
+    """Verdicts and weights of every recipe, block by block."""
+    from anmi.pipelines.selection.nodes import select_negatives
+
+    with open_catalog(place, "test") as (catalog, parameters):
+        rated, consistency = catalog.load("audit.rated_candidates"), catalog.load("audit.consistency")
+        book = parameters["recipes"]
+        return {
+            name: [
+                block.verdict.tobytes() + block.weight.tobytes()
+                for block in select_negatives(rated, consistency, name, book, 1)
+            ]
+            for name in book.names()
+        }
+
+
+def test_what_cannot_be_audited_is_said(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> None:
+    place = new_place(tmp_path)
+    collection = write_collection(tmp_path / "collection")
+    qrels = collection / "qrels" / "train.tsv"
+    lines = qrels.read_text(encoding="utf-8").splitlines()
+    qrels.write_text("\n".join(lines[:1] + lines[1::3]) + "\n", encoding="utf-8")
+    done = in_process(place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection}")
+    assert done.exit_code == 1
+    assert "no training queries with two positives" in done.output
+    assert "no equivalents" in done.output
+    misspelt = in_process(place, "run", "--pipelines", "audit", "--params", "audit.recipe=naive_tp")
+    assert 'no recipe "naive_tp": did you mean "naive_top"' in misspelt.output
+    nothing = in_process(place, "anmi", "audit")
+    assert "kedro run --pipelines audit" in nothing.output

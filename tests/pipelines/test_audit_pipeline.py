@@ -1,0 +1,149 @@
+"""What the audit's wiring promises: the truth stays out of the mining, and the main way stays alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from kedro.framework.project import pipelines
+from kedro.framework.session import KedroSession
+from kedro.framework.startup import bootstrap_project
+from kedro.pipeline import Pipeline
+from pydantic import ValidationError
+
+from anmi.errors import AnmiError
+from anmi.pipeline_registry import STAGES
+from anmi.pipelines.audit.nodes import gate, plant_truth
+from anmi.pipelines.audit.params import AuditParams
+from anmi.selection.recipe import RecipeBook, recipe_book
+
+ROOT = Path(__file__).parents[2]
+MINING = ("bm25", "consistency", "dense", "denoising", "elo")
+SCORING = {"audit_recipes", "audit_judges", "summarise_audit", "render_audit", "gate"}
+
+
+@pytest.fixture(scope="module")
+def registered() -> dict[str, Pipeline]:
+    bootstrap_project(ROOT)
+    return {name: pipelines[name] for name in (*STAGES, "audit", "__default__")}
+
+
+@pytest.fixture(scope="module")
+def configuration() -> dict[str, Any]:
+    bootstrap_project(ROOT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setenv("ANMI_DATA_ROOT", "ROOT")
+        with KedroSession.create(project_path=ROOT) as session:
+            loader = session.load_context().config_loader
+            return {"catalog": loader["catalog"], "parameters": loader["parameters"]}
+
+
+def behind(pipeline: Pipeline, name: str, stop: str = "") -> set[str]:
+    """All datasets that a node sees, directly or through what others made of them; not past the node ``stop``."""
+    maker = {output: node for node in pipeline.nodes for output in node.outputs}
+    (start,) = [node for node in pipeline.nodes if node.name == name]
+    seen: set[str] = set()
+    open_ = list(start.inputs)
+    while open_:
+        dataset = open_.pop()
+        if dataset not in seen:
+            seen.add(dataset)
+            if dataset in maker and maker[dataset].name != stop:
+                open_ += maker[dataset].inputs
+    return seen
+
+
+def test_only_scoring_ever_sees_the_planted_truth(registered: dict[str, Pipeline]) -> None:
+    audit = registered["audit"]
+    seers = {node.name for node in audit.nodes if "planted_truth" in behind(audit, node.name)}
+    assert seers == {f"audit.{name}" for name in SCORING}
+    of_scoring = {output for node in audit.nodes if node.name in seers for output in node.outputs}
+    others = [node for node in audit.nodes if node.name not in seers]
+    assert not [node.name for node in others if of_scoring & set(node.inputs)]
+
+
+def test_judges_and_recipes_see_of_the_labels_only_what_planting_left(registered: dict[str, Pipeline]) -> None:
+    """Past ``plant_truth`` nobody reads all labels, all queries, or the equivalents."""
+    audit = registered["audit"]
+    hidden = {"audit.qrels", "audit.queries", "audit.equivalents"}
+    for node in audit.nodes:
+        if node.name != "audit.plant_truth":
+            assert not hidden & behind(audit, node.name, stop="audit.plant_truth"), node.name
+
+
+def test_the_stages_of_mining_are_audited_as_they_are(registered: dict[str, Pipeline]) -> None:
+    audited = {node.name: node for node in registered["audit"].nodes}
+    for stage in MINING:
+        for node in registered[stage].nodes:
+            twin = audited[f"audit.{node.name}"]
+            assert twin.func is node.func
+            for own, other in zip(node.inputs, twin.inputs, strict=True):
+                if own == "params:recipe":
+                    assert other == "params:audit_judges_for"
+                elif own in ("queries", "qrels"):
+                    assert other == f"audit_{own}"
+                else:
+                    assert other == (own if own.startswith("params:") or own == "store" else f"audit.{own}")
+
+
+def test_an_audit_and_the_main_way_share_only_parameters_and_the_store(registered: dict[str, Pipeline]) -> None:
+    shared = registered["audit"].datasets() & registered["__default__"].datasets()
+    assert {name for name in shared if not name.startswith("params:")} == {"store"}
+
+
+def test_every_artifact_of_an_audit_has_its_place(registered: dict[str, Pipeline], configuration: Any) -> None:
+    catalog, made = configuration["catalog"], registered["audit"].all_outputs()
+    assert made == {name for name in catalog if name.startswith(("audit", "planted_truth"))}
+    for name in made:
+        entry, twin = catalog[name], catalog.get(name.removeprefix("audit."), {})
+        file = name.removeprefix("audit.") + Path(entry["filepath"]).suffix
+        assert entry["filepath"] == f"ROOT/audit/{file}"
+        assert entry["versioned"] is True
+        assert entry["metadata"]["kedro-viz"]["layer"]
+        if name.startswith("audit."):
+            assert {key: entry.get(key) for key in ("type", "loader")} == {
+                key: twin.get(key) for key in ("type", "loader")
+            }
+            assert Path(twin["filepath"]).suffix == Path(entry["filepath"]).suffix
+    tracked = {name for name in made if "anmi" in catalog[name]["metadata"]}
+    assert tracked == {"audit_summary", "audit_report"}
+
+
+def test_every_recipe_of_the_book_is_judged_for(configuration: Any) -> None:
+    name, book = configuration["parameters"]["audit_judges_for"], recipe_book(configuration["parameters"]["recipes"])
+    assert name == RecipeBook.every
+    union = set().union(*(book.get(recipe).requires for recipe in book.names()))
+    assert book.get(name).requires == union > {"dense", "p_relevant", "elo"}
+    assert name not in book.names()
+
+
+@pytest.mark.parametrize("wrong", [{"max_leak": 1.5}, {"queries": -1}, {"kinds": "all"}, {"max_leek": 0.1}])
+def test_wrong_parameters_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        AuditParams.model_validate(wrong)
+
+
+def test_planting_is_keyed_by_the_seed_and_capped() -> None:
+    queries = pd.DataFrame({"query_id": [f"q{i}" for i in range(20)], "text": "", "split": "train"})
+    rows = [(f"q{i}", f"d{j}", 1) for i in range(20) for j in (i, i + 1)]
+    qrels = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"])
+    none = pd.DataFrame({"query_id": [], "document_id": [], "duplicate_of": []})
+    first, second = (plant_truth(queries, qrels, none, none, AuditParams(queries=9), seed) for seed in (1, 2))
+    assert len(first[0]) == len(first[1]) == len(first[2]) == 9
+    assert not first[2].equals(second[2])
+
+
+def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_default() -> None:
+    recipes = pd.DataFrame([{
+        "recipe": name, "default": True, "leak": leak, "leak_low": 0.0, "leak_high": 1.0, "leaked": 1, "negatives": 9,
+        "setting": "", "failed": "",
+    } for name, leak in (("clean", 0.01), ("dirty", 0.2))])  # fmt: skip
+    nothing = pd.DataFrame()
+    gate(recipes, nothing, {}, "", "dirty", AuditParams())
+    gate(recipes, nothing, {}, "", "clean", AuditParams(max_leak=0.1))
+    gate(recipes, nothing, {}, "", "dirty", AuditParams(max_leak=0.1, recipe="clean"))
+    with pytest.raises(AnmiError, match=r'"dirty" leaks 20\.00%'):
+        gate(recipes, nothing, {}, "", "dirty", AuditParams(max_leak=0.1))
