@@ -42,11 +42,15 @@ def write_collection(folder: Path) -> Path:
     return folder
 
 
+# As little work as every judge can do with.
+SMALL = "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.teacher.max_pairs=16"
+
+
 @pytest.fixture
 def audited(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> Any:
     place = new_place(tmp_path)
     collection = write_collection(tmp_path / "collection")
-    done = in_process(place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection}")
+    done = in_process(place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection},{SMALL}")
     assert done.exit_code == 0, done.output
     return place
 
@@ -95,7 +99,7 @@ def test_an_audit_from_start_to_gate(
         other.versions("audit", "planted_truth.parquet")[-1], index=False
     )
     rerun = "audit.build_bm25_index,audit.encode_collection,audit.audit_recipes"
-    done = in_process(other, "run", "--pipelines", "audit", "--from-nodes", rerun)
+    done = in_process(other, "run", "--pipelines", "audit", "--from-nodes", rerun, "--params", SMALL)
     assert done.exit_code == 0, done.output
     assert len(other.versions("audit", "rated_candidates")) == 2, "judged again, in a store without judgments"
     assert rated_bytes(other) == rated_bytes(audited)
