@@ -1,0 +1,127 @@
+"""The page and the tables of an audit."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from typing import Any
+
+import lxml.html
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from rich.console import Console
+
+from anmi.report.audit_console import judges_table, recipe_lines, recipes_table
+from anmi.report.audit_html import curves, judge_bars, render
+
+HOSTILE = "</script><img src=https://example.org/x.png onerror=alert(1)>"
+
+
+def recipe(name: str, threshold: float, leak: float, default: bool = False, **more: Any) -> dict[str, Any]:
+    return {
+        "collection": "mine", "recipe": name, "setting": "" if math.isnan(threshold) else "max_ratio.max_ratio",
+        "threshold": threshold, "default": default, "leak": leak, "leak_low": leak / 2, "leak_high": leak * 2,
+        "leaked": 3, "gap": 0.1 - leak, "coverage": 0.875, "queries_lost": 21, "lost": ["q1", HOSTILE],
+        "negatives": 1234, "failed": "", **more,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def recipes() -> pd.DataFrame:
+    nothing = {"leak": math.nan, "leak_low": 0.0, "leak_high": 1.0, "gap": math.nan, "negatives": 0}
+    return pd.DataFrame([
+        recipe("swept", 0.99, 0.08), recipe("swept", 0.9, 0.02), recipe("swept", 0.95, 0.04, default=True),
+        recipe("swept", 0.8, 0.0) | nothing, recipe("plain", math.nan, 0.0125, default=True),
+        recipe("broken", math.nan, 0.0, default=True, failed="reads [bold]elo, which nobody measured") | nothing,
+    ])  # fmt: skip
+
+
+@pytest.fixture
+def judges() -> pd.DataFrame:
+    rows = [("likeness", 0.975, 0.96, 0.98), ("worse", 0.45, 0.4, 0.5), ("silent", math.nan, math.nan, math.nan)]
+    table = pd.DataFrame(rows, columns=["judge", "auc", "auc_low", "auc_high"])
+    return table.assign(collection="mine", planted=[40, 40, 0], others=[900, 900, 0], missing=[0, 0, 940])
+
+
+@pytest.fixture
+def summary() -> dict[str, Any]:
+    found = {"queries": 1356, "planted": {"hidden": 4, "equivalent": 583}, "found": 0.954}
+    return {
+        "collection": HOSTILE, "encoder": "minilm", "date": "2026-01-02T03:04:05+00:00", "depth": 50, "audit": found,
+        "lost": {"swept": ["q1", HOSTILE]}, "failed": {"broken": "reads elo"},
+    }  # fmt: skip
+
+
+def test_the_page_needs_nothing_and_nothing_in_it_runs_that_is_not_ours(
+    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any]
+) -> None:
+    page = render(recipes, judges, summary)
+    tree = lxml.html.fromstring(page)
+    assert not tree.xpath("//@src | //@href | //@onerror | //img | //link")
+    assert "default-src 'none'" in tree.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")[0]
+    for script in tree.xpath("//script[@data-plot]"):
+        go.Figure(json.loads(script.text)).to_plotly_json()
+    assert tree.xpath("//h1")[0].text == HOSTILE
+    for element in tree.xpath("//script|//style"):
+        element.drop_tree()
+    text = " ".join(tree.text_content().split())
+    for shown in ("1,356", "planted: equivalent583", "95.4%", "max_ratio.max_ratio = 0.95", "4.00%", "1.25%", "0.975"):
+        assert shown in text
+    assert "broken cannot be run on this collection: reads elo" in text
+    assert re.search(r"Lost by swept \(the first 2\): q1, ", text)
+
+
+def test_curves_follow_the_threshold_and_mark_the_recipe_as_it_is(recipes: pd.DataFrame) -> None:
+    figure = curves(recipes)
+    assert figure is not None
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for trace in figure.spec["data"]:
+        by_name.setdefault(trace["name"], []).append(trace)
+    assert set(by_name) == {"swept", "plain"}
+    line, mark = by_name["swept"]
+    assert line["y"] == pytest.approx([2, 4, 8]), "in per cent, in the order of the threshold, without empty points"
+    assert line["x"] == pytest.approx([0.08, 0.06, 0.02])
+    assert mark["x"] == pytest.approx([0.06])
+    assert mark["error_y"]["array"] == pytest.approx([4])
+    assert mark["error_y"]["arrayminus"] == pytest.approx([2])
+    assert len(by_name["plain"]) == 1
+    assert not any(trace.get("showlegend", True) for trace in (line,)), "a recipe stands in the legend once"
+
+
+def test_bars_start_at_chance(judges: pd.DataFrame) -> None:
+    figure = judge_bars(judges, 50)
+    assert figure is not None
+    (bars,) = figure.spec["data"]
+    assert bars["y"] == ["likeness", "worse"]
+    assert [bars["base"] + x for x in bars["x"]] == pytest.approx([0.975, 0.45])
+    assert figure.spec["layout"]["xaxis"]["range"][0] < 0.4
+
+
+def test_without_anything_measured_the_page_says_so(
+    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any]
+) -> None:
+    assert curves(recipes[recipes.leak.isna()]) is None
+    assert judge_bars(judges.iloc[2:], 50) is None
+    assert "No judge could be measured" in render(recipes, judges.iloc[2:], summary)
+
+
+def printed(table: Any) -> list[str]:
+    file = io.StringIO()
+    Console(file=file, width=140, color_system=None).print(table)
+    return file.getvalue().splitlines()
+
+
+def test_tables_show_each_recipe_as_it_is(recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any]) -> None:
+    lines = printed(recipes_table(recipes, summary | {"collection": "[red]mine"}))
+    assert "Audit of [red]mine: 1,356 queries, planted 4 hidden, 583 equivalent" in lines[0]
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    assert [row[0] for row in cells] == ["plain", "swept", "broken"], "the smallest leak first"
+    expected = ["swept", "max_ratio.max_ratio = 0.95", "4.00%", "2.00% to 8.00%", "0.060", "87.5%", "21", "1,234"]
+    assert cells[1] == expected
+    assert "cannot be run here" in cells[2]
+    assert [line.split()[0] for line in recipe_lines(recipes)] == ["plain", "swept"]
+    shown = "\n".join(printed(judges_table(judges)))
+    assert re.search(r"likeness │ 0\.975 │ 0\.960 to 0\.980 │ +40 │ +900 │ +0 │", shown)
