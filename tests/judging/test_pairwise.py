@@ -104,6 +104,9 @@ def test_long_documents_are_cut_alike(store: Store, text_pair_classifier: Make) 
     assert len(set(seen)) == 5, "the beginning of the query and of each document is read, however long they are"
     unread = judge.prefer(["why"], [f"fox {long} fox"], [f"owl {long} owl"])
     assert unread[0] == pytest.approx(seen[0])
+    # 64 tokens less [CLS], three [SEP] and the query's one are 59, so 29 for each document.
+    equal = judge.prefer(["why"], ["fox" + " river" * 28], ["owl" + " river" * 28])
+    assert equal[0] == pytest.approx(seen[0])
 
 
 def test_a_broken_model_is_an_error(store: Store, text_pair_classifier: Make) -> None:
