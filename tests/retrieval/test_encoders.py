@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +137,222 @@ def test_length_and_pooling_of_a_transformer_are_part_of_its_fingerprint(minilm:
     prints.add(encoders.fingerprint(minilm))
     minilm.max_seq_length = 32
     assert len(prints) == 3
+
+
+TOKENS = ["[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]", *WORDS[2:]]
+LONG = ["red fox den the blue whale " * 3]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ModernBERT of two narrow layers with random weights, as sentence-transformers saves it."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
+
+    body, folder = (tmp_path_factory.mktemp("network") / name for name in ("body", "network"))
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(TOKENS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = dict(zip(("unk_token", "pad_token", "cls_token", "sep_token", "mask_token"), TOKENS, strict=False))
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=len(TOKENS), hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+        global_attn_every_n_layers=2, local_attention=4, max_position_embeddings=32, initializer_range=0.7,
+        pad_token_id=1, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    with encoders.quiet():
+        ModernBertModel(config).save_pretrained(body)
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(body)
+        modules = [Transformer(str(body), max_seq_length=8), Pooling(16)]
+        SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    return folder
+
+
+def loaded(folder: Path, **options: Any) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    with encoders.quiet():
+        return SentenceTransformer(str(folder), device="cpu", **options)
+
+
+def copied(folder: Path, target: Path, file: str, **changes: Any) -> Path:
+    """Copy a model, with changes of one of its files of settings."""
+    shutil.copytree(folder, target)
+    settings = json.loads((target / file).read_text())
+    assert settings.keys() >= changes.keys()
+    (target / file).write_text(json.dumps(settings | changes))
+    return target
+
+
+def shorter(model: Any) -> None:
+    model.truncate_dim = 4
+
+
+def from_the_left(model: Any) -> None:
+    model.tokenizer.truncation_side = "left"
+
+
+def by_maximum(model: Any) -> None:
+    model[1].pooling_mode = "max"
+
+
+def at_most_five(model: Any) -> None:
+    model.max_seq_length = 5
+
+
+def with_a_prompt(model: Any) -> None:
+    model.prompts, model.default_prompt_name = {"query": "whale "}, "query"
+
+
+@pytest.mark.parametrize("change", [shorter, from_the_left, by_maximum, at_most_five, with_a_prompt])
+def test_a_setting_that_changes_the_vectors_changes_the_fingerprint(
+    network: Path, change: Callable[[Any], None]
+) -> None:
+    model = loaded(network)
+    vectors, mark = model.encode(LONG), encoders.fingerprint(model)
+    change(model)
+    changed = model.encode(LONG)
+    assert changed.shape != vectors.shape or not np.allclose(changed, vectors, atol=1e-3)
+    assert encoders.fingerprint(model) != mark
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"local_attention": 20},
+        {"rope_parameters": {
+            "full_attention": {"rope_theta": 10.0, "rope_type": "default"},
+            "sliding_attention": {"rope_theta": 10_000.0, "rope_type": "default"},
+        }},
+    ],
+    ids=["local attention", "rotary positions"],
+)  # fmt: skip
+def test_the_configuration_of_a_network_changes_the_fingerprint(
+    network: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    before, after = loaded(network), loaded(copied(network, tmp_path / "changed", "config.json", **changes))
+    assert not np.allclose(before.encode(LONG), after.encode(LONG), atol=1e-3)
+    assert encoders.fingerprint(before) != encoders.fingerprint(after)
+
+
+def test_the_side_of_padding_changes_the_fingerprint(network: Path) -> None:
+    """Positions count from the left in many networks, and the last token is at the end only where padding is not."""
+    model = loaded(network)
+    mark = encoders.fingerprint(model)
+    model.tokenizer.padding_side = "left"
+    assert encoders.fingerprint(model) != mark
+
+
+def test_the_type_of_the_weights_changes_the_fingerprint(network: Path) -> None:
+    import torch
+
+    half = loaded(network, model_kwargs={"dtype": torch.bfloat16})
+    coarse, mark = half.encode(LONG, convert_to_tensor=True).float(), encoders.fingerprint(half)
+    # The same values, of which each product is now exact.
+    full = half.float()
+    assert not np.allclose(full.encode(LONG), coarse.numpy(), atol=1e-4)
+    assert encoders.fingerprint(full) != mark
+
+
+@pytest.fixture(scope="module")
+def slow(network: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The network with a tokenizer that has no Rust backend."""
+    from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
+
+    folder = tmp_path_factory.mktemp("slow")
+    (folder / "vocab.txt").write_text("\n".join(TOKENS))
+    model = loaded(network)
+    model[0].processor = BertTokenizerLegacy(str(folder / "vocab.txt"))
+    model.save(str(folder / "network"), create_model_card=False)
+    return folder / "network"
+
+
+def test_a_tokenizer_without_a_rust_backend_is_known_by_its_words(slow: Path, tmp_path: Path) -> None:
+    model, renamed = loaded(slow), loaded(shutil.copytree(slow, tmp_path / "renamed"))
+    assert not model.tokenizer.is_fast
+    mark = encoders.fingerprint(model)
+    assert encoders.fingerprint(renamed) == mark
+    model.encode(LONG)
+    assert encoders.fingerprint(model) == mark
+    swapped = shutil.copytree(slow, tmp_path / "renamed" / "swapped")
+    (vocabulary,) = swapped.rglob("vocab.txt")
+    vocabulary.write_text("\n".join([*TOKENS[:5], *TOKENS[:4:-1]]))
+    cased = copied(slow, tmp_path / "cased", "tokenizer_config.json", do_lower_case=False)
+    for folder, text in ((swapped, "red fox"), (cased, "Red FOX")):
+        other = loaded(folder)
+        assert not np.allclose(other.encode([text]), model.encode([text]), atol=1e-3)
+        assert encoders.fingerprint(other) != mark
+
+
+def test_truncation_that_a_bare_tokenizer_keeps_changes_the_fingerprint() -> None:
+    model = static_model()
+    mark = encoders.fingerprint(model)
+    model.tokenizer.enable_truncation(2)
+    assert np.allclose(model.encode(LONG), static_model().encode(["red fox"]))
+    assert encoders.fingerprint(model) != mark
+
+
+def test_both_routes_of_a_model_are_part_of_its_fingerprint() -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+
+    def routed(words: list[str]) -> Any:
+        router = Router.for_query_document([static_model()[0]], [static_model(words=words)[0]])
+        return SentenceTransformer(modules=[router], device="cpu")
+
+    first, second = routed(WORDS), routed([*WORDS[:2], *WORDS[:1:-1]])
+    assert (first.encode_query(["red"]) == second.encode_query(["red"])).all()
+    assert (first.encode_document(["red"]) != second.encode_document(["red"])).any()
+    assert encoders.fingerprint(first) != encoders.fingerprint(second)
+
+
+def test_what_does_not_change_the_vectors_does_not_change_the_fingerprint(network: Path, tmp_path: Path) -> None:
+    model = loaded(network)
+    mark = encoders.fingerprint(model)
+    newer = {"transformers_version": "9.9.9", "architectures": ["ModernBertForMaskedLM"]}
+    assert encoders.fingerprint(loaded(copied(network, tmp_path / "newer", "config.json", **newer))) == mark
+    assert encoders.fingerprint(loaded(network, model_kwargs={"attn_implementation": "eager"})) == mark
+    model.save(str(tmp_path / "again"), create_model_card=False)
+    assert encoders.fingerprint(loaded(tmp_path / "again")) == mark
+
+
+def test_another_process_finds_the_same_fingerprint(network: Path, slow: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, WordEmbeddings
+    from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+
+    # Its stop words are a set, which every process orders in its own way.
+    words = WhitespaceTokenizer(WORDS, {"the", "a", "an", "of", "in", "to"})
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 6)).astype(np.float32)
+    plain = SentenceTransformer(modules=[WordEmbeddings(words, vectors), Pooling(6)], device="cpu")
+    plain.save(str(tmp_path / "plain"), create_model_card=False)
+    folders = [network, slow, tmp_path / "plain"]
+    code = (
+        "import sys; from pathlib import Path; from anmi.retrieval.encoders import fingerprint, load_encoder\n"
+        "for folder in sys.argv[1:]: print(fingerprint(load_encoder(folder, Path(folder))))"
+    )
+    moved = [str(shutil.copytree(folder, tmp_path / "moved" / str(i))) for i, folder in enumerate(folders)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *moved], env=os.environ | {"PYTHONHASHSEED": "77"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    expected = [encoders.fingerprint(encoders.load_encoder(str(folder), tmp_path)) for folder in folders]
+    assert done.stdout.split() == expected
+    assert len(set(expected)) == 3
+
+
+def test_the_store_says_what_its_vectors_were_made_by(saved: Path, tmp_path: Path) -> None:
+    mine = shutil.copytree(saved, tmp_path / "secret place" / "mine")
+    with Store(tmp_path / "store") as store:
+        for prompt in ("", "query: "):
+            encoders.encode(encoders.load_encoder(str(mine), tmp_path), ["red fox"], store, prompt=prompt)
+        encoders.encode(encoders.load_encoder("minilm", tmp_path, 16), ["red fox"], store)
+        encoders.encode(static_model(seed=1), ["red fox"], store)
+        names = [record.name for record in store.stats().records]
+    assert sorted(names) == ["", "mine", 'mine "query:"', "minilm"]
 
 
 def test_a_second_call_computes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

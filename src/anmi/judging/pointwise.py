@@ -18,6 +18,7 @@ from tqdm import tqdm
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import (
     autocast,
+    called,
     device,
     encode,
     fingerprint,
@@ -25,6 +26,7 @@ from anmi.retrieval.encoders import (
     load_encoder,
     quiet,
     resolve_precision,
+    short_name,
 )
 from anmi.store import Store, digest
 
@@ -191,7 +193,8 @@ class CrossEncoderJudge:
         """Return the logits, float32 [n]."""
         if not len(pairs):
             return np.zeros(0, np.float32)
-        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar)[:, 0]
+        name = short_name(self.options.base)
+        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar, name=name)[:, 0]
 
     def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
         values = logits(self._model, [split(pair) for pair in pairs], self.options)
@@ -236,7 +239,7 @@ class BiEncoderJudge:
             values = encode(self._model, batch, precision=precision, batch_size=size, prompt=prompt)
             return checked(values, len(batch), f'bi-encoder "{self.options.base}"')
 
-        vectors = store.vectors(name, list(place), compute)
+        vectors = store.vectors(name, list(place), compute, name=called(self._model, prompt))
         return vectors[[place[text] for text in texts]]
 
     def describe(self) -> dict[str, Any]:

