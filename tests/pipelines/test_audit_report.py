@@ -91,6 +91,15 @@ def test_curves_follow_the_threshold_and_mark_the_recipe_as_it_is(recipes: pd.Da
     assert not any(trace.get("showlegend", True) for trace in (line,)), "a recipe stands in the legend once"
 
 
+def test_a_threshold_that_is_not_set_is_no_point_of_the_line() -> None:
+    unset = recipe("unset", math.nan, 0.03, default=True, setting="denoise.threshold")
+    figure = curves(pd.DataFrame([unset, recipe("unset", 0.3, 0.01), recipe("unset", 0.5, 0.03)]))
+    assert figure is not None
+    line, mark = figure.spec["data"]
+    assert line["y"] == pytest.approx([1, 3])
+    assert mark["y"] == pytest.approx([3])
+
+
 def test_bars_start_at_chance(judges: pd.DataFrame) -> None:
     figure = judge_bars(judges, 50)
     assert figure is not None

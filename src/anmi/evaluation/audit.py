@@ -45,7 +45,7 @@ class _Point:
     negatives: int = 0
     leaked: int = 0
     gap: float = 0.0
-    served: list[NDArray[np.str_]] = field(default_factory=list)
+    served: list[NDArray[np.bool_]] = field(default_factory=list)
     failed: str = ""
 
     def add(self, block: Candidates, planted: NDArray[np.bool_], gaps: NDArray[np.float32]) -> None:
@@ -58,7 +58,7 @@ class _Point:
         self.negatives += int(found.sum())
         self.leaked += int((taken & planted).sum())
         self.gap += float(gaps[taken].sum(dtype=np.float64))
-        self.served.append(block.query_ids[found > 0])
+        self.served.append(found > 0)
 
 
 def audit_recipes(
@@ -112,9 +112,9 @@ def audit_recipes(
         for point in points:
             if not point.failed:
                 _guarded(point, lambda p, b=block, m=mask, g=gaps: p.add(b, m, g))
-    asked = np.unique(np.concatenate(queries)) if queries else np.zeros(0, np.str_)
+    rows = np.concatenate(queries) if queries else np.zeros(0, np.str_)
     # Of a sweep only what ran is of use; that the recipe itself cannot run is a finding.
-    table = pd.DataFrame([_row(point, asked) for point in points if point.default or not point.failed])
+    table = pd.DataFrame([_row(point, rows) for point in points if point.default or not point.failed])
     if table.empty or (table["failed"] != "").all():
         reasons = "; ".join(table["failed"]) if len(table) else "no recipe of the book chooses negatives"
         raise AnmiError(f"the audit has no recipe to measure: {reasons}")
@@ -144,7 +144,8 @@ def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Po
                 runner = base.runner.varied(place, threshold.parameter, value)
                 sweep.append(_Point(name, runner, base.setting, float(value), default=False))
                 _guarded(sweep[-1], lambda point: point.runner.fit(shards))
-        points += sorted(sweep, key=lambda point: point.threshold)
+        # A threshold that is not set has no place among the others and goes first.
+        points += sorted(sweep, key=lambda point: -math.inf if math.isnan(point.threshold) else point.threshold)
     return points
 
 
@@ -158,12 +159,13 @@ def _guarded(point: _Point, act: Any) -> None:
         point.failed = str(error)
 
 
-def _row(point: _Point, asked: NDArray[np.str_]) -> dict[str, Any]:
+def _row(point: _Point, queries: NDArray[np.str_]) -> dict[str, Any]:
     if point.failed:
         # What it counted before it failed would be the figures of a part.
         keys = ("recipe", "runner", "setting", "threshold", "default", "failed")
         point = _Point(**{key: getattr(point, key) for key in keys})
-    lost = np.setdiff1d(asked, np.concatenate(point.served)) if point.served else asked
+    served = np.concatenate(point.served) if point.served else np.zeros(len(queries), bool)
+    lost = np.setdiff1d(queries, queries[served])
     low, high = wilson(point.leaked, point.negatives)
     return {
         "recipe": point.recipe,

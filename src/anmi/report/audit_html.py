@@ -82,8 +82,8 @@ def curves(recipes: pd.DataFrame) -> Figure | None:
     traces = []
     for place, (name, found) in enumerate(known.groupby("recipe", sort=True)):
         colour, symbol = _COLOURS[place % len(_COLOURS)], SYMBOLS[place % len(SYMBOLS)]
-        # In the order of the threshold: a line in the order of the gap would zigzag.
-        sweep, own = found.sort_values("threshold"), found[found["default"]]
+        # In the order of the threshold, if one is set: a line in the order of the gap would zigzag.
+        sweep, own = found[found["threshold"].notna()].sort_values("threshold"), found[found["default"]]
         shared: dict[str, Any] = {"type": "scatter", "legendgroup": name}
         texts = [_hover(row) for row in sweep.to_dict("records")]
         dash = DASHES[(place // len(_COLOURS)) % len(DASHES)] if place >= len(_COLOURS) else "solid"
