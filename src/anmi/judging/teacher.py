@@ -185,7 +185,7 @@ class Teacher:
         self.fingerprint = hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest()
         self.path = models / f"teacher-{self.fingerprint}"
         fold = "" if pairs.fold is None else f", fold {pairs.fold}"
-        self.name = f"teacher {options.base}, {options.layers} layers{fold}"
+        self.name = f"teacher {options.base}, layers {options.layers}{fold}"
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
