@@ -31,7 +31,9 @@ def test_make_targets_exist(command: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("kedro") and "run" not in line])
+@pytest.mark.parametrize(
+    "command", [line for line in commands() if line.startswith("kedro") and not re.search("kedro run|audit", line)]
+)
 def test_commands_that_look_at_the_last_run(command: str, kedro: Any, whole_run: Any) -> None:
     words = shlex.split(command)[1:]
     if words[:2] == ["anmi", "explain"]:
@@ -45,7 +47,7 @@ def test_commands_that_look_at_the_last_run(command: str, kedro: Any, whole_run:
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("kedro run")])
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("kedro run") and "audit" not in c])
 def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data: Path, tmp_path: Path) -> None:
     place = new_place(tmp_path)
     words = shlex.split(command.replace("../shared/data", str(shared_data)))[1:]
@@ -53,3 +55,14 @@ def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data:
     done = kedro(*words, data_root=place.data, store=place.store)
     assert done.returncode == 0, done.stdout + done.stderr
     assert place.versions("selection", "negatives")
+
+
+@pytest.mark.slow
+def test_the_audit(kedro: Any, new_place: Any, tmp_path: Path) -> None:
+    place = new_place(tmp_path)
+    found = [command for command in commands() if "audit" in command]
+    assert len(found) == 2
+    for command in found:
+        done = kedro(*shlex.split(command)[1:], data_root=place.data, store=place.store, env="test")
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "clean_top" in done.stdout
