@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from kedro.pipeline import Pipeline
 from pydantic import ValidationError
 
 from anmi.errors import AnmiError
+from anmi.judging.evidence.facts import facts_of
 from anmi.pipeline_registry import STAGES
-from anmi.pipelines.audit.nodes import gate, plant_truth
+from anmi.pipelines.audit.nodes import gate, ingest_all, plant_truth
 from anmi.pipelines.audit.params import AuditParams
+from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.selection.recipe import STEPS, RecipeBook, Runner, recipe_book
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +127,26 @@ def test_every_recipe_of_the_book_is_judged_for(configuration: Any) -> None:
 def test_wrong_parameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AuditParams.model_validate(wrong)
+
+
+def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: Path) -> None:
+    """Entailing documents are planted; the triples that say so are gone from the corpus."""
+    facts = {"a": ["x"], "b": ["x", "y"], "c": ["z"]}
+    documents = [
+        {"_id": name, "text": f"About {name}", "metadata": {"triples": [["s", "is", f] for f in held], "size": 1}}
+        for name, held in facts.items()
+    ]
+    queries = [{"_id": f"q{name}", "text": f"What of {name}?"} for name in facts]
+    (tmp_path / "qrels").mkdir()
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    for split, name in (("train", "a"), ("dev", "b"), ("test", "c")):
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\nq{name}\t{name}\t1\n")
+    made = ingest_all(f"beir:{tmp_path}", IngestionParams(max_queries=1), 1)
+    assert made["equivalents"].to_numpy().tolist() == [["qa", "b"]]
+    assert not made["corpus"].metadata.str.contains("triples").any()
+    assert [json.loads(text)["size"] for text in made["corpus"].metadata] == [1, 1, 1]
+    assert facts_of(made["corpus"], made["graph"]) is None
 
 
 def test_planting_is_keyed_by_the_seed_and_capped() -> None:

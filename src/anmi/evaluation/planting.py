@@ -6,6 +6,7 @@ Two kinds: *hidden* positives (a query with several keeps one, and the others ar
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -114,6 +115,27 @@ def plant(
         qrels=known[known["query_id"].isin(asked["query_id"])].reset_index(drop=True),
         truth=_with_copies(truth, first),
     )
+
+
+def without_source(corpus: pd.DataFrame) -> pd.DataFrame:
+    """Return the corpus without ``metadata.triples``, of which equivalents are made.
+
+    A judge that compares triples would be measured against itself.
+
+    Examples
+    --------
+    >>> corpus = pd.DataFrame({"document_id": ["a"], "metadata": ['{"triples": [["x", "is", "y"]], "size": 1}']})
+    >>> without_source(corpus).metadata.tolist()
+    ['{"size": 1}']
+    """
+
+    def stripped(text: str) -> str:
+        if '"triples"' not in text:
+            return text
+        known = json.loads(text)
+        return json.dumps({key: value for key, value in known.items() if key != "triples"}, ensure_ascii=False)
+
+    return corpus.assign(metadata=[stripped(text) for text in corpus["metadata"]])
 
 
 def _text(documents: pd.Series, first: pd.Series) -> NDArray[np.object_]:

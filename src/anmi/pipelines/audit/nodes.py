@@ -19,8 +19,14 @@ log = logging.getLogger(__name__)
 
 
 def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
-    """Read the collection without a cap on its queries: what can be planted shows only when all labels are there."""
-    return ingest(collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed)
+    """Read the collection without a cap on its queries, and hide what its equivalents were made of.
+
+    What can be planted shows only when all labels are there.
+    """
+    from anmi.evaluation.planting import without_source
+
+    made = ingest(collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed)
+    return made | {"corpus": without_source(made["corpus"])}
 
 
 def plant_truth(
