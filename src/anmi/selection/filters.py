@@ -19,7 +19,7 @@ from anmi.selection.recipe import Context, Params, Threshold, step
 log = logging.getLogger(__name__)
 # What an audit tries; margins and ratios are made for cosines, the danger zone for Elo.
 _FIRST_RANK = Threshold("first", (1, 2, 5, 10, 20, 30, 50, 80))
-_PROBABILITY = Threshold("threshold", (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
+_PROBABILITY = Threshold("threshold", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 _RATE = Threshold("max_false_negative_rate", (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
 _RATIO = Threshold("max_ratio", (0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0))
 _MARGIN = Threshold("margin", (0.0, 0.01, 0.02, 0.05, 0.075, 0.1, 0.15, 0.2))
