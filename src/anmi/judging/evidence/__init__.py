@@ -78,7 +78,7 @@ def gather(block: Candidates, material: Material, kinds: Iterable[str] | None = 
     Raises
     ------
     AnmiError
-        Unknown kind.
+        Unknown kind, or ``likeness`` without vectors.
     """
     names = [n for n, kind in KINDS.items() if "facts" not in kind.needs or material.facts is not None]
     if kinds is not None:

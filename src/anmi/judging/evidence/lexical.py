@@ -27,20 +27,21 @@ def coverage(block: Candidates, documents: NDArray[np.int32], material: Material
         float32 [Q, M]; NaN in padding and for a query without a known term.
     """
     queries = material.queries(block.query_ids)
-    held = material.terms.products(queries, documents, lambda entries: np.ones(len(entries.term), np.float32))
-    return share(held, queries.sum(axis=1), documents)
+    held = material.terms.products(queries, documents, material.terms.held)
+    return share(held, queries @ np.ones(queries.shape[1], np.float32), documents)
 
 
 def match(block: Candidates, documents: NDArray[np.int32], material: Material) -> NDArray[np.float32]:
     """Coverage with each term counted by BM25's saturated frequency; in [0, 1), float32 [Q, M]."""
     queries = material.queries(block.query_ids)
     held = material.terms.products(queries, documents, material.terms.saturated)
-    return share(held, queries.sum(axis=1), documents)
+    return share(held, queries @ np.ones(queries.shape[1], np.float32), documents)
 
 
 def share(part: NDArray[np.float32], whole: NDArray[np.float32], documents: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Return part [Q, M] / whole [Q] or [Q, M]; NaN in padding and where there is no whole."""
-    whole = np.asarray(whole, np.float32).reshape(len(part), -1)
+    """Return part [Q, M] / whole [Q], [Q, 1] or [Q, M]; NaN in padding and where there is no whole."""
+    whole = np.asarray(whole, np.float32)
+    whole = whole if whole.ndim == 2 else whole[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         result = np.where((documents == PADDING) | (whole <= 0), np.nan, part / whole)
     return result.astype(np.float32)

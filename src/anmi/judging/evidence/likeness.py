@@ -29,20 +29,17 @@ def likeness(block: Candidates, documents: NDArray[np.int32], material: Material
     vectors = material.vectors
     if vectors is None:
         raise AnmiError("the evidence likeness needs document vectors; leave it out or give an encoder")
-    return _nearest(
-        block, documents, material, lambda own: similarities(vectors[np.maximum(own, 0)], vectors, documents)
-    )
+    return _nearest(block, documents, material, lambda own, others: similarities(vectors[own], vectors, others))
 
 
 def likeness_terms(block: Candidates, documents: NDArray[np.int32], material: Material) -> NDArray[np.float32]:
     """Tf-idf cosine with the nearest known positive, float32 [Q, M] in [0, 1]."""
     terms = material.terms
+    some = (terms.lengths > 0).astype(np.float32)
 
-    def compare(own: NDArray[np.int32]) -> NDArray[np.float32]:
-        dot = terms.products(
-            terms.vectors(own), documents, lambda e: ((1 + np.log(e.count)) * terms.idf[e.term]).astype(np.float32)
-        )
-        return share(dot, _norms(material, documents), documents)
+    def compare(own: NDArray[np.int32], others: NDArray[np.int32]) -> NDArray[np.float32]:
+        cosine = np.minimum(terms.products(terms.unit[own], others, terms.unit), 1)
+        return share(cosine, some[own][:, None] * some[np.maximum(others, 0)], others)
 
     return _nearest(block, documents, material, compare)
 
@@ -52,48 +49,39 @@ def containment(block: Candidates, documents: NDArray[np.int32], material: Mater
 
     A document that holds all of them says at least what the positive says.
     """
+    mass = material.terms.mass
     return _nearest(
-        block,
-        documents,
-        material,
-        lambda own: share(_overlap(material, own, documents), material.terms.weighted(own).sum(axis=1), documents),
+        block, documents, material, lambda own, others: share(_overlap(material, own, others), mass[own], others)
     )
 
 
 def contained(block: Candidates, documents: NDArray[np.int32], material: Material) -> NDArray[np.float32]:
     """Share of the document's terms, by idf, that a known positive holds; float32 [Q, M] in [0, 1]."""
-    terms = material.terms
-    unique, place = np.unique(documents, return_inverse=True)
-    mass = np.asarray(terms.weighted(unique).sum(axis=1)).ravel()[place].reshape(documents.shape)
-    return _nearest(block, documents, material, lambda own: share(_overlap(material, own, documents), mass, documents))
+    mass = material.terms.mass
+    return _nearest(
+        block,
+        documents,
+        material,
+        lambda own, others: share(_overlap(material, own, others), mass[np.maximum(others, 0)], others),
+    )
 
 
 def _overlap(material: Material, own: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.float32]:
     """Σ idf of the terms that each row's positive and document share, [Q, M]."""
-    left = material.terms.weighted(own)
-    return material.terms.products(left, documents, lambda entries: np.ones(len(entries.term), np.float32))
-
-
-def _norms(material: Material, documents: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Length of the tf-idf vector of each document, [Q, M]."""
-    terms = material.terms
-    unique, place = np.unique(documents, return_inverse=True)
-    chosen = terms.counts[np.maximum(unique, 0)]
-    chosen.data = ((1 + np.log(chosen.data)) * terms.idf[chosen.indices]) ** 2
-    norm: NDArray[np.float32] = np.sqrt(np.asarray(chosen.sum(axis=1)).ravel()).astype(np.float32)
-    return norm[place].reshape(documents.shape)
+    return material.terms.products(material.terms.weighted(own), documents, material.terms.held)
 
 
 def _nearest(
     block: Candidates,
     documents: NDArray[np.int32],
     material: Material,
-    compare: Callable[[NDArray[np.int32]], NDArray[np.float32]],
+    compare: Callable[[NDArray[np.int32], NDArray[np.int32]], NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """Largest value over the known positives; ``compare`` takes one positive a row, int32 [Q]."""
+    """Largest value over the known positives; ``compare`` takes one positive a row, [R], and documents [R, M]."""
     best = np.full(documents.shape, np.nan, np.float32)
     for place in range(min(material.references, block.positives.shape[1])):
-        own = block.positives[:, place]
-        values = np.where((own == PADDING)[:, None] | (documents == own[:, None]), np.nan, compare(own))
-        best = np.fmax(best, values.astype(np.float32))
+        row = np.nonzero(block.positives[:, place] != PADDING)[0]
+        own, others = block.positives[row, place], documents[row]
+        values = np.where(others == own[:, None], np.nan, compare(own, others))
+        best[row] = np.fmax(best[row], values.astype(np.float32))
     return best

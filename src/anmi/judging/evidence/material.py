@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -15,9 +16,8 @@ from anmi.candidates import PADDING
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
 _K1: Final = 0.9
 _B: Final = 0.4
-# Bounds the arrays of one step to some 200 MB.
-_CELLS: Final = 16_000_000
-_LONG_DOCUMENT: Final = 256
+# Terms, of queries and of documents, that one step holds: some 100 MB.
+_CELLS: Final = 4_000_000
 
 Tokenize = Callable[[Sequence[str]], list[list[str]]]
 
@@ -61,7 +61,7 @@ class Terms:
         """
         vocabulary: dict[str, int] = {}
         counts = _counted(tokenize(texts), vocabulary, grow=True)
-        frequency = np.bincount(counts.indices, minlength=len(vocabulary))
+        frequency = np.bincount(counts.indices, minlength=counts.shape[1])
         idf = np.log1p((len(texts) - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
         lengths = _lengths(counts)
         return Terms(counts, idf, lengths, float(lengths.mean()), vocabulary, tokenize)
@@ -78,25 +78,40 @@ class Terms:
         held.data = self.idf[held.indices]
         return held
 
+    @cached_property
+    def held(self) -> sparse.csr_matrix:
+        """1 for each term that a document holds, float32 [N, V]."""
+        return self._with(np.ones(len(self.counts.data), np.float32))
+
+    @cached_property
+    def saturated(self) -> sparse.csr_matrix:
+        """BM25's tf / (tf + k1 (1 − b + b · length / mean length)) of each term, float32 [N, V]."""
+        scale = _K1 * (1 - _B + _B * self.lengths / max(self.mean_length, 1e-9))
+        return self._with(self.counts.data / (self.counts.data + np.repeat(scale, np.diff(self.counts.indptr))))
+
+    @cached_property
+    def unit(self) -> sparse.csr_matrix:
+        """Unit tf-idf vectors, (1 + log tf) · idf, float32 [N, V]; a document without terms has the null vector."""
+        weights = (1 + np.log(self.counts.data)) * self.idf[self.counts.indices]
+        norm = np.sqrt(np.asarray(self._with(weights**2).sum(axis=1)).ravel())
+        return self._with(weights / np.repeat(np.where(norm > 0, norm, 1), np.diff(self.counts.indptr)))
+
+    @cached_property
+    def mass(self) -> NDArray[np.float32]:
+        """Σ idf of the terms of each document, float32 [N]."""
+        result: NDArray[np.float32] = self.held @ self.idf
+        return result
+
     def weighted(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
         """Return the terms of the given documents weighted by idf, each term once: float32 [R, V]; padding is empty."""
         chosen = self.counts[np.maximum(rows, 0)]
         chosen.data = self.idf[chosen.indices] * np.repeat(rows != PADDING, np.diff(chosen.indptr))
         return chosen
 
-    def vectors(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
-        """Return unit tf-idf vectors, (1 + log tf) · idf, of the given documents: float32 [R, V]; padding is empty."""
-        chosen = self.counts[np.maximum(rows, 0)]
-        chosen.data = (1 + np.log(chosen.data)) * self.idf[chosen.indices]
-        chosen.data *= np.repeat(rows != PADDING, np.diff(chosen.indptr))
-        norm = np.sqrt(np.asarray(chosen.multiply(chosen).sum(axis=1)).ravel())
-        chosen.data /= np.repeat(np.where(norm > 0, norm, 1), np.diff(chosen.indptr))
-        return chosen.astype(np.float32)
-
     def products(
-        self, left: sparse.csr_matrix, documents: NDArray[np.int32], weigh: Callable[[_Entries], NDArray[np.float32]]
+        self, left: sparse.csr_matrix, documents: NDArray[np.int32], right: sparse.csr_matrix
     ) -> NDArray[np.float32]:
-        """Sum left[q, term] · weight(document, term) over the terms of each document.
+        """Sum left[q, term] · right[document, term] over the terms of each document.
 
         Parameters
         ----------
@@ -104,8 +119,8 @@ class Terms:
             Sparse [Q, V].
         documents
             int32 [Q, M], padded with -1.
-        weigh
-            From the entries of the documents met to a weight for each entry.
+        right
+            Sparse [N, V], with the terms of the documents.
 
         Returns
         -------
@@ -113,41 +128,25 @@ class Terms:
             float32 [Q, M]; 0 in padding. Memory is bounded by a few rows, not by Q.
         """
         queries, width = documents.shape
+        terms = np.where(documents == PADDING, 0, np.diff(right.indptr)[np.maximum(documents, 0)]).sum(axis=1)
+        step = max(1, _CELLS // max(len(self.idf), int(terms.max(initial=1))))
         result = np.zeros((queries, width), np.float32)
-        step = max(1, _CELLS // max(len(self.idf), _LONG_DOCUMENT * width, 1))
         for start in range(0, queries, step):
             part = documents[start : start + step]
-            lookup = left[start : start + step].toarray()
-            entries = self._entries(part)
-            row = entries.slot // width
-            values = lookup[row, entries.term] * weigh(entries)
-            result[start : start + step] = np.bincount(entries.slot, values, part.size).reshape(part.shape)
+            lookup = left[start : start + step].toarray().ravel()
+            row, slot = np.nonzero(part != PADDING)
+            chosen = right[part[row, slot]]
+            # Each row gets columns of its own, so that one product of matrix and vector serves all rows.
+            columns = chosen.indices + np.repeat(row * left.shape[1], np.diff(chosen.indptr))
+            shape = (len(row), len(lookup))
+            result[start + row, slot] = sparse.csr_matrix((chosen.data, columns, chosen.indptr), shape) @ lookup
         return result
 
-    def _entries(self, documents: NDArray[np.int32]) -> _Entries:
-        """List the terms of all documents of a block [R, M], with the slot each belongs to."""
-        flat = documents.ravel()
-        begin = self.counts.indptr[np.maximum(flat, 0)]
-        length = np.where(flat == PADDING, 0, self.counts.indptr[np.maximum(flat, 0) + 1] - begin)
-        slot = np.repeat(np.arange(len(flat)), length)
-        place = np.arange(len(slot)) - np.repeat(np.cumsum(length) - length, length) + np.repeat(begin, length)
-        return _Entries(slot, flat[slot], self.counts.indices[place], self.counts.data[place])
-
-    def saturated(self, entries: _Entries) -> NDArray[np.float32]:
-        """BM25's tf / (tf + k1 (1 − b + b · length / mean length)) of each entry."""
-        scale = _K1 * (1 - _B + _B * self.lengths[entries.document] / max(self.mean_length, 1e-9))
-        result: NDArray[np.float32] = (entries.count / (entries.count + scale)).astype(np.float32)
-        return result
-
-
-@dataclass(frozen=True)
-class _Entries:
-    """Nonzero entries of a block's documents: slot in the block, document, term, occurrences; all [E]."""
-
-    slot: NDArray[np.int64]
-    document: NDArray[np.int32]
-    term: NDArray[np.int32]
-    count: NDArray[np.float32]
+    def _with(self, values: NDArray[np.float32]) -> sparse.csr_matrix:
+        """Return the terms of the documents with other values, [N, V]."""
+        return sparse.csr_matrix(
+            (values.astype(np.float32), self.counts.indices, self.counts.indptr), self.counts.shape
+        )
 
 
 @dataclass(frozen=True)
