@@ -23,7 +23,7 @@ from anmi.candidates import PADDING, Candidates
 from anmi.errors import AnmiError
 from anmi.judging.calibration import fit_platt
 
-Values = Mapping[str, NDArray[np.float32]]
+Values = Mapping[str, NDArray[Any]]
 _FORMAT: Final = 1
 _SHIPPED: Final = "fused_transfer.json"
 
@@ -86,14 +86,19 @@ def features(block: Candidates) -> NDArray[np.float32]:
     if missing:
         raise AnmiError(f'the evidence "{missing[0]}" has not been gathered for these candidates; run denoising again')
     known = block.positives != PADDING
+    own = {name: _mean_known(block.positive_columns[name], known) for name in ("dense", "match", "coverage")}
     with np.errstate(invalid="ignore"):
-        own = {
-            name: np.nansum(np.where(known, block.positive_columns[name], 0), axis=1, keepdims=True)
-            / np.maximum((known & np.isfinite(block.positive_columns[name])).sum(axis=1, keepdims=True), 1)
-            for name in ("dense", "match", "coverage")
-        }
         made = [feature.value(block.columns, own) for feature in FEATURES.values()]
     return np.stack(made, axis=2).astype(np.float32)
+
+
+def _mean_known(values: NDArray[np.float32], known: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Mean over each row's known positives that have a value, [Q, 1]; NaN in rows without any."""
+    known = known & np.isfinite(values)
+    count = known.sum(axis=1, keepdims=True)
+    total = np.where(known, values, 0).sum(axis=1, keepdims=True)
+    result: NDArray[np.float64] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return result
 
 
 @dataclass(frozen=True)
