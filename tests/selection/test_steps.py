@@ -333,7 +333,7 @@ def test_a_threshold_and_a_target_exclude_each_other() -> None:
 def test_a_judge_that_hardly_tells_positives_from_candidates_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     own = np.linspace(0.3, 0.9, 50)
     apply(heldout_rows(own.tolist(), [0.1, 0.6, 0.7, 0.8]), "denoise", max_false_negative_rate=0.1)
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     apply(heldout_rows(own.tolist(), [0.5, 0.6, 0.7, 0.8]), "denoise", max_false_negative_rate=0.1)
     assert "little is left to draw from" in caplog.text
 

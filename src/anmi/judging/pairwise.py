@@ -13,7 +13,7 @@ from scipy.special import expit
 from anmi.judging.chat import ChatJudge, ChatOptions
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, open_cross_encoder
 from anmi.judging.preferences import PairwiseJudge
-from anmi.retrieval.encoders import fingerprint, quiet, resolve_precision
+from anmi.retrieval.encoders import fingerprint, quiet, resolve_precision, short_name
 from anmi.store import Store
 
 
@@ -88,7 +88,7 @@ class LocalPairwise:
         clean = [[text.replace(SEPARATOR, " ") for text in texts] for texts in (queries, first, second)]
         orders = [*zip(*clean, strict=True), *zip(clean[0], clean[2], clean[1], strict=True)]
         texts = [SEPARATOR.join(order) for order in orders]
-        raw = self._store.vectors(self.fingerprint, texts, self._compute, name=self.options.base)[:, 0]
+        raw = self._store.vectors(self.fingerprint, texts, self._compute, name=short_name(self.options.base))[:, 0]
         forward, backward = expit(raw.astype(np.float64)).reshape(2, -1)
         return 0.5 * (forward + 1.0 - backward)
 

@@ -100,12 +100,13 @@ class TeacherOptions(TrainedOptions):
         "a teacher that saw false negatives as negatives cannot find them. Only where there is no other evidence.",
     )
     doubtful_probability: float = Field(
-        0.3,
+        0.02,
         gt=0,
         le=1,
         description="Where other evidence was judged first, candidates that it calls relevant with at least this "
-        "probability are not trained on as negatives. The conservative end of the usual 0.3 to 0.7: a clean negative "
-        "left out costs nothing, there are more; a false one teaches the error that the teacher is to find.",
+        "probability are not trained on as negatives. About the base rate of relevance among candidates, so that "
+        "what is likelier than average is left out: a clean negative left out costs nothing, there are more; a false "
+        "one teaches the error that the teacher is to find.",
     )
     calibration: Method = Field(
         "platt",
