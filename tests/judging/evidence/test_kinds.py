@@ -1,0 +1,302 @@
+"""Every kind of evidence against the same once more in plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from anmi.candidates import PADDING, Candidates
+from anmi.errors import AnmiError
+from anmi.judging.evidence import KINDS, Material, Terms, gather, material
+from anmi.retrieval.bm25 import BM25Index
+
+VOCABULARY = ("red", "fox", "den", "sea", "whale")
+K1, B = 0.9, 0.4
+TEXTUAL = ("coverage", "match", "likeness", "likeness_terms", "containment", "contained")
+SHARES = tuple(kind for kind in TEXTUAL if kind != "likeness")
+Value = Callable[[int, int], float]
+
+
+def split(texts: Sequence[str]) -> list[list[str]]:
+    """Split at spaces."""
+    return [text.split() for text in texts]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A corpus, queries with their positives, and candidates."""
+
+    texts: list[str]
+    queries: list[str]
+    block: Candidates
+    vectors: NDArray[np.float32]
+
+    def material(self, references: int = 8) -> Material:
+        """What the package measures on."""
+        named = {str(name): text for name, text in zip(self.block.query_ids, self.queries, strict=True)}
+        return Material(Terms.build(self.texts, split), named, self.vectors, references=references)
+
+
+def make_case(
+    texts: Sequence[str],
+    queries: Sequence[str],
+    positives: Sequence[Sequence[int]],
+    candidates: Sequence[Sequence[int]],
+) -> Case:
+    """Pad positives and candidates into a block; vectors are drawn from a fixed stream."""
+
+    def padded(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+        width = max(1, *map(len, rows))
+        return np.array([[*row, *[PADDING] * (width - len(row))] for row in rows], np.int32)
+
+    documents = padded(candidates)
+    vectors = np.random.default_rng(0).normal(size=(len(texts), 8)).astype(np.float32)
+    block = Candidates(
+        query_ids=np.array([f"q{number}" for number in range(len(queries))]),
+        positives=padded(positives),
+        documents=documents,
+        source=np.zeros(documents.shape, np.uint8),
+    )
+    return Case(list(texts), list(queries), block, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Draw a corpus of two to six documents and up to three queries with up to three positives."""
+    words = st.sampled_from(VOCABULARY)
+    texts = draw(st.lists(st.lists(words, max_size=6).map(" ".join), min_size=2, max_size=6))
+    number = draw(st.integers(1, 3))
+    queries = [" ".join(draw(st.lists(words | st.just("unknown"), max_size=5))) for _ in range(number)]
+    positives, candidates = [], []
+    for _ in range(number):
+        order = draw(st.permutations(range(len(texts))))
+        count = draw(st.integers(1, min(3, len(texts) - 1)))
+        positives.append(order[:count])
+        candidates.append(order[count : draw(st.integers(count, len(texts)))])
+    return make_case(texts, queries, positives, candidates)
+
+
+class Reference:
+    """The kinds of evidence over dicts and loops: slow, and to be read beside the formulas."""
+
+    def __init__(self, case: Case, references: int = 8) -> None:
+        self.case = case
+        self.references = references
+        self.tokens = split(case.texts)
+        count = len(self.tokens)
+        holding = Counter(term for row in self.tokens for term in set(row))
+        self.idf = {term: math.log(1 + (count - df + 0.5) / (df + 0.5)) for term, df in holding.items()}
+        self.mean_length = sum(map(len, self.tokens)) / count
+
+    def mass(self, terms: set[str]) -> float:
+        return sum(self.idf[term] for term in terms)
+
+    def known(self, row: int) -> set[str]:
+        return {term for term in self.case.queries[row].split() if term in self.idf}
+
+    def coverage(self, row: int, document: int) -> float:
+        asked = self.known(row)
+        return self.mass(asked & set(self.tokens[document])) / self.mass(asked) if asked else math.nan
+
+    def match(self, row: int, document: int) -> float:
+        asked, count = self.known(row), Counter(self.tokens[document])
+        norm = 1 - B + B * len(self.tokens[document]) / self.mean_length if self.mean_length else 1
+        found = sum(self.idf[term] * count[term] / (count[term] + K1 * norm) for term in asked & count.keys())
+        return found / self.mass(asked) if asked else math.nan
+
+    def tf_idf(self, document: int) -> dict[str, float]:
+        return {term: (1 + math.log(tf)) * self.idf[term] for term, tf in Counter(self.tokens[document]).items()}
+
+    def nearest(self, row: int, document: int, compare: Value) -> float:
+        own = [int(p) for p in self.case.block.positives[row] if p != PADDING][: self.references]
+        values = [compare(positive, document) for positive in own if positive != document]
+        return max((value for value in values if not math.isnan(value)), default=math.nan)
+
+    def likeness(self, row: int, document: int) -> float:
+        vectors = self.case.vectors
+        return self.nearest(row, document, lambda p, d: sum(a * b for a, b in zip(vectors[p], vectors[d], strict=True)))
+
+    def likeness_terms(self, row: int, document: int) -> float:
+        def cosine(positive: int, other: int) -> float:
+            left, right = self.tf_idf(positive), self.tf_idf(other)
+            if not left or not right:
+                return math.nan
+            dot = sum(left[term] * right[term] for term in left.keys() & right.keys())
+            return dot / math.hypot(*left.values()) / math.hypot(*right.values())
+
+        return self.nearest(row, document, cosine)
+
+    def containment(self, row: int, document: int) -> float:
+        def share(positive: int, other: int) -> float:
+            wanted = set(self.tokens[positive])
+            return self.mass(wanted & set(self.tokens[other])) / self.mass(wanted) if wanted else math.nan
+
+        return self.nearest(row, document, share)
+
+    def contained(self, row: int, document: int) -> float:
+        def share(positive: int, other: int) -> float:
+            said = set(self.tokens[other])
+            return self.mass(said & set(self.tokens[positive])) / self.mass(said) if said else math.nan
+
+        return self.nearest(row, document, share)
+
+    def values(self, kind: str, documents: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Values of one kind for a table of documents, [Q, M]."""
+        measure: Value = getattr(self, kind)
+        return np.array([
+            [math.nan if document == PADDING else measure(row, int(document)) for document in documents[row]]
+            for row in range(len(documents))
+        ]).reshape(documents.shape)  # fmt: skip
+
+
+def larger_case(rows: int = 13, documents: int = 40, width: int = 9) -> Case:
+    """A corpus with terms of very different frequency, as in real text."""
+    draw = np.random.default_rng(5)
+    words = np.array([f"w{number}" for number in range(60)])
+    chance = 1 / np.arange(1, 61)
+    texts = [" ".join(draw.choice(words, draw.integers(1, 30), p=chance / chance.sum())) for _ in range(documents)]
+    queries = [" ".join(draw.choice(words, 4, replace=False)) for _ in range(rows)]
+    orders = [draw.permutation(documents) for _ in range(rows)]
+    counts = draw.integers(1, 4, rows)
+    positives = [order[:count].tolist() for order, count in zip(orders, counts, strict=True)]
+    return make_case(texts, queries, positives, [order[4 : 4 + width].tolist() for order in orders])
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases())
+def test_each_kind_agrees_with_plain_loops_for_candidates_and_positives(case: Case) -> None:
+    gathered, reference = gather(case.block, case.material()), Reference(case)
+    for kind in TEXTUAL:
+        for found, documents in (
+            (gathered.columns[kind], case.block.documents),
+            (gathered.positive_columns[kind], case.block.positives),
+        ):
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(found, reference.values(kind, documents), rtol=1e-5, atol=1e-6, err_msg=kind)
+            assert np.isnan(found[documents == PADDING]).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases())
+def test_shares_never_leave_their_range(case: Case) -> None:
+    gathered = gather(case.block, case.material())
+    for kind in SHARES:
+        for found in (gathered.columns[kind], gathered.positive_columns[kind]):
+            known = found[np.isfinite(found)]
+            assert ((known >= 0) & (known <= 1)).all(), kind
+
+
+def test_shares_agree_and_stay_in_range_on_a_larger_corpus() -> None:
+    case = larger_case()
+    gathered, reference = gather(case.block, case.material()), Reference(case)
+    for kind in TEXTUAL:
+        found = gathered.columns[kind]
+        np.testing.assert_allclose(found, reference.values(kind, case.block.documents), rtol=1e-5, atol=1e-6)
+        assert np.nanmax(found) <= 1
+    assert np.nanmin(gathered.columns["match"]) == 0
+    assert np.nanmax(gathered.columns["match"]) > 0.3
+
+
+def test_match_is_lucene_bm25_as_a_share_of_the_queries_idf() -> None:
+    case = larger_case()
+    index = BM25Index.build(case.texts, "en", kind="whitespace", k1=K1, b=B, method="lucene")
+    scores, _ = index.scores_and_ranks(case.queries, case.block.documents)
+    reference = Reference(case)
+    whole = np.array([[reference.mass(reference.known(row))] for row in range(len(case.queries))])
+    found = gather(case.block, case.material(), ["match"]).columns["match"]
+    np.testing.assert_allclose(found, scores / whole, rtol=1e-5, atol=1e-6)
+
+
+def test_a_copy_and_a_superset_of_the_positive_hold_all_of_it() -> None:
+    texts = ["red fox den fox", "red fox den fox", "fox whale den sea red red", "sea whale"]
+    case = make_case(texts, ["fox den"], [[0]], [[1, 2, 3]])
+    found = gather(case.block, case.material()).columns
+    assert found["containment"].tolist() == [[1, 1, 0]]
+    assert found["contained"][0, 0] == 1
+    assert found["contained"][0, 1] < 1, "it says more than the positive"
+    assert found["likeness_terms"][0, 0] == pytest.approx(1, abs=1e-6)
+    assert found["coverage"].tolist() == [[1, 1, 0]]
+    assert found["likeness_terms"][0, 2] == found["match"][0, 2] == 0
+
+
+def test_a_query_without_a_known_term_says_nothing_of_its_terms() -> None:
+    case = make_case(["red fox", "sea", "den"], ["unknown words", ""], [[0], [0]], [[1, 2], [1, 2]])
+    found = gather(case.block, case.material()).columns
+    assert np.isnan(found["coverage"]).all()
+    assert np.isnan(found["match"]).all()
+    assert np.isfinite(found["containment"]).all(), "the positive still says something"
+
+
+def test_the_nearest_positive_counts_and_none_is_compared_with_itself() -> None:
+    texts = ["red fox", "sea whale", "sea whale den", "red"]
+    case = make_case(texts, ["fox", "fox"], [[0, 1], [0]], [[2, 3], [2, 3]])
+    found = gather(case.block, case.material())
+    assert found.columns["containment"][0, 0] == 1, "all of the second positive"
+    assert found.columns["containment"][1, 0] == 0, "nothing of the only positive"
+    assert found.positive_columns["containment"][0].tolist() == [0, 0], "each against the other one"
+    assert np.isnan(found.positive_columns["containment"][1]).all()
+    for kind in ("likeness", "likeness_terms", "contained"):
+        assert np.isnan(found.positive_columns[kind][1]).all(), kind
+
+
+def test_only_so_many_positives_are_compared_with() -> None:
+    case = larger_case()
+    found = gather(case.block, case.material(references=1))
+    for kind in ("likeness", "containment", "contained"):
+        expected = Reference(case, references=1).values(kind, case.block.documents)
+        np.testing.assert_allclose(found.columns[kind], expected, rtol=1e-5, atol=1e-6)
+    everything = gather(case.block, case.material()).columns["containment"]
+    assert (everything > found.columns["containment"] + 1e-3).any()
+
+
+def test_values_follow_rows_and_candidates_wherever_they_stand() -> None:
+    case = larger_case()
+    rows, order = np.random.default_rng(1).permutation(13), np.random.default_rng(2).permutation(9)
+    plain, shuffled = gather(case.block, case.material()), case.block.take(rows)
+    moved = Candidates(shuffled.query_ids, shuffled.positives, shuffled.documents[:, order], shuffled.source)
+    found = gather(moved, case.material())
+    for kind in TEXTUAL:
+        np.testing.assert_array_equal(found.columns[kind], plain.columns[kind][rows][:, order], err_msg=kind)
+        np.testing.assert_array_equal(found.positive_columns[kind], plain.positive_columns[kind][rows], err_msg=kind)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_values_do_not_depend_on_the_size_of_shards_or_steps(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = larger_case()
+    plain = gather(case.block, case.material())
+    monkeypatch.setattr(material, "_CELLS", 300)
+    parts = [case.block.take(slice(start, start + size)) for start in range(0, 13, size)]
+    found = Candidates.concatenate([gather(part, case.material()) for part in parts])
+    for kind in TEXTUAL:
+        np.testing.assert_array_equal(found.columns[kind], plain.columns[kind], err_msg=kind)
+        np.testing.assert_array_equal(found.positive_columns[kind], plain.positive_columns[kind], err_msg=kind)
+
+
+def test_a_block_without_queries_or_positives_is_no_trouble() -> None:
+    case = larger_case()
+    assert gather(case.block.take(slice(0, 0)), case.material()).columns["coverage"].shape == (0, 9)
+    block = case.block
+    alone = Candidates(block.query_ids, np.full_like(block.positives, PADDING), block.documents, block.source)
+    found = gather(alone, case.material()).columns
+    assert np.isnan(found["likeness_terms"]).all()
+    assert np.isfinite(found["coverage"]).any()
+
+
+def test_only_asked_kinds_are_gathered_and_wrong_ones_refused() -> None:
+    case = larger_case()
+    assert gather(case.block, case.material(), ["match"]).columns.keys() == {"match"}
+    assert gather(case.block, case.material()).columns.keys() == KINDS.keys() - {"facts"}, "there is no graph"
+    with pytest.raises(AnmiError, match='unknown kind of evidence "covrage"; did you mean "coverage"'):
+        gather(case.block, case.material(), ["covrage"])
+    blind = Material(case.material().terms, case.material().query_texts)
+    with pytest.raises(AnmiError, match="likeness needs document vectors"):
+        gather(case.block, blind)
+    assert "containment" in gather(case.block, blind, ["containment"]).columns

@@ -1,0 +1,68 @@
+"""Statistics of terms: from which documents they are, and what they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from anmi.judging.evidence import Terms
+
+TEXTS = ["red fox red", "fox", "", "sea whale sea sea"]
+
+
+def split(texts: Sequence[str]) -> list[list[str]]:
+    return [text.split() for text in texts]
+
+
+def test_terms_are_counted_with_lucenes_idf() -> None:
+    terms = Terms.build(TEXTS, split)
+    column = terms.vocabulary
+    assert terms.counts.toarray()[:, column["red"]].tolist() == [2, 0, 0, 0]
+    assert terms.counts.toarray()[:, column["fox"]].tolist() == [1, 1, 0, 0]
+    assert terms.idf[column["fox"]] == pytest.approx(math.log(1 + 2.5 / 2.5))
+    assert terms.idf[column["sea"]] == pytest.approx(math.log(1 + 3.5 / 1.5))
+    assert terms.lengths.tolist() == [3, 1, 0, 4]
+    assert terms.mean_length == 2
+    assert terms.held.toarray().sum(axis=1).tolist() == [2, 1, 0, 2]
+    norms = np.linalg.norm(terms.unit.toarray(), axis=1)
+    np.testing.assert_allclose(norms, [1, 1, 0, 1], rtol=1e-6)
+
+
+def test_a_query_holds_each_known_term_once() -> None:
+    terms = Terms.build(TEXTS, split)
+    queries = terms.queries(["fox fox unknown red", "unknown"])
+    fox, red = terms.vocabulary["fox"], terms.vocabulary["red"]
+    assert set(queries[0].indices) == {fox, red}
+    assert queries.toarray()[0, fox] == terms.idf[fox]
+    assert queries[1].nnz == 0
+
+
+def test_added_texts_are_weighed_by_the_statistics_of_those_before() -> None:
+    terms = Terms.build(TEXTS, split)
+    more = terms.with_texts(["fox fox unknown", "whale"])
+    assert more.counts.shape == (6, 4)
+    np.testing.assert_array_equal(more.counts[:4].toarray(), terms.counts.toarray())
+    np.testing.assert_array_equal(more.idf, terms.idf)
+    np.testing.assert_array_equal(more.saturated[:4].toarray(), terms.saturated.toarray())
+    np.testing.assert_array_equal(more.unit[:4].toarray(), terms.unit.toarray())
+    assert more.mean_length == terms.mean_length
+    assert more.vocabulary == terms.vocabulary
+    assert more.counts[4].toarray()[0, terms.vocabulary["fox"]] == 2
+    assert more.lengths[4] == 2, "unknown terms are left out"
+    assert terms.counts.shape == (4, 4), "the first is not changed"
+
+
+def test_padding_has_no_terms() -> None:
+    terms = Terms.build(TEXTS, split)
+    found = terms.weighted(np.array([0, -1], np.int32)).toarray()
+    assert found[0].sum() == pytest.approx(terms.mass[0])
+    assert not found[1].any()
+
+
+def test_documents_without_any_term_are_possible() -> None:
+    terms = Terms.build(["", ""], split)
+    assert terms.mass.tolist() == [0, 0]
+    assert not terms.products(terms.queries(["a"]), np.array([[0, 1]], np.int32), terms.held).any()
