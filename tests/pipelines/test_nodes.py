@@ -13,7 +13,7 @@ from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams
-from anmi.pipelines.denoising.nodes import judge_candidates
+from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
@@ -73,9 +73,14 @@ def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(consistency: p
 
 
 def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
-    store: Any = None
-    shards = CandidateShards.of([block()])
-    judged, summary = judge_candidates(shards, corpus, queries, "nearest", BOOK, DenoisingParams(), 1, store)
+    nothing: Any = None
+    shards, params = CandidateShards.of([block()]), DenoisingParams()
+    evidence, fused_judge = judge_by_evidence(
+        shards, nothing, nothing, nothing, corpus, queries, nothing, "nearest", BOOK, params, 1
+    )
+    assert evidence is shards
+    assert fused_judge == {"mode": "none"}
+    judged, summary = judge_candidates(evidence, fused_judge, corpus, queries, "nearest", BOOK, params, 1, nothing)
     assert judged is shards
     assert summary == {"judged_pairs": 0}
     rated, _ = rate_candidates(judged, "nearest", BOOK, EloParams(), 1)
