@@ -83,7 +83,7 @@ class FusedJudge:
             ``mode: hidden`` with too few queries that have several positives.
         """
         shared = transferred(self.encoder)
-        several = 0
+        self.models, self.queries, several = [], 0, 0
         for block in shards:
             self.queries += len(block)
             several += int(((block.positives != PADDING).sum(axis=1) > 1).sum())

@@ -1,0 +1,284 @@
+"""The logistic model over evidence: its inputs, its fit, and what it says."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+
+from anmi.candidates import Candidates
+from anmi.errors import AnmiError
+from anmi.judging.fused import (
+    EVIDENCE,
+    FEATURES,
+    VECTOR_FEATURES,
+    FusedModel,
+    combined,
+    features,
+    fit_model,
+    shipped,
+    transferred,
+)
+
+K = len(FEATURES)
+NAMES = list(FEATURES)
+
+
+def block_of(values: dict[str, list[float]], own: dict[str, list[float]]) -> Candidates:
+    """One query; evidence not named is 0.5 for candidates and unknown for positives."""
+    width, known = len(next(iter(values.values()))), len(next(iter(own.values())))
+    return Candidates(
+        query_ids=np.array(["q"]),
+        positives=np.arange(known, dtype=np.int32)[None, :],
+        documents=np.arange(known, known + width, dtype=np.int32)[None, :],
+        source=np.zeros((1, width), np.uint8),
+        columns={name: np.array([values.get(name, [0.5] * width)], np.float32) for name in EVIDENCE},
+        positive_columns={name: np.array([own.get(name, [np.nan] * known)], np.float32) for name in EVIDENCE},
+    )
+
+
+def of(made: NDArray[np.float32], name: str) -> list[float]:
+    return [float(value) for value in made[0, :, NAMES.index(name)]]
+
+
+def planted(
+    coefficients: NDArray[np.float64], count: int, seed: int = 0, intercept: float = -2.0
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Draw inputs and labels from a logistic model."""
+    draw = np.random.default_rng(seed)
+    values = draw.normal(size=(count, K)).astype(np.float32)
+    return values, draw.random(count) < expit(values @ coefficients + intercept)
+
+
+@pytest.fixture(scope="module")
+def truth() -> NDArray[np.float64]:
+    return np.linspace(0.2, 1.5, K)
+
+
+def model_of(coefficient: float = 0.5, intercept: float = -1.0, label_share: float = 1.0) -> FusedModel:
+    return FusedModel((0.2,) * K, (2.0,) * K, (coefficient,) * K, intercept, label_share)
+
+
+def direction(model: FusedModel) -> NDArray[np.float64]:
+    return np.array(model.coefficients) / np.linalg.norm(model.coefficients)
+
+
+def test_a_candidate_as_good_as_the_positive_has_no_gap() -> None:
+    own = {"dense": [0.7], "match": [0.4], "coverage": [0.8]}
+    values = {"dense": [0.7, 0.6], "match": [0.4, 0.2], "coverage": [0.8, 0.6]}
+    made = features(block_of(values, own))
+    assert of(made, "dense_gap") == pytest.approx([0, -0.1])
+    assert of(made, "match_ratio") == pytest.approx([0, math.log(0.22 / 0.42)], abs=1e-6)
+    reached = -math.log(0.05)
+    assert of(made, "match_reached") == pytest.approx([reached, -math.log(1 - 0.22 / 0.42 + 0.05)], rel=1e-5)
+    assert of(made, "coverage_reached") == pytest.approx([reached, -math.log(0.25)], rel=1e-5)
+
+
+def test_inputs_are_relative_to_the_mean_of_known_positives() -> None:
+    made = features(block_of({"dense": [0.5]}, {"dense": [0.8, np.nan, 0.6]}))
+    assert of(made, "dense_gap") == pytest.approx([-0.2])
+
+
+def test_what_is_unknown_of_the_positive_gives_no_relative_input() -> None:
+    made = features(block_of({"dense": [0.5]}, {"dense": [np.nan]}))
+    relative = ("dense_gap", "match_ratio", "match_reached", "coverage_reached")
+    assert all(np.isnan(of(made, name)).all() for name in relative)
+    assert np.isfinite(of(made, "dense")).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(EVIDENCE), st.floats(0, 1, width=32), st.floats(0, 1, width=32), st.floats(0, 1, width=32))
+def test_more_evidence_never_lowers_an_input(kind: str, one: float, other: float, own: float) -> None:
+    low, high = sorted((one, other))
+    made = features(block_of({kind: [low, high]}, {"dense": [own], "match": [own], "coverage": [own]}))
+    assert np.isfinite(made).all()
+    assert (made[0, 1] >= made[0, 0] - 1e-6).all()
+
+
+def test_evidence_that_was_not_gathered_is_named() -> None:
+    block = block_of({"dense": [0.5]}, {"dense": [0.5]})
+    del block.columns["containment"]
+    with pytest.raises(AnmiError, match='the evidence "containment" has not been gathered'):
+        features(block)
+
+
+def test_unknown_inputs_count_as_average_and_none_at_all_as_no_judgment() -> None:
+    model = model_of()
+    values = np.full((3, K), 0.2, np.float32)
+    values[1, 3:] = np.nan
+    values[2] = np.nan
+    assert model(values)[:2] == pytest.approx([expit(-1.0)] * 2)
+    assert np.isnan(model(values)[2])
+
+
+def test_the_share_of_labelled_documents_raises_probabilities_below_certainty() -> None:
+    values = np.array([[-3.0] * K, [3.0] * K], np.float32)
+    plain, corrected = model_of()(values), model_of(label_share=0.5)(values)
+    assert corrected[0] == pytest.approx(2 * plain[0])
+    assert 0.99 < corrected[1] < 1
+
+
+def test_contributions_and_intercept_make_up_the_log_odds() -> None:
+    draw = np.random.default_rng(0)
+    values = draw.normal(size=(2, 5, K)).astype(np.float32)
+    values[0, 0, :4] = np.nan
+    model = FusedModel((0.1,) * K, (0.7,) * K, tuple(draw.random(K).tolist()), -0.5)
+    parts = model.contributions(values)
+    assert tuple(parts) == EVIDENCE
+    assert all(part.shape == (2, 5) for part in parts.values())
+    np.testing.assert_allclose(sum(parts.values()) + model.intercept, logit(model(values)), rtol=1e-6)
+    assert parts["dense"][0, 0] == 0, "unknown evidence decides nothing"
+    alone = np.where([FEATURES[name].evidence == "match" for name in NAMES], values, np.float32(0.1))
+    np.testing.assert_allclose(logit(model(alone[1])) - model.intercept, parts["match"][1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_planted_model_is_recovered(truth: NDArray[np.float64]) -> None:
+    values, labels = planted(truth, 40_000)
+    model = fit_model(values, labels, np.zeros(len(labels)), ridge=0.0)
+    slopes = np.array(model.coefficients) / np.array(model.scale)
+    np.testing.assert_allclose(slopes, truth, atol=0.12)
+    assert model.intercept - np.array(model.mean) @ slopes == pytest.approx(-2.0, abs=0.1)
+
+
+def test_without_a_ridge_it_is_scikit_learns_regression(truth: NDArray[np.float64]) -> None:
+    """Both classes of each collection weigh the same, as ``sample_weight`` says; the scale is then calibrated."""
+    (first, of_first), (second, of_second) = planted(truth, 3000, 1), planted(truth, 800, 2, intercept=-1.0)
+    values, labels = np.concatenate([first, second]), np.concatenate([of_first, of_second])
+    groups = np.repeat([0, 1], [3000, 800])
+    size = np.array([[((groups == g) & (labels == c)).sum() for c in (0, 1)] for g in (0, 1)])
+    weight = 1 / size[groups, labels.astype(int)]
+    model = fit_model(values, labels, groups, ridge=0.0)
+    inputs = model.standardised(values)
+    oracle = LogisticRegression(C=np.inf, tol=1e-8, max_iter=2000)
+    oracle.fit(inputs, labels, sample_weight=weight / weight.mean())
+    expected = oracle.coef_[0] / np.linalg.norm(oracle.coef_[0])
+    np.testing.assert_allclose(direction(model), expected, atol=2e-3)
+
+
+def test_evidence_that_seems_to_speak_against_relevance_is_given_no_say(truth: NDArray[np.float64]) -> None:
+    misleading = truth * np.where(np.arange(K) % 2, 1, -1)
+    values, labels = planted(misleading, 3000)
+    found = np.array(fit_model(values, labels, np.zeros(len(labels)), ridge=0.0).coefficients)
+    assert (found >= 0).all()
+    assert (found[::2] == 0).all()
+    assert (found[1::2] > 0.1).all()
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_strong_ridge_gives_the_centre(truth: NDArray[np.float64], centred: bool) -> None:
+    values, labels = planted(truth, 2000)
+    centre = FusedModel((0.0,) * K, (1.0,) * K, tuple(np.linspace(1.0, 0.1, K).tolist()), 0.0) if centred else None
+    free = fit_model(values, labels, np.zeros(len(labels)), 0.0, centre)
+    model = fit_model(values, labels, np.zeros(len(labels)), 1e4, centre)
+    expected = direction(centre) if centre else np.full(K, K**-0.5)
+    np.testing.assert_allclose(direction(model), expected, atol=1e-3)
+    assert np.abs(direction(free) - expected).max() > 0.1
+    if centre:
+        assert (model.mean, model.scale) == (centre.mean, centre.scale)
+
+
+def test_collections_weigh_the_same_whatever_their_size(truth: NDArray[np.float64]) -> None:
+    (values, labels), (other, of_other) = planted(truth, 600, 1), planted(truth[::-1].copy(), 600, 2)
+    once = fit_model(np.concatenate([values, other]), np.append(labels, of_other), np.repeat([0, 1], 600), 0.01)
+    repeated, of_repeated = np.concatenate([values, *[other] * 5]), np.concatenate([labels, *[of_other] * 5])
+    more = fit_model(repeated, of_repeated, np.repeat([0, 1], [600, 3000]), 0.01)
+    np.testing.assert_allclose(more.coefficients, once.coefficients, rtol=2e-3, atol=1e-4)
+    assert more.intercept == pytest.approx(once.intercept, rel=2e-3)
+
+
+def test_probabilities_are_calibrated_at_the_rate_at_which_relevant_documents_occur(truth: NDArray[np.float64]) -> None:
+    values, labels = planted(truth, 6000, intercept=-5.0)
+    model = fit_model(values, labels, np.zeros(len(labels)), ridge=0.01)
+    probability = model(values)
+    assert labels.mean() < 0.2
+    assert probability.mean() == pytest.approx(labels.mean(), rel=0.01), "though both classes weigh the same in the fit"
+    sure = probability > 0.5
+    assert probability[sure].mean() == pytest.approx(labels[sure].mean(), abs=0.05)
+
+
+def test_inputs_can_be_left_out(truth: NDArray[np.float64]) -> None:
+    values, labels = planted(truth, 1500)
+    centre = model_of()
+    for each in (None, centre):
+        model = fit_model(values, labels, np.zeros(len(labels)), 0.01, each, without=VECTOR_FEATURES)
+        for name, coefficient in zip(NAMES, model.coefficients, strict=True):
+            assert (coefficient == 0) == (name in VECTOR_FEATURES), name
+
+
+def test_further_examples_teach_without_changing_the_base_rate(truth: NDArray[np.float64]) -> None:
+    coefficients = truth.copy()
+    coefficients[-1] = 0
+    values, labels = planted(coefficients, 3000)
+    extra = np.zeros((50, K), np.float32)
+    extra[:, -1] = 2.0
+    plain = fit_model(values, labels, np.zeros(len(labels)), 0.01)
+    taught = fit_model(values, labels, np.zeros(len(labels)), 0.01, extra=extra, extra_weight=0.5)
+    assert direction(taught)[-1] > direction(plain)[-1] + 0.1
+    assert taught(values).mean() == pytest.approx(labels.mean(), rel=0.01)
+
+
+def test_inputs_unknown_in_a_collection_are_standardised_by_the_others(truth: NDArray[np.float64]) -> None:
+    values, labels = planted(truth, 1000)
+    values[:500, 0] = np.nan
+    model = fit_model(values, labels, np.repeat([0, 1], 500), 0.01)
+    assert model.mean[0] == pytest.approx(float(values[500:, 0].mean()), abs=1e-6)
+    assert model.scale[0] == pytest.approx(float(values[500:, 0].std()), rel=1e-4)
+    assert np.isfinite(model(values)).all()
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_alone_teaches_nothing(label: int) -> None:
+    with pytest.raises(AnmiError, match="needs both relevant and other documents"):
+        fit_model(np.zeros((10, K), np.float32), np.full(10, label), np.zeros(10), 0.01)
+
+
+def test_a_model_survives_json() -> None:
+    model = FusedModel(tuple(np.arange(K) / 7), tuple(np.arange(1, K + 1) / 3), tuple(np.arange(K) / 11), -0.3, 0.7)
+    assert FusedModel.from_dict(json.loads(json.dumps(model.as_dict()))) == model
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda raw: raw["mean"].pop("match_ratio"),
+    lambda raw: raw.pop("intercept"),
+    lambda raw: raw.update(scale=[1.0, 2.0]),
+    lambda raw: raw["coefficients"].update(dense="much"),
+])  # fmt: skip
+def test_foreign_coefficients_are_refused(spoil: Any) -> None:
+    raw = model_of().as_dict()
+    spoil(raw)
+    with pytest.raises(AnmiError, match="do not fit this version"):
+        FusedModel.from_dict(raw)
+
+
+def test_shipped_coefficients_can_be_used_and_say_where_they_come_from() -> None:
+    assert {"minilm", "static", "other"} <= shipped()["models"].keys()
+    assert shipped()["provenance"]
+    for encoder in shipped()["models"]:
+        model = transferred(encoder)
+        assert min(model.coefficients) >= 0
+        assert max(model.coefficients) > 0
+        assert min(model.scale) > 0
+
+
+def test_an_encoder_nobody_fitted_gets_the_model_that_looks_at_no_vectors() -> None:
+    model = transferred("../models/of-mine")
+    assert model == transferred("other")
+    known = dict(zip(NAMES, model.coefficients, strict=True))
+    assert all(known[name] == 0 for name in VECTOR_FEATURES)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.001, 0.999), st.floats(0.001, 0.999), st.floats(0, 3), st.floats(0.05, 0.95))
+def test_a_second_judge_adds_to_the_log_odds(first: float, second: float, weight: float, prior: float) -> None:
+    found = combined(np.array([first, first, first]), np.array([second, np.nan, prior]), weight, prior)
+    assert found[0] == pytest.approx(expit(logit(first) + weight * (logit(second) - logit(prior))), rel=1e-4)
+    assert found[1:] == pytest.approx([first] * 2, rel=1e-5)
+    assert np.isnan(combined(np.array([np.nan]), np.array([second]), weight, prior)).all()

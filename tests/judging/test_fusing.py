@@ -1,0 +1,255 @@
+"""The fused judge on a collection: whose coefficients it uses, and that no query is judged by its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.judging.evidence import Material, Terms, gather
+from anmi.judging.fused import EVIDENCE, features, transferred
+from anmi.judging.fusing import FusedJudge, FusedOptions, contributions
+from anmi.judging.teacher import fold_of
+from anmi.retrieval.dense import similarities
+
+SEED = 7
+TOPICS = 60
+EACH = 4
+
+
+def split(texts: Sequence[str]) -> list[list[str]]:
+    return [text.split() for text in texts]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Topics with four documents each, and one query a topic: documents of one topic share most of its words."""
+
+    material: Material
+    vectors: NDArray[np.float32]
+
+    def block(self, known: int, width: int = 12) -> Candidates:
+        """The first ``known`` documents of a topic are labelled, the others stand among its candidates."""
+        draw = np.random.default_rng(3)
+        rows = np.arange(TOPICS)[:, None]
+        positives = (rows * EACH + np.arange(known)).astype(np.int32)
+        strangers = (rows * EACH + EACH + np.argsort(draw.random((TOPICS, (TOPICS - 1) * EACH)), axis=1)) % (
+            TOPICS * EACH
+        )
+        documents = np.concatenate([rows * EACH + np.arange(known, EACH), strangers[:, :width]], axis=1).astype(
+            np.int32
+        )
+        return self.measured(Candidates(
+            query_ids=np.array([f"q{topic}" for topic in range(TOPICS)]),
+            positives=positives,
+            documents=documents,
+            source=np.zeros(documents.shape, np.uint8),
+        ))  # fmt: skip
+
+    def measured(self, block: Candidates) -> Candidates:
+        """Add what retrieval brings."""
+        rows = np.array([int(name[1:]) for name in block.query_ids], np.int64)
+        columns, own = (
+            {"dense": similarities(self.vectors[rows], np.asarray(self.material.vectors), documents)}
+            for documents in (block.documents, block.positives)
+        )
+        return block.with_columns(columns, own)
+
+
+@pytest.fixture(scope="module")
+def collection() -> Collection:
+    draw = np.random.default_rng(11)
+    common = [f"common{number}" for number in range(40)]
+    texts, queries, centres = [], {}, draw.normal(size=(TOPICS, 16))
+    for topic in range(TOPICS):
+        words = [f"t{topic}w{number}" for number in range(6)]
+        for _ in range(EACH):
+            texts.append(" ".join([*draw.choice(words, 4, replace=False), *draw.choice(common, 8)]))
+        queries[f"q{topic}"] = " ".join([*draw.choice(words, 3, replace=False), *draw.choice(common, 3)])
+    documents = np.repeat(centres, EACH, axis=0) + 0.8 * draw.normal(size=(len(texts), 16))
+    asked = centres + 0.8 * draw.normal(size=(TOPICS, 16))
+    vectors, asked = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (documents, asked))
+    material = Material(Terms.build(texts, split), queries, vectors.astype(np.float32))
+    return Collection(material, asked.astype(np.float32))
+
+
+def fitted(collection: Collection, block: Candidates, encoder: str = "minilm", **options: object) -> FusedJudge:
+    judge = FusedJudge(FusedOptions.model_validate(options), collection.material, encoder, SEED)
+    judge.fit(CandidateShards.of([block.take(slice(0, 25)), block.take(slice(25, None))]))
+    return judge
+
+
+def test_with_one_positive_everywhere_shipped_coefficients_are_used_and_said_to_be(
+    collection: Collection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    block = collection.block(known=1)
+    judge = fitted(collection, block)
+    assert judge.models == [transferred("minilm")]
+    assert judge.summary["mode"] == "transfer"
+    assert judge.summary["queries_with_several_positives"] == 0
+    assert judge.summary["provenance"]
+    assert "shipped coefficients, since 0 queries with several positives are fewer than 200" in caplog.text
+    judged = judge(block)
+    assert np.isfinite(judged.columns["p_evidence"][block.filled]).all()
+    assert np.isnan(judged.positive_columns["p_heldout"]).all(), "the only positive cannot be hidden"
+    relevant = block.documents // EACH == np.arange(TOPICS)[:, None]
+    probability = judged.columns["p_evidence"]
+    assert probability[relevant].mean() > 3 * probability[~relevant].mean()
+
+
+def test_transfer_can_be_asked_for(collection: Collection, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    judge = fitted(collection, collection.block(known=2), mode="transfer", least_queries=1)
+    assert judge.summary["mode"] == "transfer"
+    assert "since mode is transfer" in caplog.text
+
+
+def test_an_encoder_nobody_fitted_is_said_to_be_judged_without_vectors(
+    collection: Collection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    judge = fitted(collection, collection.block(known=1), encoder="../models/mine")
+    assert judge.models == [transferred("other")]
+    assert "without vectors (encoder ../models/mine was not among those fitted)" in caplog.text
+
+
+def test_enough_queries_with_several_positives_refine_the_coefficients(collection: Collection) -> None:
+    block = collection.block(known=2)
+    judge = fitted(collection, block, least_queries=50)
+    assert judge.summary["mode"] == "hidden"
+    assert judge.summary["queries_with_several_positives"] == TOPICS
+    assert judge.summary["hidden_positives"] == 2 * TOPICS
+    assert len(judge.models) == len(judge.summary["models"]) == 3
+    assert judge.summary["judges"]["fused"]["auc"] > 0.9
+    assert json.loads(json.dumps(judge.summary)) == judge.summary
+    shared = transferred("minilm")
+    assert all(model.coefficients != shared.coefficients and model.mean == shared.mean for model in judge.models)
+    assert all(0 < model.label_share <= 1 for model in judge.models)
+
+
+def test_hidden_needs_a_query_for_each_fold(collection: Collection) -> None:
+    block = collection.block(known=2)
+    positives = block.positives.copy()
+    positives[2:, 1] = PADDING
+    with pytest.raises(AnmiError, match="only 2 queries have several positives, fewer than the 3 folds"):
+        fitted(collection, replace(block, positives=positives), mode="hidden")
+
+
+def test_an_unfitted_judge_says_so(collection: Collection) -> None:
+    judge = FusedJudge(FusedOptions(), collection.material, "minilm", SEED)
+    with pytest.raises(AnmiError, match="was not fitted"):
+        judge(collection.block(known=1))
+
+
+def test_no_query_is_judged_by_coefficients_fitted_on_it(collection: Collection) -> None:
+    """Spoiling the labels of one fold's queries changes the other folds' coefficients, and never its own."""
+    block = collection.block(known=2)
+    texts = [collection.material.query_texts[str(query)] for query in block.query_ids]
+    fold = fold_of(texts, 3, SEED)
+    honest = fitted(collection, block, least_queries=10)
+    np.testing.assert_array_equal(honest.fold(block), fold)
+    for number in range(3):
+        own = fold == number
+        positives, documents = block.positives.copy(), block.documents.copy()
+        # A stranger is labelled, and the true positive stands among the candidates.
+        positives[own, 1], documents[own, -1] = block.documents[own, -1], block.positives[own, 1]
+        swapped = collection.measured(replace(block, positives=positives, documents=documents))
+        spoilt = fitted(collection, swapped, least_queries=10)
+        for other in range(3):
+            same = spoilt.models[other] == honest.models[other]
+            assert same == (other == number), f"fold {number} spoilt, coefficients for fold {other}"
+        seen = spoilt(swapped).columns["p_evidence"]
+        evidence = features(gather(swapped, collection.material))
+        expected = honest.models[number](evidence[own])
+        np.testing.assert_allclose(seen[own], expected, rtol=1e-5)
+
+
+def test_queries_of_one_text_share_a_fold(collection: Collection) -> None:
+    twins = replace(collection.material, query_texts={f"q{topic}": f"text {topic % 7}" for topic in range(TOPICS)})
+    judge = FusedJudge(FusedOptions(), twins, "minilm", SEED)
+    fold = judge.fold(collection.block(known=1))
+    assert len(set(fold.tolist())) > 1
+    assert (fold[7:14] == fold[:7]).all()
+
+
+def test_a_positive_is_judged_as_if_nobody_had_labelled_it(collection: Collection) -> None:
+    """``p_heldout`` is what the same document gets as a candidate beside the other positive alone."""
+    labelled = collection.block(known=2)
+    judge = fitted(collection, labelled, least_queries=10)
+    held = judge(labelled).positive_columns["p_heldout"]
+    for place in (0, 1):
+        documents = labelled.documents.copy()
+        documents[:, 0] = labelled.positives[:, place]
+        alone = Candidates(
+            labelled.query_ids, labelled.positives[:, [1 - place]], documents, np.zeros(documents.shape, np.uint8)
+        )
+        judged = judge(collection.measured(alone))
+        np.testing.assert_allclose(held[:, place], judged.columns["p_evidence"][:, 0], rtol=1e-4)
+        assert np.isnan(judged.positive_columns["p_heldout"]).all()
+
+
+def test_labels_of_further_positives_change_a_held_out_value_by_their_evidence_only(collection: Collection) -> None:
+    labelled = collection.block(known=3)
+    judge = fitted(collection, labelled, least_queries=10)
+    held = judge(labelled).positive_columns["p_heldout"]
+    assert held.shape == (TOPICS, 3)
+    values = []
+    for known in (0, 1):
+        documents = labelled.positives[:, [2]]
+        alone = Candidates(
+            labelled.query_ids, labelled.positives[:, [known]], documents, np.zeros(documents.shape, np.uint8)
+        )
+        values.append(judge(collection.measured(alone)).columns["p_evidence"][:, 0])
+    np.testing.assert_allclose(held[:, 2], np.mean(values, axis=0), rtol=1e-4)
+
+
+def test_results_do_not_depend_on_the_size_of_shards(collection: Collection) -> None:
+    block = collection.block(known=2)
+    judge = fitted(collection, block, least_queries=10)
+    again = FusedJudge(judge.options, collection.material, "minilm", SEED)
+    again.fit(CandidateShards.of([block.take(slice(start, start + 7)) for start in range(0, TOPICS, 7)]))
+    assert again.models == judge.models
+    whole = judge(block)
+    parts = Candidates.concatenate([judge(block.take(slice(start, start + 7))) for start in range(0, TOPICS, 7)])
+    np.testing.assert_array_equal(parts.columns["p_evidence"], whole.columns["p_evidence"])
+    np.testing.assert_array_equal(parts.positive_columns["p_heldout"], whole.positive_columns["p_heldout"])
+
+
+def test_fitting_again_starts_afresh(collection: Collection) -> None:
+    block = collection.block(known=2)
+    judge = fitted(collection, block, least_queries=10)
+    first = list(judge.models)
+    judge.fit(CandidateShards.of([block]))
+    assert judge.models == first
+    assert judge.queries == TOPICS
+
+
+def test_contributions_explain_what_was_judged(collection: Collection) -> None:
+    block = collection.block(known=2)
+    judge = fitted(collection, block, least_queries=10)
+    judged = judge(block)
+    fold = judge.fold(block)
+    for number in range(3):
+        part = judged.take(fold == number)
+        found = contributions(part, json.loads(json.dumps(judge.summary)), number)
+        assert tuple(found) == EVIDENCE
+        model = judge.models[number]
+        raw = 1 / (1 + np.exp(-(sum(found.values()) + model.intercept)))
+        np.testing.assert_allclose(np.minimum(raw / model.label_share, 1), part.columns["p_evidence"], rtol=1e-4)
+
+
+def test_columns_of_padding_stay_empty(collection: Collection) -> None:
+    block = collection.block(known=2)
+    documents = block.documents.copy()
+    documents[::2, -3:] = PADDING
+    judged = fitted(collection, block, least_queries=10)(collection.measured(replace(block, documents=documents)))
+    assert np.isnan(judged.columns["p_evidence"][::2, -3:]).all()
+    assert np.isfinite(judged.columns["p_evidence"][1::2]).all()

@@ -1,0 +1,118 @@
+"""How far a second judge is trusted beside the fused one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.judging.stacking import Stack
+
+ROWS, WIDTH = 300, 10
+
+
+def judged(informative: bool, seed: int = 0, hidden: int = ROWS, missing: float = 0.0) -> Candidates:
+    """Two judges of noisy log-odds; the second one speaks of relevance, or of nothing."""
+    draw = np.random.default_rng(seed)
+    relevant = np.concatenate([np.ones((ROWS, 1)), draw.random((ROWS, WIDTH)) < 0.05], axis=1)
+    first = expit(-2 + 3 * relevant + draw.normal(size=relevant.shape))
+    second = expit(-2 + 3 * relevant * informative + draw.normal(size=relevant.shape))
+    second[draw.random(relevant.shape) < missing] = np.nan
+    held = first[:, :1].copy()
+    held[hidden:] = np.nan
+    documents = np.arange(1, WIDTH + 1, dtype=np.int32)[None, :].repeat(ROWS, axis=0)
+    return Candidates(
+        query_ids=np.array([f"q{row}" for row in range(ROWS)]),
+        positives=np.zeros((ROWS, 1), np.int32),
+        documents=documents,
+        source=np.zeros(documents.shape, np.uint8),
+        columns={"p_evidence": first[:, 1:].astype(np.float32), "p_cross": second[:, 1:].astype(np.float32)},
+        positive_columns={"p_heldout": held.astype(np.float32), "p_cross": second[:, :1].astype(np.float32)},
+    )
+
+
+def fit(block: Candidates) -> Stack:
+    return Stack.fit(CandidateShards.of([block.take(slice(0, 70)), block.take(slice(70, None))]))
+
+
+def flat(block: Candidates, first: str, second: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    own = block.positive_columns
+    return (
+        np.append(own[first].ravel(), block.columns["p_evidence"].ravel()).astype(np.float64),
+        np.append(own[second].ravel(), block.columns["p_cross"].ravel()).astype(np.float64),
+    )
+
+
+def test_a_useless_second_judge_gets_no_say_and_an_informative_one_does() -> None:
+    useless, informative = fit(judged(informative=False)), fit(judged(informative=True))
+    assert 0 <= useless.weight < 0.1
+    assert informative.weight > 0.5
+    assert informative.hidden == ROWS
+
+
+def test_a_judge_that_errs_systematically_gets_no_say() -> None:
+    block = judged(informative=True)
+    wrong = {"p_cross": 1 - block.columns["p_cross"]}
+    assert fit(block.with_columns(wrong, {"p_cross": 1 - block.positive_columns["p_cross"]})).weight == 0
+
+
+def test_the_weight_is_the_likeliest_with_the_first_judge_as_offset() -> None:
+    block = judged(informative=True, seed=4)
+    first, second = flat(block, "p_heldout", "p_cross")
+    label = np.append(np.ones(ROWS), np.zeros(ROWS * WIDTH))
+    found = fit(block)
+    assert found.prior == pytest.approx(np.nanmean(second), rel=1e-5)
+    more, base = logit(second) - logit(found.prior), logit(first)
+
+    def likelihood(weight: float, intercept: float) -> float:
+        score = base + weight * more + intercept
+        return float((label * score - np.logaddexp(0, score)).mean())
+
+    def profile(weight: float) -> float:
+        return max(likelihood(weight, intercept) for intercept in np.linspace(-4, 4, 161))
+
+    best = max(np.linspace(0, 3, 121), key=profile)
+    assert found.weight == pytest.approx(best, abs=0.03)
+
+
+@pytest.mark.parametrize("hidden", [0, 49])
+def test_too_few_hidden_positives_leave_the_fused_judge_alone(hidden: int) -> None:
+    block = judged(informative=True, hidden=hidden)
+    stack = fit(block)
+    assert (stack.weight, stack.hidden) == (0, 0)
+    found = stack(block)
+    np.testing.assert_allclose(found.columns["p_relevant"], block.columns["p_evidence"], rtol=1e-5)
+    np.testing.assert_allclose(found.positive_columns["p_relevant"], block.positive_columns["p_heldout"], rtol=1e-5)
+
+
+def test_what_the_second_judge_did_not_see_stays_as_it_was() -> None:
+    block = judged(informative=True, missing=0.4)
+    stack = fit(block)
+    assert stack.weight > 0.5
+    found = stack(block)
+    unseen = np.isnan(block.columns["p_cross"])
+    assert unseen.any()
+    np.testing.assert_allclose(found.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-5)
+    first, second = block.columns["p_evidence"][~unseen], block.columns["p_cross"][~unseen]
+    expected = expit(logit(first) + stack.weight * (logit(second) - logit(stack.prior)))
+    np.testing.assert_allclose(found.columns["p_relevant"][~unseen], expected, rtol=1e-4)
+
+
+def test_both_judges_together_are_better_than_the_first() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    stack, other = fit(judged(informative=True)), judged(informative=True, seed=9)
+    found = stack(other)
+    label = np.append(np.ones(ROWS), np.zeros(ROWS * WIDTH))
+    alone, _ = flat(other, "p_heldout", "p_cross")
+    both = np.append(found.positive_columns["p_heldout"].ravel(), found.columns["p_relevant"].ravel())
+    assert roc_auc_score(label, both) > roc_auc_score(label, alone) + 0.01
+
+
+def test_the_numbers_are_json() -> None:
+    stack = fit(judged(informative=True))
+    assert Stack(**json.loads(json.dumps(stack.as_dict()))) == stack
