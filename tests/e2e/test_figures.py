@@ -44,7 +44,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
                 made = train_retriever(table, *collection, "static", recipe, book, *settings, seed, store)
                 model = load_encoder(str(made["trained_model"]), store.path / "models")
                 found[recipe].append(ndcg(model, *collection))
-                shutil.rmtree(made["trained_model"].parent)
+                shutil.rmtree(made["trained_model"])
     return found
 
 
