@@ -282,3 +282,8 @@ def test_a_second_judge_adds_to_the_log_odds(first: float, second: float, weight
     assert found[0] == pytest.approx(expit(logit(first) + weight * (logit(second) - logit(prior))), rel=1e-4)
     assert found[1:] == pytest.approx([first] * 2, rel=1e-5)
     assert np.isnan(combined(np.array([np.nan]), np.array([second]), weight, prior)).all()
+
+
+def test_a_doubt_of_the_second_judge_reaches_a_first_one_that_is_certain() -> None:
+    found = combined(np.array([1.0], np.float32), np.array([1e-9], np.float32), 1.0, 0.5)
+    assert found == pytest.approx([0.5], abs=0.01)

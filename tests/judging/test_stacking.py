@@ -102,6 +102,17 @@ def test_what_the_second_judge_did_not_see_stays_as_it_was() -> None:
     np.testing.assert_allclose(found.columns["p_relevant"][~unseen], expected, rtol=1e-4)
 
 
+def test_certainty_of_the_first_judge_does_not_spoil_the_fit() -> None:
+    """In float32 a probability just below 1 is 1; its log-odds must stay finite."""
+    block = judged(informative=True)
+    held = block.positive_columns["p_heldout"].copy()
+    held[:3] = 1.0
+    certain = block.with_columns(None, {"p_heldout": held})
+    plain, stack = fit(block), fit(certain)
+    assert stack.weight == pytest.approx(plain.weight, rel=0.1)
+    assert np.isfinite(stack(certain).positive_columns["p_relevant"]).all()
+
+
 def test_both_judges_together_are_better_than_the_first() -> None:
     from sklearn.metrics import roc_auc_score
 

@@ -25,6 +25,7 @@ from anmi.judging.calibration import fit_platt
 
 Values = Mapping[str, NDArray[Any]]
 _FORMAT: Final = 1
+_TINY: Final = 1e-9
 _SHIPPED: Final = "fused_transfer.json"
 
 
@@ -294,6 +295,19 @@ def transferred(encoder: str) -> FusedModel:
     return FusedModel.from_dict(models.get(encoder, models["other"]))
 
 
+def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
+    """Log-odds of probabilities of any precision, within ±21; NaN stays NaN.
+
+    Examples
+    --------
+    >>> log_odds(np.array([0.5, 1.0], np.float32)).round(1).tolist()
+    [0.0, 20.7]
+    """
+    # In float32 the upper bound would be 1, whose log-odds are infinite.
+    result: NDArray[np.float64] = logit(np.clip(np.asarray(probability, np.float64), _TINY, 1 - _TINY))
+    return result
+
+
 def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float) -> NDArray[np.float32]:
     """Add a second judge's evidence to a probability: logit p + weight · (logit q − logit prior).
 
@@ -313,8 +327,6 @@ def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prio
     >>> combined(np.array([0.1, 0.1]), np.array([0.5, np.nan]), 1.0, 0.1).round(2).tolist()
     [0.5, 0.10000000149011612]
     """
-    tiny = 1e-9
-    first = logit(np.clip(probability, tiny, 1 - tiny))
-    second = logit(np.clip(other, tiny, 1 - tiny)) - logit(prior)
+    first, second = log_odds(probability), log_odds(other) - logit(prior)
     result: NDArray[np.float32] = expit(first + weight * np.nan_to_num(second)).astype(np.float32)
     return result

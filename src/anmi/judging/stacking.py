@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.judging.fused import combined
+from anmi.judging.fused import combined, log_odds
 
 _LEAST: Final = 50
 _TINY: Final = 1e-9
@@ -80,8 +80,7 @@ class Stack:
 
 def _weight(first: NDArray[np.float64], second: NDArray[np.float64], label: NDArray[np.int64], prior: float) -> float:
     """Maximum-likelihood weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
-    base = logit(np.clip(first, _TINY, 1 - _TINY))
-    more = logit(np.clip(second, _TINY, 1 - _TINY)) - logit(prior)
+    base, more = log_odds(first), log_odds(second) - logit(prior)
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         score = base + point[0] * more + point[1]

@@ -1,0 +1,154 @@
+"""Denoising on real texts: from candidates of both retrievers to one probability each."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.pipelines.bm25.nodes import build_bm25_index, search_bm25
+from anmi.pipelines.bm25.params import BM25Params
+from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
+from anmi.pipelines.denoising.params import DenoisingParams
+from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, merge_candidates
+from anmi.pipelines.dense.params import DenseParams
+from anmi.retrieval.bm25 import BM25Index
+from anmi.selection.recipe import recipe_book
+from anmi.store import Store
+
+DENOISE = {"denoise": {"threshold": 0.3}}
+BOOK = recipe_book({
+    "clean": {"description": "Reads the judgment.", "steps": [DENOISE, {"top": {"by": "dense"}}]},
+    "rated": {"description": "Asks a cross-encoder too.", "steps": [DENOISE, {"top": {"by": "cross"}}]},
+    "blind": {"description": "Reads no judgment.", "steps": [{"top": {"by": "dense"}}]},
+})  # fmt: skip
+EVIDENCE = {"coverage", "match", "likeness", "likeness_terms", "containment", "contained", "p_evidence"}
+
+
+@dataclass(frozen=True)
+class Mined:
+    """What the stages before denoising made."""
+
+    corpus: pd.DataFrame
+    queries: pd.DataFrame
+    graph: pd.DataFrame
+    candidates: CandidateShards
+    index: BM25Index
+    embeddings: NDArray[np.float32]
+    store: Store
+
+    def judged(
+        self, recipe: str, candidates: CandidateShards | None = None, **params: Any
+    ) -> tuple[CandidateShards, dict[str, Any], dict[str, Any]]:
+        """Run both nodes."""
+        checked = DenoisingParams.model_validate(params)
+        evidence, fused = judge_by_evidence(
+            candidates or self.candidates, self.index, self.embeddings, {"encoder": "static"}, self.corpus,
+            self.queries, self.graph, recipe, BOOK, checked, 1,
+        )  # fmt: skip
+        fused = json.loads(json.dumps(fused))
+        judged, teacher = judge_candidates(
+            evidence, fused, self.corpus, self.queries, recipe, BOOK, checked, 1, self.store
+        )
+        return judged, fused, json.loads(json.dumps(teacher))
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], Path]) -> Mined:
+    """Documentation of 90 functions whose summary others share; two of three queries know two positives."""
+    from anmi.corpus.sources import load_collection
+
+    collection = load_collection("api_docs")
+    queries = collection.queries.assign(split="train").set_index("query_id")
+    nothing = collection.duplicates.iloc[:0]
+    pairs = collection.equivalents[:90].drop_duplicates("query_id")
+    names = pd.unique(
+        pd.concat([pairs.document_id, collection.qrels.set_index("query_id").document_id[pairs.query_id]])
+    )
+    corpus = collection.corpus[collection.corpus.document_id.isin(names)].reset_index(drop=True)
+    queries = queries.loc[pairs.query_id].reset_index()
+    labels = collection.qrels[collection.qrels.query_id.isin(queries.query_id)][["query_id", "document_id"]]
+    several = pairs[np.arange(len(pairs)) % 3 > 0]
+    qrels = pd.concat([labels, several], ignore_index=True).assign(relevance=1)
+    store = Store(new_store(tmp_path_factory.mktemp("store")))
+    bm25, dense = BM25Params(depth=20, shard=25), DenseParams(depth=20, precision="float32")
+    index = build_bm25_index(corpus, {"language": "en"}, bm25)
+    found = search_bm25(index, corpus, queries, qrels, nothing, bm25)
+    encoded = encode_collection(corpus, queries, "static", dense, store)
+    vectors = encoded["document_embeddings"]
+    flat = build_dense_index(corpus, vectors, encoded["encoder_info"], dense)
+    merged = merge_candidates(found, index, flat, vectors, encoded["query_embeddings"], corpus, queries, nothing, dense)
+    return Mined(corpus, queries, collection.graph, CandidateShards.of(list(merged)), index, vectors, store)
+
+
+def probability(block: Candidates) -> NDArray[np.float32]:
+    found = block.columns["p_relevant"]
+    assert np.isnan(found[~block.filled]).all()
+    return found[block.filled]
+
+
+def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Mined) -> None:
+    shards, fused, teacher = mined.judged("clean")
+    block = shards.whole()
+    assert fused["mode"] == "transfer"
+    assert teacher == {"judged_pairs": 0}
+    assert {*EVIDENCE, "p_relevant"} <= block.columns.keys()
+    found = probability(block)
+    assert np.isfinite(found).all()
+    assert ((found >= 0) & (found <= 1)).all()
+    np.testing.assert_array_equal(block.columns["p_relevant"], block.columns["p_evidence"])
+    assert not list(mined.store.path.glob("models/teacher*")), "none was trained"
+
+
+def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(mined: Mined) -> None:
+    shards, fused, _ = mined.judged("clean", fused={"least_queries": 30})
+    block = shards.whole()
+    assert fused["mode"] == "hidden"
+    assert len(fused["models"]) == 3
+    assert fused["judges"]["fused"]["auc"] > 0.9
+    assert np.isfinite(probability(block)).all()
+    several = (block.positives >= 0).sum(axis=1) > 1
+    assert several.any()
+    assert not several.all()
+    held = block.positive_columns["p_heldout"]
+    assert np.isfinite(held[several][:, :2]).all()
+    assert np.isnan(held[~several]).all()
+    assert np.nanmedian(held) > 10 * np.nanmedian(probability(block)), "a positive is known again when hidden"
+
+
+def test_a_recipe_that_reads_no_judgment_passes_candidates_on(mined: Mined) -> None:
+    shards, fused, teacher = mined.judged("blind")
+    assert shards is mined.candidates
+    assert (fused, teacher) == ({"mode": "none"}, {"judged_pairs": 0})
+
+
+def test_a_second_judge_is_weighed_on_hidden_positives(mined: Mined, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
+    shards, fused, teacher = mined.judged("rated", fused={"least_queries": 30}, teacher=ready, depth=8)
+    block = shards.whole()
+    assert fused["mode"] == "hidden"
+    assert teacher["stack"]["hidden"] >= 50
+    assert 0 <= teacher["stack"]["weight"] < 5
+    assert f"teacher: weight {teacher['stack']['weight']:.2f} beside the other evidence" in caplog.text
+    assert np.isfinite(probability(block)).all()
+    unseen = block.filled & np.isnan(block.columns["cross"])
+    assert unseen.any()
+    np.testing.assert_allclose(block.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-4)
+
+
+def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:
+    whole = mined.candidates.whole()
+    one = mined.judged("clean", CandidateShards.of([whole]))[0].whole()
+    many = mined.judged("clean")[0].whole()
+    for name in {*EVIDENCE, "p_relevant"}:
+        np.testing.assert_array_equal(one.columns[name], many.columns[name], err_msg=name)
