@@ -25,7 +25,7 @@ from anmi.errors import AnmiError
 RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
 _TEXT_START: Final = 60
 _WIDTH: Final = 120
-_WIDE: Final = 240
+_WIDE: Final = 320
 _REASONS: Final = 3
 _SMALL: Final = 0.05
 
@@ -320,6 +320,8 @@ def explanation(row: Any, corpus: Any, top: int, why: list[str] | None = None) -
     table = Table()
     # The kinds of evidence stand in one column by what they weigh, which leaves room for the judges.
     names = [name for name in row.columns if name not in KINDS or why is None]
+    # What a student is trained towards is no judgment of its own.
+    names = [name for name in names if name != "soft_label"]
     for name in ("rank", "document", "start", "source", *names, "verdict", "weight", *(("evidence",) if why else ())):
         number = name in names or name in ("rank", "weight")
         # An id is there to be copied; texts wrap instead.
