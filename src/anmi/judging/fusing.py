@@ -14,7 +14,7 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability
 from anmi.judging.evidence import Material, gather
-from anmi.judging.fused import FEATURES, VECTOR_FEATURES, FusedModel, features, fit_model, shipped, transferred
+from anmi.judging.fused import FusedModel, features, fit_model, shipped, transferred
 from anmi.judging.hidden import averaged, hidden_evidence
 from anmi.judging.teacher import fold_of
 
@@ -136,8 +136,7 @@ class FusedJudge:
                     "or use mode: transfer"
                 )
             nothing = np.zeros(int(seen.sum()), np.int64)
-            without = VECTOR_FEATURES if self.material.vectors is None else ()
-            model = fit_model(value[seen], label[seen], nothing, self.options.ridge, centre, without=without)
+            model = fit_model(value[seen], label[seen], nothing, self.options.ridge, centre)
             certain = float(np.quantile(model(value[seen])[label[seen]], self.options.label_quantile))
             model = FusedModel(
                 model.mean, model.scale, model.coefficients, model.intercept, min(max(certain, 1e-3), 1.0)
@@ -200,6 +199,3 @@ def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> 
     """
     models = summary["models"]
     return FusedModel.from_dict(models[min(fold, len(models) - 1)]).contributions(features(block))
-
-
-__all__ = ["FEATURES", "FusedJudge", "FusedOptions", "contributions"]
