@@ -39,6 +39,7 @@ CELLS = {
         (SCIFACT, "static", "in_batch", "", 9),
         (SCIFACT, "static", "anmi_2_1", "", 9),
         (SCIFACT, "static", "naive_top", "", 9),
+        (SCIFACT, "static", "clean_top", "", 9),
     ],
     "api_docs": [("api_docs", "static", "in_batch", "", 9), ("api_docs", "static", "anmi_2_1", "", 9)],
     "minilm": [
