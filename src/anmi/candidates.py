@@ -6,10 +6,11 @@ keeps what each judge said of it and the name of the step that decided on it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,27 @@ OPEN: Final = 0
 NEGATIVE: Final = 1
 _FIRST_LEGEND: Final = ("open", "negative")
 _LEGEND_KEY: Final = b"anmi.legend"
+_RULES_KEY: Final = b"anmi.rules"
 _ARRAYS: Final = ("documents", "source", "verdict", "weight")
+
+Kind = Literal["unwanted", "unsafe", "uncertain", "promoted"]
+
+
+class Rule(NamedTuple):
+    """What stands behind a verdict.
+
+    Attributes
+    ----------
+    text
+        The rule with its threshold, such as ``dense ≥ 0.95 of the positive's``; empty where the name says it all.
+    kind
+        ``unwanted``: not the kind of negative that was asked for; ``unsafe``: may be relevant, so it is no negative
+        of this query in a training batch either; ``uncertain``: fit for distillation only; ``promoted``: so surely
+        relevant that it serves as a positive.
+    """
+
+    text: str = ""
+    kind: Kind = "unwanted"
 
 
 @dataclass(frozen=True)
@@ -53,6 +74,8 @@ class Candidates:
         Index into ``legend``, int16 [Q]: 0 kept, otherwise the step that dropped the query.
     legend
         Names of the verdicts.
+    rules
+        What stands behind a verdict, by its name.
     """
 
     query_ids: NDArray[np.str_]
@@ -66,6 +89,7 @@ class Candidates:
     weight: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     query_verdict: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
     legend: tuple[str, ...] = _FIRST_LEGEND
+    rules: dict[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = self.documents.shape
@@ -116,22 +140,33 @@ class Candidates:
             query_columns=merged(self.query_columns, query_columns),
         )
 
-    def rejected(self, step: str, mask: NDArray[np.bool_]) -> Candidates:
-        """Return a block in which the undecided candidates under ``mask`` [Q, M] carry the verdict ``step``."""
-        legend, code = self._code(step)
+    def of_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
+        """True where a candidate carries a verdict of one of these kinds, [Q, M]."""
+        codes = [code for code, name in enumerate(self.legend) if name in self.rules and self.rules[name].kind in kinds]
+        return self.filled & np.isin(self.verdict, codes)
+
+    def rejected(self, step: str, mask: NDArray[np.bool_], rule: str = "", kind: Kind = "unwanted") -> Candidates:
+        """Return a block in which the undecided candidates under ``mask`` [Q, M] carry the verdict ``step``.
+
+        Where the name stands for another rule already, as with two steps of one kind, a number is added to it.
+        """
+        legend, code, rules = self._code(step, Rule(rule, kind))
         verdict = np.where(mask & self.undecided, np.int16(code), self.verdict)
-        return replace(self, verdict=verdict, legend=legend)
+        return replace(self, verdict=verdict, legend=legend, rules=rules)
 
-    def dropped(self, step: str, mask: NDArray[np.bool_]) -> Candidates:
+    def dropped(self, step: str, mask: NDArray[np.bool_], rule: str = "") -> Candidates:
         """Return a block in which the still kept queries under ``mask`` [Q] carry the verdict ``step``."""
-        legend, code = self._code(step)
+        legend, code, rules = self._code(step, Rule(rule))
         verdict = np.where(mask & (self.query_verdict == OPEN), np.int16(code), self.query_verdict)
-        return replace(self, query_verdict=verdict, legend=legend)
+        return replace(self, query_verdict=verdict, legend=legend, rules=rules)
 
-    def _code(self, step: str) -> tuple[tuple[str, ...], int]:
-        if step in self.legend:
-            return self.legend, self.legend.index(step)
-        return (*self.legend, step), len(self.legend)
+    def _code(self, step: str, rule: Rule) -> tuple[tuple[str, ...], int, dict[str, Rule]]:
+        name, number = step, 1
+        while name in self.legend and self.rules.get(name, Rule()) != rule:
+            number += 1
+            name = f"{step} {number}"
+        legend = self.legend if name in self.legend else (*self.legend, name)
+        return legend, legend.index(name), self.rules | {name: rule}
 
     def _under(self, legend: tuple[str, ...]) -> Candidates:
         """Return the block with its verdicts numbered by another legend that holds all of their names."""
@@ -176,6 +211,7 @@ class Candidates:
     def concatenate(blocks: Sequence[Candidates]) -> Candidates:
         """Stack blocks of the same columns, padding narrower ones; verdicts keep their names."""
         legend = tuple(dict.fromkeys(name for block in blocks for name in block.legend))
+        rules = {name: rule for block in blocks for name, rule in block.rules.items()}
         blocks = [block._under(legend) for block in blocks]
         width = max(block.documents.shape[1] for block in blocks)
         positives = max(block.positives.shape[1] for block in blocks)
@@ -197,6 +233,7 @@ class Candidates:
             },
             query_columns={n: np.concatenate([b.query_columns[n] for b in blocks]) for n in first.query_columns},
             legend=legend,
+            rules=rules,
             **{name: stack((getattr(b, name) for b in blocks), width, fill[name]) for name in _ARRAYS},
         )
 
@@ -210,13 +247,16 @@ class Candidates:
         arrays |= {f"c.{name}": _lists(column, filled) for name, column in self.columns.items()}
         arrays |= {f"p.{name}": _lists(column, known) for name, column in self.positive_columns.items()}
         arrays |= {f"q.{name}": pa.array(column) for name, column in self.query_columns.items()}
-        return pa.table(arrays).replace_schema_metadata({_LEGEND_KEY: "\x1f".join(self.legend).encode()})
+        metadata = {_LEGEND_KEY: "\x1f".join(self.legend).encode(), _RULES_KEY: json.dumps(self.rules).encode()}
+        return pa.table(arrays).replace_schema_metadata(metadata)
 
     @staticmethod
     def from_table(table: pa.Table) -> Candidates:
         """Rebuild a block from :meth:`to_table`; there is a column for the row's own positive even without rows."""
         names = table.column_names
-        legend = tuple(table.schema.metadata[_LEGEND_KEY].decode().split("\x1f"))
+        metadata = table.schema.metadata
+        legend = tuple(metadata[_LEGEND_KEY].decode().split("\x1f"))
+        rules = {name: Rule(*rule) for name, rule in json.loads(metadata.get(_RULES_KEY, b"{}")).items()}
 
         def padded(name: str, padding: float, least: int = 0) -> NDArray[Any]:
             return _padded(table.column(name), padding, least)
@@ -233,6 +273,7 @@ class Candidates:
             positive_columns={n[2:]: padded(n, np.nan, least=1) for n in names if n.startswith("p.")},
             query_columns={n[2:]: table.column(n).to_numpy() for n in names if n.startswith("q.")},
             legend=legend,
+            rules=rules,
         )
 
 

@@ -49,7 +49,7 @@ def consistency(block: Candidates, params: Consistency, context: Context) -> Can
     """Drop, down-weight or keep the queries whose positive is not in the top K of BM25 (methods §1)."""
     inconsistent = block.query_columns["consistent"] < 0.5
     if params.policy == "drop":
-        return block.dropped("consistency", inconsistent)
+        return block.dropped("consistency", inconsistent, "BM25 does not find a positive near the top")
     if params.policy == "downweight":
         return block.with_columns(query_columns={"weight": np.where(inconsistent, params.weight, 1.0)})
     return block
@@ -64,7 +64,7 @@ class Source(Params):
 @step("source", Source)
 def source(block: Candidates, params: Source, context: Context) -> Candidates:
     """Reject candidates that the named source did not retrieve."""
-    return block.rejected("source", (block.source & SOURCES[params.source]) == 0)
+    return block.rejected("source", (block.source & SOURCES[params.source]) == 0, f"not from {params.source}")
 
 
 class RankWindow(Params):
@@ -79,7 +79,8 @@ class RankWindow(Params):
 def rank_window(block: Candidates, params: RankWindow, context: Context) -> Candidates:
     """Reject candidates outside a window of ranks; an unknown rank is outside."""
     rank = block.columns[params.column]
-    return block.rejected("rank_window", ~((rank >= params.first) & (rank <= params.last)))
+    outside = ~((rank >= params.first) & (rank <= params.last))
+    return block.rejected("rank_window", outside, f"{params.column} not in {params.first}…{params.last}")
 
 
 class Denoise(Params):
@@ -173,10 +174,11 @@ def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     fitted: Target | None = context.fitted
     threshold = params.threshold or 0.5 if fitted is None else fitted.threshold
     if params.unjudged == "reject":
-        block = block.rejected("unjudged", np.isnan(probability))
+        block = block.rejected("unjudged", np.isnan(probability), "no judge saw it", "unsafe")
     doubt = np.where(block.undecided & np.isfinite(probability), probability, np.inf)
     place = np.argsort(np.argsort(doubt, axis=1, kind="stable"), axis=1)
-    return block.rejected("denoise", (probability >= threshold) & (place >= params.at_least))
+    wrong = (probability >= threshold) & (place >= params.at_least)
+    return block.rejected("denoise", wrong, f"p_relevant ≥ {threshold:.3g}", "unsafe")
 
 
 class MaxRatio(Params):
@@ -199,7 +201,8 @@ def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidat
     """
     positive = block.positive_columns[params.column][:, :1]
     ceiling = positive - np.abs(positive) * (1 - params.max_ratio)
-    return block.rejected("max_ratio", ~(block.columns[params.column] < ceiling))
+    rule = f"{params.column} ≥ {params.max_ratio:g} of the positive's"
+    return block.rejected("max_ratio", ~(block.columns[params.column] < ceiling), rule, "unsafe")
 
 
 class Margin(Params):
@@ -213,7 +216,8 @@ class Margin(Params):
 def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
     """Keep s < s⁺ − margin, relative to the row's own positive (NV-Retriever; methods §3.2)."""
     ceiling = block.positive_columns[params.column][:, :1] - params.margin
-    return block.rejected("margin", ~(block.columns[params.column] < ceiling))
+    rule = f"{params.column} ≥ the positive's − {params.margin:g}"
+    return block.rejected("margin", ~(block.columns[params.column] < ceiling), rule, "unsafe")
 
 
 class EloGap(Params):
@@ -232,11 +236,12 @@ class EloGap(Params):
 def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
     """Reject candidates too close to the positive in Elo, by estimate or by interval (methods §2)."""
     distance = gap(block)
-    block = block.rejected("unrated", np.isnan(distance))
+    block = block.rejected("unrated", np.isnan(distance), "no Elo", "unsafe")
     if params.max_probability is None:
-        return block.rejected("elo_gap", ~(distance >= params.danger))
+        return block.rejected("elo_gap", ~(distance >= params.danger), f"gap < {params.danger:g} Elo", "unsafe")
     chance = ndtr((params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6))
-    return block.rejected("elo_gap", ~(chance <= params.max_probability))
+    rule = f"P(gap < {params.danger:g} Elo) > {params.max_probability:g}"
+    return block.rejected("elo_gap", ~(chance <= params.max_probability), rule, "unsafe")
 
 
 class EloWindow(Params):
@@ -257,7 +262,11 @@ def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candid
     """
     distance, easy = gap(block), 1 - params.difficulty
     inside = (distance >= 100 + 300 * easy) & (distance <= 400 + 200 * easy)
-    block = block.rejected("elo_window", ~inside if params.mode == "reject" else distance < 100)
+    low, high = 100 + 300 * easy, 400 + 200 * easy
+    if params.mode == "reject":
+        block = block.rejected("elo_window", ~inside, f"gap not in {low:g}…{high:g} Elo")
+    else:
+        block = block.rejected("elo_window", distance < 100, "gap < 100 Elo", "unsafe")
     return block.with_columns({"preferred": inside})
 
 
@@ -270,7 +279,7 @@ class MinWeight(Params):
 @step("min_weight", MinWeight, thresholds=(_WEIGHT,))
 def min_weight(block: Candidates, params: MinWeight, context: Context) -> Candidates:
     """Reject candidates whose weight has fallen to the bar or below."""
-    return block.rejected("min_weight", ~(block.weight > params.weight))
+    return block.rejected("min_weight", ~(block.weight > params.weight), f"weight ≤ {params.weight:g}")
 
 
 class MinNegatives(Params):
@@ -282,4 +291,5 @@ class MinNegatives(Params):
 @step("min_negatives", MinNegatives)
 def min_negatives(block: Candidates, params: MinNegatives, context: Context) -> Candidates:
     """Drop rows that have too few candidates left to draw from."""
-    return block.dropped("min_negatives", block.undecided.sum(axis=1) < params.count)
+    few = block.undecided.sum(axis=1) < params.count
+    return block.dropped("min_negatives", few, f"fewer than {params.count} candidates left")

@@ -18,12 +18,14 @@ def choose(
 ) -> Candidates:
     """Make the ``count`` undecided candidates of the largest key in each row its negatives.
 
-    Those under ``first`` [Q, M] go before all others. Ties go to the smaller document index, so the order of the
-    candidates does not matter. The column ``choice`` numbers the chosen of each row from 1.
+    A smaller ``tier`` (the column that ``back_off`` makes) goes before a larger one, and within a tier those under
+    ``first`` [Q, M] before the others. Ties go to the smaller document index, so the order of the candidates does not
+    matter. The column ``choice`` numbers the chosen of each row from 1.
     """
     usable = block.undecided & ~np.isnan(key)
     late = np.zeros_like(usable) if first is None else ~first
-    order = np.lexsort((block.documents, -key, late, ~usable), axis=1)
+    tier = np.nan_to_num(block.columns.get("tier", np.zeros(key.shape, np.float32)))
+    order = np.lexsort((block.documents, -key, late, tier, ~usable), axis=1)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
     taken = usable & (place < count)
