@@ -112,6 +112,7 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("elo_window", {"mode": "reject"}),
     ("elo_window", {}),
     ("min_negatives", {"count": 4}),
+    ("back_off", {"last": 6}),
     ("confidence", {"power": 2}),
     ("zone_weight", {}),
     ("min_weight", {"weight": 0.3}),
