@@ -113,13 +113,20 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("elo_window", {}),
     ("min_negatives", {"count": 4}),
     ("back_off", {"last": 6}),
+    ("promote", {"threshold": 0.8}),
+    ("route", {"negative": 0.3, "positive": 0.9}),
+    ("route", {"negative": 0.3, "positive": 0.9, "uncertain": "soft"}),
     ("confidence", {"power": 2}),
     ("zone_weight", {}),
     ("min_weight", {"weight": 0.3}),
     ("top", {"by": "dense"}),
     ("random", {}),
 ]
-POOLED: list[tuple[str, dict[str, Any]]] = [("mixture", {"fewest": 10}), ("denoise", {"max_false_negative_rate": 0.3})]
+POOLED: list[tuple[str, dict[str, Any]]] = [
+    ("route", {"max_leak": 0.2, "max_false_promotion_rate": 0.2}),
+    ("mixture", {"fewest": 10}),
+    ("denoise", {"max_false_negative_rate": 0.3}),
+]
 EVERY = [*PER_QUERY, *POOLED]
 NAMES = [f"{name}{i}" for i, (name, _) in enumerate(EVERY)]
 

@@ -11,7 +11,7 @@ from anmi.candidates import SOURCES, Candidates
 from anmi.selection.recipe import Context, Params, step
 
 # Names of the values of the column `tier`, in the order in which samplers draw.
-TIERS: Final = ("window", "deeper", "graph", "random")
+TIERS: Final = ("window", "deeper", "graph", "random", "uncertain")
 _RETRIEVED: Final = SOURCES["bm25"] | SOURCES["dense"]
 
 
@@ -42,7 +42,9 @@ def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates
     near = drawn & ~_least(block, drawn, params.far)
     block = block.rejected("back_off", near, f"random, and not among the {params.far:.0%} least similar of them")
     inside = retrieved & (block.columns[params.column] <= params.last)
-    tier = np.select([inside, retrieved, graph], [0.0, 1.0, 2.0], 3.0)
+    # What `route` has put last stays last.
+    uncertain = block.columns.get("tier", np.zeros(drawn.shape, np.float32)) == TIERS.index("uncertain")
+    tier = np.select([uncertain, inside, retrieved, graph], [4.0, 0.0, 1.0, 2.0], 3.0)
     return block.with_columns({"tier": np.where(block.filled, tier, np.nan)})
 
 

@@ -284,4 +284,4 @@ class Runner:
 
 def _load_steps() -> None:
     """Import the modules whose steps register themselves."""
-    from anmi.selection import back_off, filters, mixture, samplers, weighters  # noqa: F401
+    from anmi.selection import back_off, filters, mixture, routing, samplers, weighters  # noqa: F401

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -13,12 +14,24 @@ from numpy.typing import NDArray
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 
 _SCORES: Final = ("bm25", "bm25_rank", "dense", "dense_rank", "cross", "p_relevant", "elo", "elo_se", "gap_se")
+_SOURCE_NAMES: Final = np.array(
+    ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)], dtype=object
+)
+# As many as a row has other documents to be compared with.
+_UNCERTAIN: Final = 8
 
 
 def training_rows(
-    shards: CandidateShards, document_ids: Sequence[str], document_texts: Sequence[str], query_texts: dict[str, str]
+    shards: CandidateShards,
+    document_ids: Sequence[str],
+    document_texts: Sequence[str],
+    query_texts: dict[str, str],
+    kin: Callable[[NDArray[np.int32]], NDArray[np.int32]] | None = None,
 ) -> pd.DataFrame:
     """Return one row per kept (query, positive), its negatives as lists of equal length, best first.
+
+    A promoted candidate makes a further row: it is the positive, with the query's weight times its probability of
+    relevance, and the negatives are those of the query's first row.
 
     Parameters
     ----------
@@ -28,58 +41,121 @@ def training_rows(
         By document index.
     query_texts
         By query id.
+    kin
+        Near-duplicates and siblings of the positives: int32 [Q, P] to int32 [Q, K], both padded with -1.
 
     Returns
     -------
     pandas.DataFrame
-        ``query_id, query, query_weight, positive_id, positive, positive_ids, negative_ids, negatives, weights,
-        sources``, and for every score the lists ``negative_<score>`` beside the number ``positive_<score>``.
+        ``query_id, query, query_weight, origin`` (``qrels`` or ``promoted``)``, positive_id, positive, positive_ids,
+        negative_ids, negatives, weights, sources``, for every score the lists ``negative_<score>`` beside the number
+        ``positive_<score>``; ``uncertain_ids, uncertain, uncertain_p``: the likeliest few that are fit for
+        distillation only; and ``excluded_ids``: documents of other rows that must not become negatives of this one
+        inside a batch, because they are kin of a positive or were found unsafe, uncertain or relevant here.
     """
-    names = np.array(document_ids, dtype=object)
-    texts = np.array(document_texts, dtype=object)
-    tables = [_rows(block, names, texts, query_texts) for block in shards]
+    maker = _RowMaker(np.array(document_ids, dtype=object), np.array(document_texts, dtype=object), query_texts, kin)
+    tables = [maker(block) for block in shards]
     # A table without rows has columns of no type, and would take the others' from them.
-    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    excluded = [maker.names[found[maker.used[found]]].tolist() for found in rows.pop("excluded")]
+    return rows.assign(excluded_ids=pd.Series(excluded, index=rows.index, dtype=object))
 
 
-def _rows(block: Candidates, names: NDArray[Any], texts: NDArray[Any], query_texts: dict[str, str]) -> pd.DataFrame:
-    block = block.take(block.query_verdict == OPEN)
-    row, slot = np.nonzero(block.negatives)
-    if len(row):
-        order = np.lexsort((block.columns["choice"][row, slot], row))
+@dataclass
+class _RowMaker:
+    """Makes the rows of a block and remembers which documents any row uses."""
+
+    names: NDArray[Any]
+    texts: NDArray[Any]
+    query_texts: dict[str, str]
+    kin: Callable[[NDArray[np.int32]], NDArray[np.int32]] | None
+    used: NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.used = np.zeros(len(self.names), bool)
+
+    def __call__(self, block: Candidates) -> pd.DataFrame:
+        block = block.take(block.query_verdict == OPEN)
+        own, promoted = block.positives[:, 0], block.of_kind("promoted")
+        row, slot = np.nonzero(block.negatives)
+        if len(row):
+            order = np.lexsort((block.columns["choice"][row, slot], row))
+            row, slot = row[order], slot[order]
+        chosen = block.documents[row, slot]
+        self.used[chosen] = self.used[own] = self.used[block.documents[promoted]] = True
+        lists = _Lists(row, len(block))
+        known = _ragged(np.concatenate([block.positives, np.where(promoted, block.documents, PADDING)], axis=1))
+        table: dict[str, Any] = {
+            "query_id": block.query_ids.tolist(),
+            "query": [self.query_texts[str(query)] for query in block.query_ids],
+            "query_weight": block.query_columns.get("weight", np.ones(len(block), np.float32)),
+            "origin": "qrels",
+            "positive_id": self.names[own],
+            "positive": self.texts[own],
+            "positive_ids": [self.names[part].tolist() for part in known],
+            "negative_ids": lists(self.names[chosen]),
+            "negatives": lists(self.texts[chosen]),
+            "weights": lists(block.weight[row, slot]),
+            "sources": lists(_SOURCE_NAMES[block.source[row, slot]]),
+        }
+        for score in _SCORES:
+            if score in block.columns:
+                table[f"negative_{score}"] = lists(block.columns[score][row, slot])
+                if score in block.positive_columns:
+                    table[f"positive_{score}"] = block.positive_columns[score][:, 0]
+        table |= self._uncertain(block) | {"excluded": self._excluded(block)}
+        return self._with_promoted(pd.DataFrame(table), block, promoted)
+
+    def _uncertain(self, block: Candidates) -> dict[str, Any]:
+        probability = block.columns.get("p_relevant", np.zeros(block.documents.shape, np.float32))
+        row, slot = np.nonzero(block.of_kind("uncertain"))
+        order = np.lexsort((block.documents[row, slot], -probability[row, slot], row))
         row, slot = row[order], slot[order]
-    cuts = np.cumsum(np.bincount(row, minlength=len(block)))[:-1]
+        place = np.arange(len(row)) - np.searchsorted(row, row)
+        row, slot = row[place < _UNCERTAIN], slot[place < _UNCERTAIN]
+        lists, documents = _Lists(row, len(block)), block.documents[row, slot]
+        return {
+            "uncertain_ids": lists(self.names[documents]),
+            "uncertain": lists(self.texts[documents]),
+            "uncertain_p": lists(probability[row, slot]),
+        }
 
-    def lists(values: NDArray[Any]) -> list[Any]:
-        return [part.tolist() for part in np.split(values, cuts)] if len(block) else []
+    def _excluded(self, block: Candidates) -> list[NDArray[np.int32]]:
+        doubtful = np.where(block.of_kind("unsafe", "uncertain", "promoted"), block.documents, PADDING)
+        parts = [doubtful] if self.kin is None else [doubtful, self.kin(block.positives)]
+        return _ragged(np.concatenate(parts, axis=1))
 
-    own = block.positives[:, 0]
-    known_row, known_slot = np.nonzero(block.positives != PADDING)
-    known_cuts = np.cumsum(np.bincount(known_row, minlength=len(block)))[:-1]
-    known = np.split(names[block.positives[known_row, known_slot]], known_cuts) if len(block) else []
-    chosen = block.documents[row, slot]
-    bits = block.source[row, slot]
-    source_names = np.array(
-        ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)], dtype=object
-    )
-    table: dict[str, Any] = {
-        "query_id": block.query_ids.tolist(),
-        "query": [query_texts[str(query)] for query in block.query_ids],
-        "query_weight": block.query_columns.get("weight", np.ones(len(block), np.float32)),
-        "positive_id": names[own],
-        "positive": texts[own],
-        "positive_ids": [part.tolist() for part in known],
-        "negative_ids": lists(names[chosen]),
-        "negatives": lists(texts[chosen]),
-        "weights": lists(block.weight[row, slot]),
-        "sources": lists(source_names[bits]),
-    }
-    for score in _SCORES:
-        if score in block.columns:
-            table[f"negative_{score}"] = lists(block.columns[score][row, slot])
-            if score in block.positive_columns:
-                table[f"positive_{score}"] = block.positive_columns[score][:, 0]
-    return pd.DataFrame(table)
+    def _with_promoted(self, table: pd.DataFrame, block: Candidates, promoted: NDArray[np.bool_]) -> pd.DataFrame:
+        known = np.where(block.positives == PADDING, np.iinfo(np.int32).max, block.positives)
+        # A query with several positives has several rows; what it promotes is to be one row and not several.
+        row, slot = np.nonzero(promoted & (block.positives[:, 0] == known.min(axis=1))[:, None])
+        if not len(row):
+            return table
+        document = block.documents[row, slot]
+        probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))[row, slot]
+        more = table.iloc[row].assign(origin="promoted", positive_id=self.names[document])
+        more = more.assign(positive=self.texts[document], query_weight=more.query_weight * probability)
+        for name in [name for name in more.columns if name.startswith("positive_") and name[9:] in block.columns]:
+            more[name] = block.columns[name[9:]][row, slot]
+        return pd.concat([table, more], ignore_index=True)
+
+
+class _Lists:
+    """Cuts values that are sorted by row into one list per row."""
+
+    def __init__(self, row: NDArray[np.int64], rows: int) -> None:
+        self._cuts = np.cumsum(np.bincount(row, minlength=rows))[:-1]
+        self._rows = rows
+
+    def __call__(self, values: NDArray[Any]) -> list[Any]:
+        return [part.tolist() for part in np.split(values, self._cuts)] if self._rows else []
+
+
+def _ragged(documents: NDArray[np.int32]) -> list[NDArray[np.int32]]:
+    """Return the documents of each row without padding."""
+    row, slot = np.nonzero(documents != PADDING)
+    cuts = np.cumsum(np.bincount(row, minlength=len(documents)))[:-1]
+    return np.split(documents[row, slot], cuts) if len(documents) else []
 
 
 def pair_rows(

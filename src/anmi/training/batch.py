@@ -41,6 +41,7 @@ class Row:
     weights: tuple[float, ...]
     query_weight: float
     positive_ids: frozenset[str]
+    excluded_ids: frozenset[str] = frozenset()
 
 
 def read_rows(table: pd.DataFrame, negatives: int | None = None) -> list[Row]:
@@ -64,7 +65,9 @@ def read_rows(table: pd.DataFrame, negatives: int | None = None) -> list[Row]:
     if table.empty:
         raise AnmiError("There are no training rows; check what the recipe rejected, and loosen its filters.")
     rows = []
-    for values in zip(*(table[name] for name in COLUMNS), strict=True):
+    # Rows that somebody made by hand need not say what must stay out of their batch.
+    excluded = table["excluded_ids"] if "excluded_ids" in table.columns else [()] * len(table)
+    for *values, excluded_ids in zip(*(table[name] for name in COLUMNS), excluded, strict=True):
         query_id, query, positive_id, positive, ids, texts, weights, query_weight, positive_ids = values
         known = frozenset(positive_ids) | {positive_id}
         row = Row(
@@ -77,6 +80,7 @@ def read_rows(table: pd.DataFrame, negatives: int | None = None) -> list[Row]:
             tuple(float(weight) for weight in weights)[:negatives],
             float(query_weight),
             known,
+            frozenset(excluded_ids),
         )
         _check(row, len(ids), len(texts), len(weights))
         rows.append(row)
@@ -126,7 +130,8 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
     2. A row's own mined negative has its own weight, also 0: a candidate the recipe found doubtful for this query must
        not come back through another row. Listed twice, the smaller weight holds.
     3. No document known to be relevant to the query is a negative: the row's positive, any of its ``positive_ids``,
-       the positives of other rows of the same query, and any document with the text of one of these.
+       the positives of other rows of the same query, and any document with the text of one of these. Nor is one of
+       the row's ``excluded_ids``: kin of its positive, or found unsafe for this query when it was mined.
     """
     column: dict[str, int] = {}
     positive = np.array([column.setdefault(row.positive, len(column)) for row in rows], dtype=np.int64)
@@ -158,7 +163,8 @@ def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: NDArra
                 columns_of.setdefault(document_id, set()).add(column[text])
         known.setdefault(row.query_id, set()).update(row.positive_ids)
     for i, row in enumerate(rows):
-        masked = {c for document_id in known[row.query_id] for c in columns_of.get(document_id, ())}
+        ids = known[row.query_id] | row.excluded_ids
+        masked = {c for document_id in ids & columns_of.keys() for c in columns_of[document_id]}
         weights[i, list(masked)] = 0.0
 
 

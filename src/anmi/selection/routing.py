@@ -1,0 +1,203 @@
+"""Three ways for a judged candidate: negative, uncertain, or promoted to positive."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from anmi import seeds
+from anmi.candidates import OPEN, Candidates
+from anmi.judging.targets import threshold_for
+from anmi.selection.back_off import TIERS
+from anmi.selection.recipe import Context, Params, Threshold, step
+
+log = logging.getLogger(__name__)
+_LEAK: Final = Threshold("max_leak", (0.0003, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05))
+_RATE: Final = Threshold("max_false_negative_rate", (0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
+_BAR: Final = Threshold("negative", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
+# Bars that are tried: even in log-odds, from what no judge is sure of to an even chance.
+_BARS: Final = 1 / (1 + np.exp(np.linspace(9.0, 0.0, 37)))
+_SAMPLE: Final = 4096
+_NEAREST: Final = 64
+
+
+class Promote(Params):
+    """Bar above which an unlabelled candidate serves as a positive."""
+
+    column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
+    threshold: float = Field(
+        0.9, gt=0, le=1, description="At or above it a candidate is a positive; 0.9 is RocketQA's."
+    )
+
+
+@step("promote", Promote, requires=lambda p: {p.column})
+def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
+    """Make positives of the candidates that the judge is sure of (RocketQA's unlabelled positives; methods §3.1)."""
+    sure = block.columns[params.column] >= params.threshold
+    return block.rejected("promote", sure, f"{params.column} ≥ {params.threshold:g}", "promoted")
+
+
+class Route(Params):
+    """Both bars, given as they are or by the errors that they may make."""
+
+    column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
+    negative: float | None = Field(
+        None, gt=0, le=1, description="Negatives lie below it. None finds it by the rates below."
+    )
+    max_false_negative_rate: float | None = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="Share of the held-out known positives that may pass as negatives. 5 % left 0.2 to 0.5 % relevant "
+        "documents among the negatives of each of six collections, where one bar for all left 0 to 5 %.",
+    )
+    least_positives: int = Field(
+        100, ge=1, description="Held-out positives from which that rate is measured; with fewer `max_leak` decides."
+    )
+    max_leak: float = Field(
+        0.002,
+        gt=0,
+        lt=1,
+        description="Share of relevant documents that the judge itself expects among the negatives, where too few "
+        "positives were held out. By shipped coefficients 0.2 % expected were 0 to 1.9 % in truth.",
+    )
+    positive: float | None = Field(
+        None, gt=0, le=1, description="Candidates at or above it are promoted. None finds it by the rate below."
+    )
+    max_false_promotion_rate: float = Field(
+        0.05, ge=0, lt=1, description="Share of irrelevant documents that the judge expects among those promoted."
+    )
+    uncertain: Literal["distil", "soft"] = Field(
+        "distil",
+        description="`distil`: between the bars a candidate is kept for distillation only; `soft`: it may be drawn as "
+        "a negative with its weight multiplied by 1 − p, after all others.",
+    )
+
+    @model_validator(mode="after")
+    def _bars_do_not_cross(self) -> Route:
+        if self.negative is not None and self.positive is not None and self.negative > self.positive:
+            raise ValueError(
+                f"negative {self.negative:g} lies above positive {self.positive:g}; a candidate cannot be both"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Below ``negative`` a candidate is a negative, from ``positive`` on a positive."""
+
+    negative: float
+    positive: float
+
+
+def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> Bars:
+    """Find the bars that meet the target rates; a bar that is given stays.
+
+    The negative bar is the highest that at most ``max_false_negative_rate`` of the held-out known positives stay
+    below; with too few of these, the highest at which the mean probability of the nearest n candidates below it is at
+    most ``max_leak``. The positive bar is the lowest at which the mean of 1 − p above it is at most
+    ``max_false_promotion_rate``, and never below the negative one.
+    """
+    if params.negative is not None and params.positive is not None:
+        return Bars(params.negative, params.positive)
+    heldout, sample = [np.zeros(0, np.float32)], _Sample(context.seed)
+    for block in blocks:
+        judged = block.positive_columns.get("p_heldout")
+        if judged is not None:
+            heldout.append(judged[block.query_verdict == OPEN, 0])
+        sample.add(block, params.column)
+    positives = np.concatenate(heldout)
+    positives = positives[np.isfinite(positives)]
+    values = sample.values()
+    negative = params.negative
+    if negative is None:
+        negative = _negative_bar(values, positives, params, max(context.negatives, 1))
+    positive = params.positive
+    if positive is None:
+        positive = _positive_bar(values[np.isfinite(values)], params.max_false_promotion_rate)
+    bars = Bars(float(negative), float(max(negative, positive)))
+    log.info("route: negatives have P < %.3g, positives P ≥ %.3g", bars.negative, bars.positive)
+    return bars
+
+
+def _negative_bar(values: NDArray[np.float32], positives: NDArray[np.float32], params: Route, count: int) -> float:
+    others = values[np.isfinite(values)]
+    if params.max_false_negative_rate is not None and len(positives) >= params.least_positives and len(others):
+        labels = np.repeat([1, 0], [len(positives), len(others)])
+        found = threshold_for(np.concatenate([positives, others]), labels, params.max_false_negative_rate)
+        log.info(
+            "route: %.1f %% (%.1f–%.1f %%) of %d held-out positives would pass as negatives",
+            *(100 * share for share in (found.rate, found.low, found.high)),
+            found.positives,
+        )
+        return found.threshold
+    leaks = np.array([_expected_leak(values, bar, count) for bar in _BARS])
+    meets = np.flatnonzero(leaks <= params.max_leak)
+    return float(_BARS[meets[-1]] if len(meets) else _BARS[0])
+
+
+def _expected_leak(values: NDArray[np.float32], bar: float, count: int) -> float:
+    """Mean probability of the nearest ``count`` candidates of each row below the bar; rows are ordered by nearness."""
+    below = values < bar
+    taken = below & (np.cumsum(below, axis=1) <= count)
+    return float(values[taken].mean()) if taken.any() else 0.0
+
+
+def _positive_bar(values: NDArray[np.float32], rate: float) -> float:
+    """Return the lowest bar at which the mean of 1 − p from it on is at most ``rate``; above 1 where there is none."""
+    ordered = np.sort(values)[::-1].astype(np.float64)
+    wrong = np.cumsum(1 - ordered) / np.arange(1, len(ordered) + 1)
+    count = int((wrong <= rate).sum())
+    return float(ordered[count - 1]) if count else float(np.nextafter(1.0, 2.0))
+
+
+class _Sample:
+    """Probabilities of the nearest candidates of a sample of rows, which does not depend on the shards."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._draws: NDArray[np.float64] = np.zeros(0)
+        self._values: NDArray[np.float32] = np.zeros((0, _NEAREST), np.float32)
+
+    def add(self, block: Candidates, column: str) -> None:
+        draws = seeds.uniform(self._seed, "selection/route", block.query_ids, block.positives[:, :1])[:, 0]
+        last = self._draws.max() if len(self._draws) >= _SAMPLE else np.inf
+        rows = np.flatnonzero((draws <= last) & (block.query_verdict == OPEN))
+        part = block.take(rows)
+        nearness = np.where(part.undecided, np.nan_to_num(part.columns["dense"], nan=-np.inf), -np.inf)
+        order = np.lexsort((part.documents, -nearness), axis=1)[:, :_NEAREST]
+        values = np.where(part.undecided, part.columns[column], np.nan)
+        values = np.take_along_axis(values, order, axis=1).astype(np.float32)
+        values = np.pad(values, ((0, 0), (0, _NEAREST - values.shape[1])), constant_values=np.nan)
+        self._draws = np.concatenate([self._draws, draws[rows]])
+        self._values = np.concatenate([self._values, values])
+        if len(self._draws) > _SAMPLE:
+            kept = np.sort(np.argsort(self._draws, kind="stable")[:_SAMPLE])
+            self._draws, self._values = self._draws[kept], self._values[kept]
+
+    def values(self) -> NDArray[np.float32]:
+        """Probabilities by row, the nearest candidate first, float32 [rows, 64]; NaN where there is none."""
+        return self._values
+
+
+@step("route", Route, requires=lambda p: {p.column, "dense"}, fit=fit_route, thresholds=(_BAR, _LEAK, _RATE))
+def route(block: Candidates, params: Route, context: Context) -> Candidates:
+    """Send each judged candidate one of three ways; one nobody judged is not known to be clean, so it is not used."""
+    bars: Bars = context.fitted
+    judged = block.columns[params.column]
+    block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
+    block = block.rejected("promote", judged >= bars.positive, f"{params.column} ≥ {bars.positive:.3g}", "promoted")
+    between = block.undecided & (judged >= bars.negative)
+    if params.uncertain == "distil":
+        rule = f"{params.column} {bars.negative:.3g}…{bars.positive:.3g}"
+        return block.rejected("uncertain", between, rule, "uncertain")
+    # What is doubtful comes after what is safe, however far away that is.
+    tier = block.columns.get("tier", np.zeros(judged.shape, np.float32))
+    block = block.with_columns({"tier": np.where(between, np.float32(TIERS.index("uncertain")), tier)})
+    return replace(block, weight=np.where(between, block.weight * (1 - judged), block.weight).astype(np.float32))
