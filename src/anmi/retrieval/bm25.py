@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,29 @@ from anmi.retrieval.tokenize import Tokenize, resolve, tokenizer
 
 ENGINES: Final = ("bm25s", "rank_bm25")
 _SETTINGS: Final = "settings.json"
+_CELLS: Final = 4_000_000
+# Documents per query, such as positives, whose ranks are counted faster than sorted for.
+_FEW: Final = 16
+
+
+class Retrieved(NamedTuple):
+    """What a search found, and where the given documents stand.
+
+    Attributes
+    ----------
+    documents, scores, ranks
+        int32, float32, float32 [Q, k], best first; padded with -1, 0 and NaN.
+    given_scores, given_ranks
+        Of the given documents, float32 [Q, G]; NaN in padding.
+
+    A rank is 1 + the number of documents of the corpus with a higher score.
+    """
+
+    documents: NDArray[np.int32]
+    scores: NDArray[np.float32]
+    ranks: NDArray[np.float32]
+    given_scores: NDArray[np.float32]
+    given_ranks: NDArray[np.float32]
 
 
 class BM25Index:
@@ -101,37 +124,34 @@ class BM25Index:
         Returns
         -------
         documents
-            int32 [Q, k], best first, -1 where fewer than k documents share a term with the query.
+            int32 [Q, k], best first, -1 where fewer than k documents share a term with the query; equal scores stand
+            in the order of the corpus.
         scores
             float32 [Q, k], 0 where there is no document.
         """
-        k = min(k, self.settings["documents"])
-        rows = self._tokenize(queries)
-        if isinstance(self._engine, _RankBM25):
-            full = self._engine.scores(rows)
-            documents = np.argsort(-full, axis=1, kind="stable")[:, :k].astype(np.int32)
-            scores = np.take_along_axis(full, documents, axis=1)
-        else:
-            documents, scores = self._retrieve(rows, k)
-        matched = scores > 0
-        return (
-            np.where(matched, documents, -1).astype(np.int32),
-            np.where(matched, scores, 0).astype(np.float32),
-        )
+        found = self.retrieve(queries, k, np.zeros((len(queries), 0), np.int32))
+        return found.documents, found.scores
 
-    def _retrieve(self, rows: list[list[str]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Best documents and scores by bm25s, equal scores in order of document index."""
-        documents, scores = np.zeros((len(rows), k), np.int32), np.zeros((len(rows), k), np.float32)
-        # bm25s takes the type of all queries from the first one, and fails on an empty list.
-        filled = [place for place, row in enumerate(rows) if row]
-        if filled:
-            found = self._engine.retrieve(
-                [rows[place] for place in filled], k=k, show_progress=False, n_threads=_threads()
-            )
-            order = np.lexsort((found.documents, -found.scores), axis=1)
-            documents[filled] = np.take_along_axis(np.asarray(found.documents), order, axis=1)
-            scores[filled] = np.take_along_axis(np.asarray(found.scores), order, axis=1)
-        return documents, scores
+    def retrieve(self, queries: Sequence[str], k: int, given: NDArray[np.int32]) -> Retrieved:
+        """Search, and rank given documents, in one pass over the index.
+
+        Parameters
+        ----------
+        queries
+            Q texts.
+        k
+            Documents wanted per query.
+        given
+            Documents to score and rank besides, such as the positives, int32 [Q, G], padded with -1.
+        """
+        k = min(k, self.settings["documents"])
+        parts = [
+            Retrieved(*_best(full, k), *score_and_rank(full, given[part])) for part, full in self._scored(queries, k)
+        ]
+        if not parts:
+            nothing = np.zeros((0, k), np.float32)
+            return Retrieved(nothing.astype(np.int32), nothing, nothing, *np.zeros((2, *given.shape), np.float32))
+        return Retrieved(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def scores_and_ranks(
         self, queries: Sequence[str], documents: NDArray[np.int32]
@@ -150,31 +170,67 @@ class BM25Index:
         scores, ranks
             float32 [Q, M]; a rank is 1 + the number of documents with a higher score; NaN in padding.
         """
-        rows = self._tokenize(queries)
         scores = np.full(documents.shape, np.nan, np.float32)
         ranks = np.full(documents.shape, np.nan, np.float32)
-        step = max(1, 32_000_000 // max(self.settings["documents"], 1))
-        for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            full = self._engine.scores(rows[part]) if isinstance(self._engine, _RankBM25) else self._full(rows[part])
+        for part, full in self._scored(queries, documents.shape[1]):
             scores[part], ranks[part] = score_and_rank(full, documents[part])
         return scores, ranks
 
-    def _full(self, rows: list[list[str]]) -> NDArray[np.float32]:
-        """Scores of all documents, [Q, N], as a product of sparse matrices."""
-        from scipy.sparse import csr_matrix
+    def _scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next."""
+        rows = self._tokenize(queries)
+        # Few enough to stay near the processor's caches, which is where the time goes.
+        step = max(1, _CELLS // max(self.settings["documents"], width, 1))
+        room = np.zeros((min(step, len(rows)), self.settings["documents"]), np.float32)
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            chosen = rows[part]
+            if isinstance(self._engine, _RankBM25):
+                yield part, self._engine.scores(chosen)
+                continue
+            full = room[: len(chosen)]
+            full[:] = 0
+            self._add_scores(chosen, full)
+            yield part, full
 
+    def _add_scores(self, rows: list[list[str]], full: NDArray[np.float32]) -> None:
+        """Add to each row of ``full`` [Q, N] the postings of the query's terms; a repeated term counts repeatedly."""
         vocabulary, stored = self._engine.vocab_dict, self._engine.scores
-        terms = [[vocabulary[token] for token in row if token in vocabulary] for row in rows]
-        lengths = np.cumsum([0, *map(len, terms)])
-        columns = np.fromiter((t for row in terms for t in row), np.int64, lengths[-1])
-        width = len(stored["indptr"]) - 1
-        queries = csr_matrix((np.ones(len(columns), np.float32), columns, lengths), shape=(len(rows), width))
-        weights = csr_matrix(
-            (stored["data"], stored["indices"], stored["indptr"]), shape=(width, self.settings["documents"])
-        )
-        result: NDArray[np.float32] = (queries @ weights).toarray()
-        return result
+        bounds, documents, weights = (np.asarray(stored[name]) for name in ("indptr", "indices", "data"))
+        for row, scores in zip(rows, full, strict=True):
+            for term in (vocabulary[token] for token in row if token in vocabulary):
+                postings = slice(bounds[term], bounds[term + 1])
+                # A document stands once in the postings of a term.
+                scores[documents[postings]] += weights[postings]
+
+
+def _best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+    """Return the k best documents with scores and ranks, [Q, k]; padded with -1, 0 and NaN where a score is 0.
+
+    Examples
+    --------
+    >>> documents, scores, ranks = _best(np.array([[1.0, 0.0, 3.0, 1.0]], np.float32), 4)
+    >>> documents.tolist(), ranks.tolist()
+    ([[2, 0, 3, -1]], [[1.0, 2.0, 2.0, nan]])
+    """
+    least = np.partition(full, full.shape[1] - k, axis=1)[:, full.shape[1] - k]
+    row, document = np.nonzero((full >= least[:, None]) & (full > 0))
+    value = full[row, document]
+    # Stable, so that documents of equal score stay in the order of the corpus.
+    order = np.lexsort((-value, row))
+    row, document, value = row[order], document[order], value[order]
+    counts = np.bincount(row, minlength=len(full))
+    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = place < k
+    slots = row[kept], place[kept]
+    documents = np.full((len(full), k), -1, np.int32)
+    scores = np.zeros((len(full), k), np.float32)
+    documents[slots], scores[slots] = document[kept], value[kept]
+    # Nothing that scores higher is missing from the list, so a rank is the place where its run of ties begins.
+    starts = np.ones(scores.shape, bool)
+    starts[:, 1:] = scores[:, 1:] < scores[:, :-1]
+    ranks = np.maximum.accumulate(np.where(starts, np.arange(1, k + 1), 0), axis=1)
+    return documents, scores, np.where(documents >= 0, ranks, np.nan).astype(np.float32)
 
 
 def score_and_rank(
@@ -201,9 +257,14 @@ def score_and_rank(
     [[3.0, nan]]
     """
     scores = np.take_along_axis(full, np.maximum(documents, 0), axis=1)
-    ascending = np.sort(full, axis=1)
-    above = [full.shape[1] - np.searchsorted(a, s, side="right") for a, s in zip(ascending, scores, strict=True)]
-    ranks = (np.array(above).reshape(documents.shape) + 1).astype(np.float32)
+    if documents.shape[1] <= _FEW:
+        above = np.array([np.count_nonzero(full > column[:, None], axis=1) for column in scores.T])
+        above = above.reshape(documents.shape[::-1]).T
+    else:
+        ascending = np.sort(full, axis=1)
+        places = [np.searchsorted(a, s, side="right") for a, s in zip(ascending, scores, strict=True)]
+        above = full.shape[1] - np.array(places).reshape(documents.shape)
+    ranks = (above + 1).astype(np.float32)
     hidden = documents < 0
     return np.where(hidden, np.nan, scores).astype(np.float32), np.where(hidden, np.nan, ranks).astype(np.float32)
 
@@ -211,20 +272,13 @@ def score_and_rank(
 def _index(tokens: list[list[str]], settings: dict[str, Any]) -> Any:
     import bm25s
 
-    engine = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"], backend="numba")
+    engine = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
     engine.index(tokens, show_progress=False)
     # BM25L and BM25+ give every document a share for the terms it lacks. It is the same for all documents, so the
     # order stands without it, and a score of 0 means in every variant that nothing is shared.
     engine.nonoccurrence_array = None
     engine.method = "lucene"
     return engine
-
-
-def _threads() -> int:
-    """Threads of a search: two, or the one there is."""
-    import numba
-
-    return min(2, int(numba.get_num_threads()))
 
 
 class _RankBM25:

@@ -52,7 +52,8 @@ def _module(name: str, extra: str) -> Any:
 
 
 def _kiwi(language: str) -> Tokenize:
-    kiwi = _module("kiwipiepy", "korean").Kiwi(num_workers=1)
+    # All cores; the order and the morphemes are the same with any number of them.
+    kiwi = _module("kiwipiepy", "korean").Kiwi(num_workers=-1)
     # Content morphemes: nouns, verbs, adjectives, adverbs, roots, foreign words, numbers.
     kept = ("N", "V", "M", "X", "SL", "SN", "SH")
 

@@ -53,19 +53,18 @@ def search_bm25(
                 ids, texts = part.query_id.tolist(), part.text.tolist()
                 positives = pool.positives_of(ids, qrels, position)
                 excluded = pool.with_duplicates(positives, group)
-                found, scores = index.search(texts, params.depth + excluded.shape[1])
-                found = pool.without(found, excluded)
-                documents, kept = (array[:, : params.depth] for array in pool.compacted(found, scores))
-                _, ranks = index.scores_and_ranks(texts, documents)
-                own_scores, own_ranks = index.scores_and_ranks(texts, positives)
-                source = np.where(documents >= 0, SOURCES["bm25"], 0).astype(np.uint8)
+                found = index.retrieve(texts, params.depth + excluded.shape[1], positives)
+                allowed = pool.compacted(pool.without(found.documents, excluded), found.scores, found.ranks)
+                documents, scores, ranks = (array[:, : params.depth] for array in allowed)
+                filled = documents >= 0
+                source = np.where(filled, SOURCES["bm25"], 0).astype(np.uint8)
                 yield Candidates(
                     query_ids=np.array(ids, dtype=np.str_),
                     positives=positives,
                     documents=documents.astype(np.int32),
                     source=source,
-                    columns={"bm25": kept.astype(np.float32), "bm25_rank": ranks},
-                    positive_columns={"bm25": own_scores, "bm25_rank": own_ranks},
+                    columns={"bm25": np.where(filled, scores, np.nan), "bm25_rank": np.where(filled, ranks, np.nan)},
+                    positive_columns={"bm25": found.given_scores, "bm25_rank": found.given_ranks},
                 )
                 bar.update(len(part))
 
