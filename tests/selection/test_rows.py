@@ -112,3 +112,51 @@ def test_without_any_negative_there_are_no_pairs_but_all_their_columns() -> None
     corpus, queries = tables()
     pairs = pair_rows(rows_of(selected().take(slice(1, 2))), corpus, queries, "c", "en")
     assert len(pairs) == 0 and list(pairs.columns)[:3] == ["query", "positive_doc", "hard_negatives"]
+
+
+def routed() -> Candidates:
+    """Query a has two positives, so two rows: 4 is promoted, 5 its negative, 6 unsafe, 7 uncertain; query b takes 6."""
+    block = Candidates(
+        query_ids=np.array(["a", "a", "b"]),
+        positives=np.array([[1, 0], [0, 1], [2, PADDING]], np.int32),
+        documents=np.array([[4, 5, 6, 7], [4, 5, 6, 7], [6, 4, PADDING, PADDING]], np.int32),
+        source=np.ones((3, 4), np.uint8),
+        columns={
+            "dense": np.array([[0.4, 0.5, 0.6, 0.7]] * 2 + [[0.2, 0.1, np.nan, np.nan]], np.float32),
+            "p_relevant": np.array([[0.75, 0.0, 0.3, 0.4]] * 2 + [[0.1, 0.1, np.nan, np.nan]], np.float32),
+            "choice": np.array([[np.nan, 1, np.nan, np.nan]] * 2 + [[1, np.nan, np.nan, np.nan]], np.float32),
+        },
+        positive_columns={"dense": np.array([[0.8, 0.9], [0.9, 0.8], [0.3, np.nan]], np.float32)},
+        query_columns={"weight": np.array([0.5, 0.5, 1.0], np.float32)},
+    )
+    first = np.array([[True], [True], [False]])
+    block = block.rejected("promote", first & (block.documents == 4), "p ≥ 0.7", "promoted")
+    block = block.rejected("denoise", first & (block.documents == 6), "p ≥ 0.2", "unsafe")
+    block = block.rejected("uncertain", first & (block.documents == 7), "", "uncertain")
+    chosen = ~np.isnan(block.columns["choice"])
+    return replace(block, verdict=np.where(chosen, np.int16(1), block.verdict))
+
+
+def test_a_promoted_document_is_the_positive_of_one_more_row_and_known_in_all_rows_of_its_query() -> None:
+    rows = rows_of(routed())
+    assert rows.query_id.tolist() == ["a", "a", "b", "a"] and rows.origin.tolist() == ["qrels"] * 3 + ["promoted"]
+    more = rows.iloc[3]
+    assert (more.positive_id, more.positive, more.negative_ids) == ("d4", "text 4", ["d5"])
+    assert more.query_weight == pytest.approx(0.5 * 0.75) and more.positive_dense == pytest.approx(0.4)
+    assert all("d4" in ids for ids in rows.positive_ids[rows.query_id == "a"])
+
+
+def test_what_may_be_relevant_here_and_stands_in_another_row_is_excluded() -> None:
+    rows = rows_of(routed())
+    assert sorted(rows.excluded_ids[0]) == ["d4", "d6"], "7 is in no row, so no batch can hold it"
+    assert rows.excluded_ids[2] == []
+    assert rows.uncertain_ids.tolist() == [["d7"], ["d7"], [], ["d7"]] and rows.uncertain[0] == ["text 7"]
+    assert rows.uncertain_p[0] == pytest.approx([0.4])
+
+
+def test_kin_of_a_positive_are_excluded_where_another_row_holds_them() -> None:
+    def kin(positives: np.ndarray) -> np.ndarray:
+        return np.where(positives[:, :1] == 2, [[5, 9]], [[PADDING, PADDING]])
+
+    rows = training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, kin)
+    assert rows.excluded_ids[2] == ["d5"]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -79,6 +81,17 @@ def test_a_rejected_negative_does_not_return_through_another_row():
     weights, _ = weights_of(rows, "all")
     assert "x" not in weights[0]
     assert weights[1] == {"a": 1.0, "x": 1.0}
+
+
+@pytest.mark.parametrize("mode", ["positives", "all"])
+def test_what_mining_found_unsafe_for_a_query_is_no_negative_of_it_in_a_batch(mode):
+    unsafe = replace(row("q1", "a", ["x"]), excluded_ids=frozenset({"B", "Y", "Z"}))
+    # The same query with another positive, against which "y" was found safe.
+    other = row("q1", "c", ["y"], query_id="q1")
+    weights = weights_of([unsafe, row("q2", "b", ["z"]), other], mode)[0]
+    assert weights[0].keys() == {"x"}
+    assert "y" in weights[2], "what excludes a document is the row, not the query"
+    assert weights[1].keys() >= {"a", "c"}
 
 
 def test_padding_is_not_even_encoded():

@@ -1,0 +1,125 @@
+"""Routing: both bars, what becomes of candidates between and above them, and target rates on simulated judges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.selection.back_off import TIERS
+from anmi.selection.recipe import Context, Recipe, Runner, Step, recipe_book
+from anmi.selection.routing import Bars, Route, fit_route
+
+
+def block_of(
+    probability: NDArray[np.floating], heldout: NDArray[np.floating] | None = None, dense: NDArray | None = None
+) -> Candidates:
+    rows, width = probability.shape
+    own = np.full((rows, 1), np.nan) if heldout is None else heldout[:, None]
+    similarity = -np.arange(width, dtype=np.float32) + np.zeros((rows, 1), np.float32)
+    return Candidates(
+        query_ids=np.array([f"q{row}" for row in range(rows)]),
+        positives=np.full((rows, 1), 10_000, np.int32),
+        documents=np.tile(np.arange(width, dtype=np.int32), (rows, 1)),
+        source=np.full((rows, width), 2, np.uint8),
+        columns={"p_relevant": probability.astype(np.float32), "dense": similarity if dense is None else dense},
+        positive_columns={"p_relevant": own.astype(np.float32), "p_heldout": own.astype(np.float32)},
+    )
+
+
+def bars(block: Candidates, **params: object) -> Bars:
+    return fit_route([block], Route(**params), Context(seed=1, negatives=2))
+
+
+def run(block: Candidates, *steps: object, negatives: int = 2) -> Candidates:
+    recipe = Recipe(description="", negatives=negatives, steps=list(steps))
+    return Runner(recipe, 1).run(CandidateShards.of([block])).whole()
+
+
+def names(block: Candidates) -> list[str]:
+    return [block.legend[code] for code in block.verdict[0]]
+
+
+def test_three_ways_and_a_fourth_for_what_nobody_judged() -> None:
+    block = block_of(np.array([[0.95, 0.9, 0.5, 0.1, 0.09, np.nan, 0.0]]))
+    after = run(block, {"route": {"negative": 0.1, "positive": 0.9}}, "top")
+    assert names(after) == ["promote", "promote", "uncertain", "uncertain", "negative", "unjudged", "negative"]
+    kinds = [after.rules[name].kind for name in ("promote", "uncertain", "unjudged")]
+    assert kinds == ["promoted", "uncertain", "unsafe"]
+    assert after.rules["promote"].text == "p_relevant ≥ 0.9"
+
+
+def test_uncertain_ones_with_a_soft_weight_come_after_all_others_however_far_those_are() -> None:
+    block = block_of(np.array([[0.5, 0.2, 0.01, 0.0]]))
+    steps = ({"route": {"negative": 0.1, "positive": 0.9, "uncertain": "soft"}}, {"back_off": {"last": 100}}, "top")
+    block = block.with_columns({"dense_rank": np.array([[1, 2, 3, 4000]])})
+    for order in (steps, (steps[1], steps[0], steps[2])):
+        after = run(block, *order, negatives=3)
+        assert after.columns["choice"][0].tolist()[:1] == [3.0] and np.isnan(after.columns["choice"][0, 1])
+        assert after.weight[0, [0, 2, 3]].tolist() == [0.5, 1.0, 1.0]
+        assert TIERS[int(after.columns["tier"][0, 0])] == "uncertain"
+
+
+def test_the_negative_bar_lets_the_asked_share_of_held_out_positives_pass() -> None:
+    rng = np.random.default_rng(3)
+    heldout = rng.beta(2, 2, 2000)
+    found = bars(block_of(rng.beta(0.3, 5, (2000, 5)), heldout), max_false_negative_rate=0.1)
+    # Independent: the empirical quantile.
+    assert found.negative == pytest.approx(np.quantile(heldout, 0.1), abs=1e-3)
+    fresh = rng.beta(2, 2, 20_000)
+    assert (fresh < found.negative).mean() == pytest.approx(0.1, abs=0.025)
+
+
+def test_with_few_held_out_positives_the_expected_leak_of_the_nearest_decides() -> None:
+    rng = np.random.default_rng(4)
+    probability = rng.beta(0.5, 10, (3000, 20))
+    found = bars(block_of(probability, np.full(3000, np.nan)), max_leak=0.01)
+
+    def leak(bar: float) -> float:
+        taken = [value for row in probability for value in [p for p in row if p < bar][:2]]
+        return float(np.mean(taken))
+
+    assert leak(found.negative) <= 0.01 < leak(found.negative * 1.6)
+    truth = rng.random(probability.shape) < probability
+    nearest = (probability < found.negative) & (np.cumsum(probability < found.negative, axis=1) <= 2)
+    assert truth[nearest].mean() == pytest.approx(0.01, abs=0.004), "a calibrated judge keeps its word"
+
+
+def test_what_is_promoted_by_a_calibrated_judge_is_as_pure_as_asked() -> None:
+    rng = np.random.default_rng(5)
+    probability = rng.beta(0.3, 0.3, (4000, 10))
+    found = bars(block_of(probability), max_false_promotion_rate=0.1)
+    truth = rng.random(probability.shape) < probability
+    assert truth[probability >= found.positive].mean() == pytest.approx(0.9, abs=0.01)
+    assert found.positive > found.negative
+
+
+def test_a_judge_that_is_never_sure_promotes_nothing() -> None:
+    block = block_of(np.full((50, 4), 0.6))
+    assert bars(block).positive > 1
+    assert not run(block, "route", "top").of_kind("promoted").any()
+
+
+def test_the_bars_depend_neither_on_shards_nor_on_the_order_of_rows() -> None:
+    rng = np.random.default_rng(6)
+    block = block_of(rng.beta(0.5, 8, (6000, 6)), rng.beta(2, 2, 6000))
+    context, params = Context(1, 3), Route(least_positives=10**6)
+    whole = fit_route([block], params, context)
+    cuts = [block.take(slice(start, start + 700)) for start in range(0, 6000, 700)]
+    assert fit_route(cuts, params, context) == whole
+    assert fit_route([block.take(rng.permutation(6000))], params, context) == whole
+
+
+def test_bars_that_cross_are_refused_in_one_sentence() -> None:
+    raw = {"mine": {"description": "A test.", "steps": [{"route": {"negative": 0.6, "positive": 0.4}}, "top"]}}
+    with pytest.raises(AnmiError, match=r"negative 0\.6 lies above positive 0\.4; a candidate"):
+        recipe_book(raw)
+
+
+def test_rocketqa_promotes_what_it_is_sure_of() -> None:
+    block = block_of(np.array([[0.95, 0.5, 0.05]]))
+    item = Step.model_validate({"promote": {}})
+    after = item.type.apply(block, item.params, Context(1, 1))
+    assert after.of_kind("promoted").tolist() == [[True, False, False]]
