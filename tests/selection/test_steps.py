@@ -50,6 +50,7 @@ def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bo
         },
         positive_columns={
             "dense": np.where(positives == PADDING, np.nan, rng.uniform(low, high, positives.shape)).astype("f4"),
+            "dense_rank": np.where(positives == PADDING, np.nan, rng.integers(1, 9, positives.shape)).astype("f4"),
             "elo": np.where(positives == PADDING, np.nan, rng.normal(1200, 150, positives.shape)).astype("f4"),
             "p_relevant": np.where(positives == PADDING, np.nan, rng.beta(3, 1, positives.shape)).astype("f4"),
         },
@@ -103,12 +104,18 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("consistency", {"policy": "drop"}),
     ("source", {"source": "dense"}),
     ("rank_window", {"first": 2, "last": 6}),
+    ("shift", {"skip": 2, "last": 9}),
     ("denoise", {"threshold": 0.4}),
     ("denoise", {"threshold": 0.4, "unjudged": "keep"}),
+    ("max_score", {"max_score": 0.6}),
     ("max_ratio", {"max_ratio": 0.9}),
+    ("max_ratio", {"max_ratio": "bold", "reference": "lowest", "adaptive": True}),
     ("margin", {"margin": 0.1}),
+    ("margin", {"margin": 0.1, "reference": "lowest"}),
     ("elo_gap", {"danger": 100}),
     ("elo_gap", {"danger": 100, "max_probability": 0.2}),
+    ("elo_gap", {"danger": 100, "unrated": "keep"}),
+    ("curriculum_tier", {"tier": 3}),
     ("elo_window", {"mode": "reject"}),
     ("elo_window", {}),
     ("min_negatives", {"count": 4}),
@@ -121,11 +128,19 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("min_weight", {"weight": 0.3}),
     ("top", {"by": "dense"}),
     ("random", {}),
+    ("draw", {"by": "dense"}),
+    ("simans", {"scale": False, "weigh": True}),
+    ("simans", {"form": "rank"}),
+    ("mixture", {"per": "query", "fewest": 10}),
+    ("mixture", {"per": "query", "fewest": 10, "measure": "elo_gap", "family": "beta"}),
 ]
 POOLED: list[tuple[str, dict[str, Any]]] = [
-    ("route", {"max_leak": 0.2, "max_false_promotion_rate": 0.2}),
     ("mixture", {"fewest": 10}),
+    ("mixture", {"fewest": 10, "measure": "elo_gap", "family": "beta"}),
     ("denoise", {"max_false_negative_rate": 0.3}),
+    ("simans", {}),
+    ("simans", {"form": "released", "b": 0.1, "weigh": True}),
+    ("route", {"max_leak": 0.2, "max_false_promotion_rate": 0.2}),
 ]
 EVERY = [*PER_QUERY, *POOLED]
 NAMES = [f"{name}{i}" for i, (name, _) in enumerate(EVERY)]
@@ -164,6 +179,28 @@ def test_a_step_depends_neither_on_the_order_of_candidates_nor_on_other_queries(
     assert alone == whole
 
 
+@pytest.mark.parametrize(("name", "params"), POOLED, ids=NAMES[len(PER_QUERY) :])
+@given(block=BLOCKS, seed=st.integers(0, 99))
+@settings(max_examples=10, deadline=None)
+def test_given_its_fit_a_pooled_step_depends_on_neither_either(
+    name: str, params: dict[str, Any], block: Candidates, seed: int
+) -> None:
+    item = Step.model_validate({name: params})
+    fit = item.type.fit
+    assert fit is not None
+    context = Context(seed, 3, fit([block], item.params, Context(seed, 3)))
+    whole = verdicts(item.type.apply(block, item.params, context))
+    assert verdicts(item.type.apply(shuffled(block, seed), item.params, context)) == whole
+    alone: dict[Any, Any] = {}
+    for i in range(len(block)):
+        alone |= verdicts(item.type.apply(block.take(np.array([i])), item.params, context))
+    assert alone == whole
+    # What all queries together give depends on neither the order of candidates nor the cuts between shards.
+    again = fit([shuffled(block.take(slice(0, 2)), seed), shuffled(block.take(slice(2, None)), seed)], item.params,
+                Context(seed, 3))  # fmt: skip
+    assert verdicts(item.type.apply(block, item.params, Context(seed, 3, again))) == whole
+
+
 def rejected(block: Candidates, name: str, **params: Any) -> np.ndarray:
     return ~apply(block, name, **params).undecided & block.filled
 
@@ -175,12 +212,20 @@ def test_a_stricter_limit_rejects_no_less(block: Candidates, limits: list[float]
     stricter = [
         ("denoise", {"threshold": low}, {"threshold": high}),
         ("denoise", {"max_false_negative_rate": 0.9 * low}, {"max_false_negative_rate": 0.9 * high}),
+        ("max_score", {"max_score": low}, {"max_score": high}),
+        ("shift", {"skip": round(9 * high)}, {"skip": round(9 * low)}),
+        ("shift", {"skip": 0, "last": 1 + round(9 * low)}, {"skip": 0, "last": 1 + round(9 * high)}),
         ("max_ratio", {"max_ratio": low}, {"max_ratio": high}),
+        ("max_ratio", {"max_ratio": low, "adaptive": True}, {"max_ratio": high, "adaptive": True}),
+        ("max_ratio", {"max_ratio": low, "reference": "lowest"}, {"max_ratio": low}),
+        ("margin", {"margin": low, "reference": "lowest"}, {"margin": low}),
         ("margin", {"margin": high}, {"margin": low}),
         ("elo_gap", {"danger": 400 * high}, {"danger": 400 * low}),
         ("elo_gap", {"max_probability": 0.9 * low}, {"max_probability": 0.9 * high}),
         ("elo_gap", {"max_probability": 0.4}, {}),
-        ("min_weight", {"weight": high}, {"weight": low}),
+        ("elo_gap", {}, {"unrated": "keep"}),
+        ("curriculum_tier", {"tier": 1 + int(3 * low)}, {"tier": 1 + int(3 * high)}),
+        ("min_weight", {"weight": 0.99 * high}, {"weight": 0.99 * low}),
     ]
     for name, strict, loose in stricter:
         assert not (rejected(block, name, **loose) & ~rejected(block, name, **strict)).any(), name

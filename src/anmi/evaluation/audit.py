@@ -141,7 +141,10 @@ def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Po
         sweep = [base]
         for value in threshold.grid:
             if value != own:
-                runner = base.runner.varied(place, threshold.parameter, value)
+                try:
+                    runner = base.runner.varied(place, threshold.parameter, value)
+                except AnmiError:
+                    continue  # such as a first rank behind the recipe's last one
                 sweep.append(_Point(name, runner, base.setting, float(value), default=False))
                 _guarded(sweep[-1], lambda point: point.runner.fit(shards))
         # A threshold that is not set has no place among the others and goes first.

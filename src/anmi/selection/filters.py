@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_validator
-from scipy.special import ndtr
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from anmi.candidates import OPEN, SOURCES, Candidates
 from anmi.errors import AnmiError
@@ -17,22 +15,14 @@ from anmi.judging.targets import Target, threshold_for
 from anmi.selection.recipe import Context, Params, Threshold, step
 
 log = logging.getLogger(__name__)
-# What an audit tries; margins and ratios are made for cosines, the danger zone for Elo.
+# What an audit tries.
 _FIRST_RANK = Threshold("first", (1, 2, 5, 10, 20, 30, 50, 80))
+_SKIP = Threshold("skip", (0, 1, 2, 5, 10, 20, 30, 50, 80))
 _PROBABILITY = Threshold("threshold", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 _RATE = Threshold("max_false_negative_rate", (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
-_RATIO = Threshold("max_ratio", (0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0))
-_MARGIN = Threshold("margin", (0.0, 0.01, 0.02, 0.05, 0.075, 0.1, 0.15, 0.2))
-_DANGER = Threshold("danger", (0, 50, 100, 150, 200, 300, 400, 600))
 _WEIGHT = Threshold("weight", (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 # Of the usual 100 candidates a query, less than 10 no longer fill 7 negatives with any choice.
 _LITTLE: Final = 0.1
-
-
-def gap(block: Candidates) -> NDArray[np.float32]:
-    """Elo of the row's own positive minus Elo of each candidate, [Q, M]."""
-    result: NDArray[np.float32] = block.positive_columns["elo"][:, :1] - block.columns["elo"]
-    return result
 
 
 class Consistency(Params):
@@ -74,6 +64,12 @@ class RankWindow(Params):
     first: int = Field(1, ge=1, description="Best rank kept.")
     last: int = Field(100, ge=1, description="Worst rank kept; 100 is the usual depth.")
 
+    @model_validator(mode="after")
+    def _not_empty(self) -> RankWindow:
+        if self.first > self.last:
+            raise ValueError(f"first {self.first} lies behind last {self.last}, so no rank is inside the window")
+        return self
+
 
 @step("rank_window", RankWindow, requires=lambda p: {p.column}, thresholds=(_FIRST_RANK,))
 def rank_window(block: Candidates, params: RankWindow, context: Context) -> Candidates:
@@ -83,9 +79,42 @@ def rank_window(block: Candidates, params: RankWindow, context: Context) -> Cand
     return block.rejected("rank_window", outside, f"{params.column} not in {params.first}…{params.last}")
 
 
+class Shift(Params):
+    """How many of the nearest are passed over."""
+
+    column: str = Field("dense_rank", description="Column with the rank; dense ranking is what NV-Retriever shifts.")
+    skip: int = Field(10, ge=0, description="Nearest candidates passed over; NV-Retriever's Shift-10.")
+    last: int = Field(100, ge=1, description="Worst rank kept; 100 is the usual depth.")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Shift:
+        if self.skip >= self.last:
+            raise ValueError(f"skip {self.skip} passes over every rank up to last {self.last}; skip fewer")
+        return self
+
+
+@step("shift", Shift, requires=lambda p: {p.column}, thresholds=(_SKIP,))
+def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
+    """Reject the nearest N candidates of each row, and those beyond a rank (NV-Retriever's Shift-N; methods §6).
+
+    Counted are candidates, of which no positive is one: with a positive on rank 3, Shift-10 passes over the ranks up
+    to 11. What an earlier step has rejected counts, since the shift is one in the ranking. Ties in rank go by document.
+    """
+    rank = block.columns[params.column]
+    ranked = np.where(block.filled, np.nan_to_num(rank, nan=np.inf), np.inf)
+    order = np.lexsort((block.documents, ranked), axis=1)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    block = block.rejected("shift", place < params.skip, f"among the first {params.skip} by {params.column}")
+    return block.rejected("shift", ~(rank <= params.last), f"{params.column} > {params.last} or unknown")
+
+
 class Denoise(Params):
     """Bar on the judged probability of relevance, given as it is or by what it may let pass."""
 
+    column: str = Field(
+        "p_relevant", description="Calibrated probability of relevance that is compared; `p_cross` is the teacher's."
+    )
     threshold: float | None = Field(
         None,
         gt=0,
@@ -135,10 +164,12 @@ def fit_denoise(blocks: Iterable[Candidates], params: Denoise, context: Context)
         return None
     heldout, others = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
     for block in blocks:
-        judged = block.positive_columns.get("p_heldout", block.positive_columns.get("p_relevant"))
+        judged = block.positive_columns.get(params.column)
+        if params.column == "p_relevant":
+            judged = block.positive_columns.get("p_heldout", judged)
         if judged is not None:
             heldout.append(judged[block.query_verdict == OPEN, 0])
-        others.append(block.columns["p_relevant"][block.undecided])
+        others.append(block.columns[params.column][block.undecided])
     positive, other = (values[np.isfinite(values)] for values in map(np.concatenate, (heldout, others)))
     if not len(positive):
         raise AnmiError(
@@ -167,10 +198,10 @@ def fit_denoise(blocks: Iterable[Candidates], params: Denoise, context: Context)
     return found
 
 
-@step("denoise", Denoise, requires=lambda p: {"p_relevant"}, fit=fit_denoise, thresholds=(_PROBABILITY, _RATE))
+@step("denoise", Denoise, requires=lambda p: {p.column}, fit=fit_denoise, thresholds=(_PROBABILITY, _RATE))
 def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     """Reject candidates that the judge calls relevant (RocketQA; methods §3.1)."""
-    probability = block.columns["p_relevant"]
+    probability = block.columns[params.column]
     fitted: Target | None = context.fitted
     threshold = params.threshold or 0.5 if fitted is None else fitted.threshold
     if params.unjudged == "reject":
@@ -178,102 +209,13 @@ def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     doubt = np.where(block.undecided & np.isfinite(probability), probability, np.inf)
     place = np.argsort(np.argsort(doubt, axis=1, kind="stable"), axis=1)
     wrong = (probability >= threshold) & (place >= params.at_least)
-    return block.rejected("denoise", wrong, f"p_relevant ≥ {threshold:.3g}", "unsafe")
-
-
-class MaxRatio(Params):
-    """Ceiling relative to the positive's score."""
-
-    column: str = Field("dense", description="Score that is compared.")
-    max_ratio: float = Field(
-        0.95,
-        gt=0,
-        le=1.5,
-        description="Ceiling as a share of the positive's score; larger is bolder (strict 0.90, bold 0.98).",
-    )
-
-
-@step("max_ratio", MaxRatio, requires=lambda p: {p.column}, thresholds=(_RATIO,))
-def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidates:
-    """Keep s < s⁺ − |s⁺|(1 − ratio), relative to the row's own positive (NV-Retriever; methods §3.2).
-
-    For positive scores this is s < ratio · s⁺; in this form the rule keeps its direction for negative ones.
-    """
-    positive = block.positive_columns[params.column][:, :1]
-    ceiling = positive - np.abs(positive) * (1 - params.max_ratio)
-    rule = f"{params.column} ≥ {params.max_ratio:g} of the positive's"
-    return block.rejected("max_ratio", ~(block.columns[params.column] < ceiling), rule, "unsafe")
-
-
-class Margin(Params):
-    """Distance below the positive's score."""
-
-    column: str = Field("dense", description="Score that is compared.")
-    margin: float = Field(0.05, ge=0, description="Least distance below the positive; 0.05 is NV-Retriever's.")
-
-
-@step("margin", Margin, requires=lambda p: {p.column}, thresholds=(_MARGIN,))
-def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
-    """Keep s < s⁺ − margin, relative to the row's own positive (NV-Retriever; methods §3.2)."""
-    ceiling = block.positive_columns[params.column][:, :1] - params.margin
-    rule = f"{params.column} ≥ the positive's − {params.margin:g}"
-    return block.rejected("margin", ~(block.columns[params.column] < ceiling), rule, "unsafe")
-
-
-class EloGap(Params):
-    """The danger zone of Elo gaps."""
-
-    danger: float = Field(100.0, description="Gap in Elo below which a candidate is as good as the positive.")
-    max_probability: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="Reject when P(gap < danger), given its standard error, exceeds this; None goes by the estimate.",
-    )
-
-
-@step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"}, thresholds=(_DANGER,))
-def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
-    """Reject candidates too close to the positive in Elo, by estimate or by interval (methods §2)."""
-    distance = gap(block)
-    block = block.rejected("unrated", np.isnan(distance), "no Elo", "unsafe")
-    if params.max_probability is None:
-        return block.rejected("elo_gap", ~(distance >= params.danger), f"gap < {params.danger:g} Elo", "unsafe")
-    chance = ndtr((params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6))
-    rule = f"P(gap < {params.danger:g} Elo) > {params.max_probability:g}"
-    return block.rejected("elo_gap", ~(chance <= params.max_probability), rule, "unsafe")
-
-
-class EloWindow(Params):
-    """The difficulty window of the curriculum."""
-
-    difficulty: float = Field(0.5, ge=0, le=1, description="0 asks for easy negatives, 1 for hard ones.")
-    mode: Literal["prefer", "reject"] = Field(
-        "prefer", description="`prefer` fills up with easier ones where the window has too few, so no row is lost."
-    )
-
-
-@step("elo_window", EloWindow, requires=lambda p: {"elo"})
-def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candidates:
-    """Prefer gaps from 100 + 300(1 − d) to 400 + 200(1 − d) for difficulty d (methods §3.6).
-
-    With ``prefer``, a gap below 100, the danger zone at any difficulty, is rejected all the same; larger gaps and
-    candidates without a rating come after those inside.
-    """
-    distance, easy = gap(block), 1 - params.difficulty
-    inside = (distance >= 100 + 300 * easy) & (distance <= 400 + 200 * easy)
-    low, high = 100 + 300 * easy, 400 + 200 * easy
-    if params.mode == "reject":
-        block = block.rejected("elo_window", ~inside, f"gap not in {low:g}…{high:g} Elo")
-    else:
-        block = block.rejected("elo_window", distance < 100, "gap < 100 Elo", "unsafe")
-    return block.with_columns({"preferred": inside})
+    return block.rejected("denoise", wrong, f"{params.column} ≥ {threshold:.3g}", "unsafe")
 
 
 class MinWeight(Params):
     """Bar on the weight."""
 
-    weight: float = Field(0.1, ge=0, le=1, description="Candidates at or below it teach next to nothing.")
+    weight: float = Field(0.1, ge=0, lt=1, description="Candidates at or below it teach next to nothing.")
 
 
 @step("min_weight", MinWeight, thresholds=(_WEIGHT,))

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError, nearest
+from anmi.selection.contradictions import contradiction
+from anmi.selection.inheritance import inherited
 
 
 class Params(BaseModel):
@@ -59,7 +61,11 @@ class Threshold:
 
 @dataclass(frozen=True)
 class StepType:
-    """A kind of step: its parameters, the columns it reads, what it does to a block, and what an audit sweeps."""
+    """A kind of step.
+
+    Its parameters, the columns it reads, what it does to a block, what an audit sweeps, the columns it makes for
+    later steps, and whether it draws the negatives.
+    """
 
     name: str
     params: type[Params]
@@ -67,6 +73,8 @@ class StepType:
     requires: Callable[[Any], set[str]]
     fit: Fit | None = None
     thresholds: tuple[Threshold, ...] = ()
+    makes: tuple[str, ...] = ()
+    sampler: bool = False
 
 
 STEPS: Final[dict[str, StepType]] = {}
@@ -78,11 +86,13 @@ def step(
     requires: Callable[[Any], set[str]] = lambda p: set(),
     fit: Fit | None = None,
     thresholds: tuple[Threshold, ...] = (),
+    makes: tuple[str, ...] = (),
+    sampler: bool = False,
 ) -> Callable[[Apply], Apply]:
     """Register a function as the step ``name``."""
 
     def register(apply: Apply) -> Apply:
-        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds)
+        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds, makes, sampler)
         return apply
 
     return register
@@ -140,6 +150,11 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    extends: str | None = Field(
+        None,
+        description="Recipe whose fields are taken where this one has none; `training` is merged key by key. None, as "
+        "most stand alone.",
+    )
     description: str = Field(description="One sentence for people who choose among recipes.")
     source: str = Field("", description="Paper, report or code the recipe follows.")
     negatives: int = Field(7, ge=0, le=1000, description="Negatives per row; 7 is what most published recipes use.")
@@ -158,8 +173,9 @@ class Recipe(BaseModel):
 
     @property
     def requires(self) -> set[str]:
-        """Columns the recipe reads; stages that make none of them are passed through."""
-        return set().union(*(item.type.requires(item.params) for item in self.steps))
+        """Columns the recipe reads and does not make; stages that make none of them are passed through."""
+        made = {column for item in self.steps for column in item.type.makes}
+        return set().union(*(item.type.requires(item.params) for item in self.steps)) - made
 
     @property
     def main_threshold(self) -> int | None:
@@ -174,6 +190,19 @@ class RecipeBook(BaseModel):
     __pydantic_extra__: dict[str, Recipe]
     reserved: ClassVar[tuple[str, ...]] = ("bm25", "zero_shot")
     every: ClassVar[str] = "*"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inherit(cls, value: Any) -> Any:
+        return inherited(value) if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _make_sense(self) -> RecipeBook:
+        for name, recipe in self.__pydantic_extra__.items():
+            found = contradiction(recipe)
+            if found is not None:
+                raise ValueError(f"{name}: {found}")
+        return self
 
     def names(self) -> list[str]:
         """Return the names of the recipes, sorted."""
@@ -216,7 +245,8 @@ def _sentence(error: ValidationError) -> str:
     """The first thing that is wrong, and where, on one line."""
     first = error.errors()[0]
     where = " → ".join(str(part) for part in first["loc"])
-    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
 
 
 @dataclass
@@ -253,10 +283,19 @@ class Runner:
         return self._apply(block, len(self.recipe.steps))
 
     def varied(self, place: int, parameter: str, value: float) -> Runner:
-        """Return a runner that differs in one parameter of one step; what was fitted before that step is kept."""
+        """Return a runner that differs in one parameter of one step; what was fitted before that step is kept.
+
+        Raises
+        ------
+        AnmiError
+            The step does not take the value beside its other parameters.
+        """
         changed = self.recipe.steps[place]
         given = changed.params.model_dump(exclude_unset=True) | {parameter: value}
-        changed = changed.model_copy(update={"params": changed.type.params(**given)})
+        try:
+            changed = changed.model_copy(update={"params": changed.type.params(**given)})
+        except ValidationError as error:
+            raise AnmiError(f'step "{changed.name}" with {parameter} {value:g}: {_sentence(error)}') from error
         steps = [*self.recipe.steps[:place], changed, *self.recipe.steps[place + 1 :]]
         fitted = {earlier: found for earlier, found in self._fitted.items() if earlier < place}
         return Runner(self.recipe.model_copy(update={"steps": steps}), self.seed, fitted)
@@ -284,4 +323,14 @@ class Runner:
 
 def _load_steps() -> None:
     """Import the modules whose steps register themselves."""
-    from anmi.selection import back_off, filters, mixture, routing, samplers, weighters  # noqa: F401
+    from anmi.selection import (  # noqa: F401
+        back_off,
+        ceilings,
+        elo_zones,
+        filters,
+        mixture,
+        routing,
+        samplers,
+        simans,
+        weighters,
+    )

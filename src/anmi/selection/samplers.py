@@ -45,7 +45,7 @@ class Top(Params):
     first: str | None = Field(None, description="Column whose true values go before all others, such as `preferred`.")
 
 
-@step("top", Top, requires=lambda p: {p.by} - {"hardness", "zone_preference"})
+@step("top", Top, requires=lambda p: {p.by} | ({p.first} - {None}), sampler=True)
 def top(block: Candidates, params: Top, context: Context) -> Candidates:
     """Take the n candidates of the largest value in a column, or first those marked in another."""
     first = None if params.first is None else block.columns[params.first] > 0.5
@@ -56,8 +56,53 @@ class Random(Params):
     """Take any."""
 
 
-@step("random", Random)
+@step("random", Random, sampler=True)
 def random(block: Candidates, params: Random, context: Context) -> Candidates:
     """Draw n candidates uniformly without replacement, from the row's own random stream."""
     draws = seeds.uniform(context.seed, "selection/random", row_keys(block), block.documents)
     return choose(block, draws, context.negatives)
+
+
+class Draw(Params):
+    """What the chances go by."""
+
+    by: str = Field(
+        "hardness",
+        description="Column in proportion to which candidates are drawn; what is 0 or less there never is. The "
+        "hardness that `mixture` makes is ProGCL's.",
+    )
+
+
+@step("draw", Draw, requires=lambda p: {p.by}, sampler=True)
+def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
+    """Draw n candidates without replacement, each time in proportion to a column (methods §3.4, mode `mix`).
+
+    ProGCL's own `mix` goes on to blend pairs of the hardest into vectors that are no document; a miner can only draw.
+    """
+    values = block.columns[params.by].astype(np.float64)
+    with np.errstate(divide="ignore"):
+        log_chance = np.log(np.where(values > 0, values, np.nan))
+    return choose(block, gumbel_keys(block, log_chance, context.seed, "selection/draw"), context.negatives)
+
+
+def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, stream: str) -> NDArray[np.float64]:
+    """Return keys whose n largest are n draws without replacement (the Gumbel top-k trick; Kool et al. 2019).
+
+    Parameters
+    ----------
+    block
+        Names the rows' random streams, and the documents in them.
+    log_chance
+        Logarithm of each candidate's chance up to a constant per row, [Q, M]; NaN where it has none.
+    seed, stream
+        Of the run and of the step.
+
+    Returns
+    -------
+    numpy.ndarray
+        log-chance plus a standard Gumbel variable, [Q, M].
+    """
+    uniform = seeds.uniform(seed, stream, row_keys(block), block.documents)
+    # A draw of exactly 0 has no logarithm; half of the next larger one stands in for it.
+    keys: NDArray[np.float64] = log_chance - np.log(-np.log(np.maximum(uniform, 2.0**-54)))
+    return keys

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from anmi.candidates import Candidates
-from anmi.selection.filters import gap
+from anmi.selection.elo_zones import BORDERS, gap
 from anmi.selection.recipe import Context, Params, step
 
 
@@ -32,9 +32,7 @@ def confidence(block: Candidates, params: Confidence, context: Context) -> Candi
 class ZoneWeight(Params):
     """Borders of the gap zones in Elo and the weight inside each."""
 
-    borders: tuple[float, ...] = Field(
-        (100.0, 200.0, 400.0, 600.0), description="Danger | soft | Goldilocks | medium | easy, as published."
-    )
+    borders: tuple[float, ...] = Field(BORDERS, description="Danger | soft | Goldilocks | medium | easy, as published.")
     weights: tuple[float, ...] = Field(
         (0.0, 0.5, 1.0, 0.7, 0.3), description="One weight per zone; Goldilocks teaches most, danger nothing."
     )
@@ -48,7 +46,7 @@ class ZoneWeight(Params):
         return self
 
 
-@step("zone_weight", ZoneWeight, requires=lambda p: {"elo"})
+@step("zone_weight", ZoneWeight, requires=lambda p: {"elo"}, makes=("zone_preference",))
 def zone_weight(block: Candidates, params: ZoneWeight, context: Context) -> Candidates:
     """Multiply the weight by that of the Elo-gap zone; note the zone's order of preference (methods §2).
 
