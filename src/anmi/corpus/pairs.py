@@ -64,12 +64,10 @@ def read_pairs(location: str, options: Options) -> RawCollection:
     languages: Counter[str] = Counter()
     pairs: dict[str, int] = {}
     seen: set[Path] = set()
-    for pattern in filter(None, (part.strip() for part in location.split(";"))):
+    for pattern, cap, files in files_of_patterns(location):
         pairs[pattern] = 0
-        name, cap = _cap(pattern)
         # A file that an earlier pattern has read is not read again.
-        files = [path for path in find_files(name) if path.resolve() not in seen]
-        for path in files:
+        for path in (path for path in files if path.resolve() not in seen):
             if pairs[pattern] >= cap:
                 break
             seen.add(path.resolve())
@@ -98,6 +96,18 @@ def read_pairs(location: str, options: Options) -> RawCollection:
         language=min(languages, key=lambda code: (-languages[code], code), default=None),
         notes={"pairs": pairs},
     )
+
+
+def files_of_patterns(location: str) -> list[tuple[str, float, list[Path]]]:
+    """Return the patterns of a location, each with its cap (infinite without one) and the files it matches.
+
+    Raises
+    ------
+    AnmiError
+        If a pattern matches none.
+    """
+    patterns = [part.strip() for part in location.split(";") if part.strip()]
+    return [(pattern, cap, find_files(name)) for pattern in patterns for name, cap in [_cap(pattern)]]
 
 
 def find_files(pattern: str) -> list[Path]:

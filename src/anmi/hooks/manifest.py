@@ -19,7 +19,11 @@ from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
+from anmi.errors import AnmiError
+from anmi.hooks import unchanged
 from anmi.hooks.record import RunRecord, data_root, write_beside_data
+
+logger = logging.getLogger(__name__)
 
 _LOG_BYTES = 5_000_000
 
@@ -39,12 +43,14 @@ class ManifestHooks:
         self._project = Path.cwd()
         self._parameters: dict[str, Any] = {}
         self._catalog: CatalogProtocol | None = None
+        self._context: KedroContext | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
         """Learn where things lie."""
         self._root = data_root(context)
         self._project = context.project_path
+        self._context = context
 
     @hook_impl
     def after_catalog_created(self, parameters: dict[str, Any]) -> None:
@@ -53,9 +59,17 @@ class ManifestHooks:
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
-        """Open the record."""
+        """Open the record.
+
+        Raises
+        ------
+        Unchanged
+            The run would mine again what is there; only where the caller expects that.
+        """
         self._catalog = catalog
         self._record.begin(run_params, self._parameters, self._project)
+        if unchanged.is_whole(run_params):
+            self._compare(pipeline, catalog)
         if "://" not in self._root:
             add_log_file(Path(self._root) / "logs" / "anmi.log")
         self._write()
@@ -77,6 +91,8 @@ class ManifestHooks:
     @hook_impl
     def after_pipeline_run(self, pipeline: Pipeline) -> None:
         """Close the record."""
+        if self._record.fingerprint and self._catalog is not None:
+            self._record.outputs = unchanged.stamps(self._catalog, pipeline.all_outputs())
         self._record.finish()
         self._write()
 
@@ -91,6 +107,31 @@ class ManifestHooks:
         if self._record.run_id and self._record.end is None:
             self._record.finish(error)
             self._write()
+
+    def _compare(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
+        """Note what the run is made from; stop it where the last one was made from the same."""
+        assert self._context is not None
+        entries = self._context.config_loader["catalog"]
+        used = {name: entry for name, entry in entries.items() if name in pipeline.datasets()}
+        forced = unchanged.is_forced(self._record.parameters)
+        try:
+            now = unchanged.fingerprint(
+                pipeline.inputs(), self._record.parameters, self._record.versions, used, self._project
+            )
+        except (AnmiError, OSError):
+            # What is wrong with the collection is for ingestion to say.
+            return
+        self._record.fingerprint = now
+        if forced or not unchanged.is_asked():
+            return
+        before, changes = unchanged.compare(catalog, pipeline.all_outputs(), self._root, now)
+        if before and not changes:
+            raise unchanged.Unchanged(
+                f"Nothing to mine: collection, parameters, code and outputs are those of run {before['run_id']} "
+                f"(recipe {before['parameters'].get('recipe')}); --params force=true mines again"
+            )
+        if before:
+            logger.info("Mining again, since run %s this changed: %s", before["run_id"], ", ".join(changes))
 
     def _persisted(self, name: str) -> Any:
         if self._catalog is None or name.startswith("params:") or name == "parameters":

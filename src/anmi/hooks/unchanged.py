@@ -1,0 +1,257 @@
+"""Mine only what changed: a run of ``mining`` whose inputs and outputs are those of the last one has nothing to do.
+
+That a result exists says nothing about what it was made from. So a run notes a fingerprint of everything that can
+change its result, and what it wrote; the next one compares both before it starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final
+
+import fsspec
+from kedro.io import CatalogProtocol
+from kedro.io.core import DatasetError, VersionNotFoundError
+from pydantic import TypeAdapter, ValidationError
+
+from anmi.corpus.contents import contents, files_in, hash_files
+from anmi.errors import AnmiError
+
+PIPELINE: Final = "mining"
+_PARTIAL: Final = (
+    "tags", "from_nodes", "to_nodes", "node_names", "from_inputs", "to_outputs", "load_versions", "namespaces",
+    "only_missing_outputs",
+)  # fmt: skip
+# How much is done at a time or at once; none of it changes a result.
+_WITHOUT_EFFECT: Final = frozenset({"shard", "concurrency", "requests_per_second"})
+_SEVERAL: Final = "what is there comes from several runs"
+_MAY_SKIP: Final[ContextVar[bool]] = ContextVar("anmi_may_skip", default=False)
+
+
+class Unchanged(Exception):
+    """There is nothing to do; the message is for the user. No error: ``kedro run`` ends well with it."""
+
+
+@contextmanager
+def may_skip() -> Iterator[None]:
+    """Let runs inside end with :class:`Unchanged`, which only a caller that expects it can want."""
+    token = _MAY_SKIP.set(True)
+    try:
+        yield
+    finally:
+        _MAY_SKIP.reset(token)
+
+
+def is_asked() -> bool:
+    """Tell whether the caller expects :class:`Unchanged`."""
+    return _MAY_SKIP.get()
+
+
+def is_whole(run_params: Mapping[str, Any]) -> bool:
+    """Tell whether a run is that of the mining pipeline, all of it and nothing else.
+
+    Examples
+    --------
+    >>> is_whole({"pipeline_names": ["mining"], "from_nodes": ()})
+    True
+    >>> is_whole({"pipeline_names": ["mining"], "from_nodes": ("select_negatives",)})
+    False
+    """
+    whole = list(run_params.get("pipeline_names") or []) == [PIPELINE]
+    return whole and not any(run_params.get(name) for name in _PARTIAL)
+
+
+def is_forced(parameters: Mapping[str, Any]) -> bool:
+    """Return the parameter ``force``, false where there is none.
+
+    Raises
+    ------
+    AnmiError
+        It is neither true nor false.
+    """
+    value = parameters.get("force", False)
+    try:
+        return TypeAdapter(bool).validate_python(value)
+    except ValidationError:
+        raise AnmiError(f'parameter "force": true or false was expected, not {value!r}') from None
+
+
+def fingerprint(
+    inputs: Iterable[str],
+    parameters: Mapping[str, Any],
+    versions: Mapping[str, str],
+    entries: Mapping[str, Any],
+    project: Path,
+) -> dict[str, str]:
+    """Return hashes of everything that can change what is mined.
+
+    Parameters
+    ----------
+    inputs
+        Free inputs of the pipeline, of which those named ``params:…`` count.
+    parameters
+        All of them, as validated.
+    versions
+        Of the installed packages.
+    entries
+        Catalog entries of the pipeline's datasets.
+    project
+        Folder that relative paths start from.
+
+    Returns
+    -------
+    dict
+        By part: ``collection`` (contents of its files), ``parameters`` (with the chosen recipe), ``models`` (files of
+        encoders and judges named in the parameters), ``code``, ``libraries``, ``catalog``.
+    """
+    import anmi
+
+    chosen = {name: _branch(parameters, name) for name in sorted(_names(inputs))}
+    if isinstance(chosen.get("recipes"), Mapping):
+        chosen["recipes"] = chosen["recipes"].get(str(chosen.get("recipe")))
+    package = Path(anmi.__file__).parent
+    sources = [path for path in files_in(package) if "__pycache__" not in path.parts]
+    plain_entries = {name: {k: v for k, v in entry.items() if k != "metadata"} for name, entry in entries.items()}
+    return {
+        "collection": contents(str(chosen.get("collection", ""))),
+        "parameters": _hash(_with_effect(chosen)),
+        "models": _hash({name: found for name in set(_texts(chosen)) if (found := _model(name, project))}),
+        "code": hash_files(sources, anmi.__version__),
+        "libraries": _hash(versions),
+        "catalog": _hash(plain_entries),
+    }
+
+
+def _names(inputs: Iterable[str]) -> set[str]:
+    return {name.removeprefix("params:") for name in inputs if name.startswith("params:")}
+
+
+def _branch(parameters: Mapping[str, Any], name: str) -> Any:
+    value: Any = parameters
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _with_effect(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_effect(item) for key, item in value.items() if key not in _WITHOUT_EFFECT}
+    return [_with_effect(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every string among the parameters: any may name the folder of a model."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key != "collection":
+                yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str) and value and "\n" not in value:
+        yield value
+
+
+def _model(name: str, project: Path) -> str:
+    """Return a hash of a folder that looks like a model, the commit of a model of the hub, else nothing."""
+    for folder in (Path(name).expanduser(), project / name):
+        # A configuration tells a model from a folder that happens to be called like some setting.
+        if any((folder / file).is_file() for file in ("config.json", "modules.json")):
+            return hash_files(files_in(folder))
+    if name.count("/") == 1:
+        home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+        cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+        commit = cache / f"models--{name.replace('/', '--')}" / "refs" / "main"
+        return commit.read_text(encoding="utf-8").strip() if commit.is_file() else ""
+    return ""
+
+
+def stamps(catalog: CatalogProtocol, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return of each versioned artifact its newest version, and number, bytes and time of change of its files.
+
+    Artifacts without any version are left out; the time is that of local files only.
+    """
+    found = {}
+    for name in sorted(names):
+        dataset = catalog.get(name)
+        if not getattr(dataset, "_version", None):
+            continue
+        # What was learnt of versions before is forgotten, and what is learnt here as well.
+        dataset.release()
+        try:
+            stamp = {"version": dataset.resolve_load_version()}
+            if dataset.exists():
+                found[name] = stamp | _files(dataset)
+        except (DatasetError, VersionNotFoundError):
+            continue
+        finally:
+            dataset.release()
+    return found
+
+
+def _files(dataset: Any) -> dict[str, int]:
+    place = dataset._get_load_path()
+    if getattr(dataset, "_fs", None) is not None:
+        sizes = [entry["size"] or 0 for entry in dataset._fs.find(str(place), detail=True).values()]
+        return {"files": len(sizes), "bytes": sum(sizes)}
+    path = Path(place)
+    states = [file.stat() for file in (files_in(path) if path.is_dir() else [path])]
+    changed = max((state.st_mtime_ns for state in states), default=0)
+    return {"files": len(states), "bytes": sum(state.st_size for state in states), "changed": changed}
+
+
+def compare(
+    catalog: CatalogProtocol, outputs: Iterable[str], root: str, now: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Compare what is asked for with what the last run of the pipeline made.
+
+    Parameters
+    ----------
+    catalog
+        Where the artifacts are.
+    outputs
+        What the pipeline makes.
+    root
+        Of the data.
+    now
+        The fingerprint of the run that is about to start.
+
+    Returns
+    -------
+    manifest, changes
+        Of the run that made the newest artifacts, empty where there is no such finished run; and what changed since
+        then, nothing where the manifest may stand for the run.
+    """
+    found = stamps(catalog, outputs)
+    versions = {stamp["version"] for stamp in found.values()}
+    if not versions:
+        return {}, []
+    manifest = _manifest(root, max(versions))
+    noted = manifest.get("fingerprint") or {}
+    if manifest.get("status") != "finished" or not noted:
+        return {}, []
+    changes = [part for part in now if noted.get(part) != now[part]]
+    if len(versions) > 1:
+        changes.append(_SEVERAL)
+    elif found != manifest.get("outputs"):
+        changes.append("outputs")
+    return manifest, changes
+
+
+def _manifest(root: str, run_id: str) -> dict[str, Any]:
+    try:
+        with fsspec.open(f"{root.rstrip('/')}/runs/{run_id}/manifest.json", encoding="utf-8", mode="r") as file:
+            return dict(json.load(file))
+    except (OSError, ValueError):
+        return {}
