@@ -98,9 +98,15 @@ def told_of_interruption() -> Iterator[None]:
 
 
 def _run(**options: Any) -> Any:
+    from anmi.hooks.unchanged import Unchanged, may_skip
+
     assert kedro_run.callback is not None
-    with plain_errors(), told_of_interruption():
-        return kedro_run.callback(**options)
+    with plain_errors(), told_of_interruption(), may_skip():
+        try:
+            return kedro_run.callback(**options)
+        except Unchanged as nothing_to_do:
+            click.echo(str(nothing_to_do))
+            return None
 
 
 # Kedro's own command with Kedro's own options; only what becomes of an error is ours.
