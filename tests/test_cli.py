@@ -117,40 +117,6 @@ def test_without_a_run_the_command_to_run_is_named() -> None:
     assert re.fullmatch(r'Error: there is no "results" yet: run .*make run.* first\n', done.stderr)
 
 
-def row_of(output: str, document: str) -> list[str]:
-    (line,) = [line for line in output.splitlines() if f" {document} " in line]
-    return [cell.strip() for cell in line.split("│")[1:-1]]
-
-
-def test_explain_tells_each_candidate_its_fate(saved: None) -> None:
-    output = invoke("anmi", "explain", "q-alpha").stdout
-    assert "q-alpha: what is alpha?" in output
-    assert "positive_rank: 1" in output
-    assert row_of(output, "d0") == ["+", "d0", "title 0 text [of] document 0", "qrels", "12.25", "positive", ""]
-    assert row_of(output, "d1") == ["1", "d1", "title 1 text [of] document 1", "bm25+dense", "9.5", "max_ratio", ""]
-    assert row_of(output, "d2")[5] == "open"
-    assert row_of(output, "d3") == ["3", "d3", "title 3 text [of] document 3", "dense", "0.125", "negative", "1"]
-    assert output.index(" d0 ") < output.index(" d1 ")
-
-
-def test_top_never_hides_a_negative(saved: None) -> None:
-    output = invoke("anmi", "explain", "q-alpha", "--top", "1").stdout
-    assert " d1 " in output
-    assert " d2 " not in output
-    assert " d3 " in output
-    assert "2 of 3 candidates" in output
-
-
-def test_a_dropped_query_says_why(saved: None) -> None:
-    assert "dropped by consistency" in invoke("anmi", "explain", "q-beta").stdout
-
-
-def test_an_unknown_query_gets_the_nearest(saved: None) -> None:
-    done = invoke("anmi", "explain", "q-alpa")
-    assert done.exit_code == 1
-    assert done.stderr == 'Error: the selection has no query "q-alpa": the nearest are q-alpha, q-beta\n'
-
-
 def test_run_keeps_every_option_of_kedro() -> None:
     assert {option.name for option in run.params} == {option.name for option in kedro_run.params}
 

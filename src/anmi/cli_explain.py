@@ -1,0 +1,135 @@
+# mypy: allow-untyped-decorators
+"""``kedro anmi explain``: what each judge said of a query's candidates, and which rule decided on them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+from contextlib import nullcontext
+from typing import Any, Final
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.errors import AnmiError
+
+_WIDTH: Final = 200
+
+
+@click.command()
+@click.argument("query_id")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show.")
+@click.option("--doc", "document_id", metavar="ID", help="Show everything about this document instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document, whatever --top says.")
+@env_option
+def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env: str | None) -> None:
+    """Show every candidate of a query, what each judge said, and why it was or was not taken.
+
+    The first --top candidates are shown, and those further down that were taken.
+    """
+    from anmi.cli import _context, _saved, _silence
+
+    with _silence() if as_json else nullcontext(), _context(env) as context:
+        catalog = context.catalog
+        blocks = find_rows(_saved(catalog, "selection", "mining"), query_id)
+        corpus, queries = _saved(catalog, "corpus", "ingestion"), _saved(catalog, "queries", "ingestion")
+        text = queries.loc[queries["query_id"] == query_id, "text"]
+        query = str(text.iloc[0]) if len(text) else ""
+        rows = _explained(catalog, blocks, corpus, query, context.params["seed"])
+        if document_id is not None:
+            rows = [_only(row, block, corpus, document_id, catalog) for row, block in zip(rows, blocks, strict=True)]
+        found = {"query_id": query_id, "query": query, "rows": rows}
+        if as_json:
+            click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        else:
+            _print(found, top, document_id)
+
+
+def find_rows(shards: Any, query_id: str) -> list[Any]:
+    """Return the rows of a query, one block each.
+
+    Raises
+    ------
+    AnmiError
+        No shard holds the query; the message names the nearest ids.
+    """
+    import numpy as np
+
+    found, known = [], set()
+    for block in shards:
+        known.update(block.query_ids.tolist())
+        found += [block.take(np.array([row])) for row in np.flatnonzero(block.query_ids == query_id)]
+    if not found:
+        raise AnmiError(f'the selection has no query "{query_id}": {_nearest(query_id, known, "the selection")}')
+    return found
+
+
+def _nearest(name: str, known: Any, what: str) -> str:
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or sorted(known)[:3]
+    return f"the nearest are {', '.join(close)}" if close else f"{what} is empty"
+
+
+def _explained(catalog: Any, blocks: list[Any], corpus: Any, query: str, seed: int) -> list[dict[str, Any]]:
+    from anmi.report.explanation import explain
+
+    fused = catalog.load("fused_judge") if catalog.exists("fused_judge") else {}
+    summary = catalog.load("selection_summary") if catalog.exists("selection_summary") else {}
+    fold = fold_of_query(fused, query, seed)
+    return [explain(block, corpus, fused, fold, summary.get("negatives_wanted")) for block in blocks]
+
+
+def fold_of_query(fused: dict[str, Any], query: str, seed: int) -> int:
+    """Return whose coefficients judged a query: 0 for shipped ones."""
+    from anmi.judging.teacher import fold_of
+
+    return int(fold_of([query], len(fused["models"]), seed)[0]) if len(fused.get("models", [])) > 1 else 0
+
+
+def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalog: Any) -> dict[str, Any]:
+    """Keep of a row what is about one document; say why where it is no candidate.
+
+    Raises
+    ------
+    AnmiError
+        The corpus has no such document; the message names the nearest ids.
+    """
+    from anmi.report.explanation import not_a_candidate
+
+    mine = [candidate for candidate in row["candidates"] if candidate["document_id"] == document_id]
+    reason = None
+    if not mine:
+        place = corpus.index[corpus["document_id"] == document_id]
+        if not len(place):
+            near = _nearest(document_id, corpus["document_id"].tolist(), "the corpus")
+            raise AnmiError(f'the corpus has no document "{document_id}": {near}')
+        same = catalog.load("duplicates") if catalog.exists("duplicates") else {}
+        group = dict(zip(same["document_id"], same["duplicate_of"], strict=True)) if len(same) else {}
+        reason = not_a_candidate(int(place[0]), block, corpus, group)
+    own = [positive for positive in row["positives"] if positive["own"] or positive["document_id"] == document_id]
+    return row | {"positives": own, "candidates": mine, "not_a_candidate": reason}
+
+
+def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
+    from rich.console import Console
+
+    from anmi.report.explanation_console import candidates_table, document_table, number
+
+    # Where the width is not known, a wide one: rather long lines than cut ones.
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if known else _WIDTH, highlight=False, markup=False)
+    console.print(f"{found['query_id']}: {found['query']}", style="bold")
+    for row in found["rows"]:
+        if row["dropped"]:
+            rule = f": {row['dropped']['rule']}" if row["dropped"]["rule"] else ""
+            console.print(f"dropped by {row['dropped']['step']}{rule}", style="red")
+        console.print(", ".join(f"{name}: {number(value)}" for name, value in row["figures"].items()))
+        if document_id is None:
+            console.print(candidates_table(row, top, console.width))
+            continue
+        if row["not_a_candidate"]:
+            console.print(f"{document_id} is not a candidate: {row['not_a_candidate']}", style="yellow")
+        others = [positive for positive in row["positives"] if positive["document_id"] == document_id]
+        for document in [*row["candidates"], *others]:
+            console.print(document_table(row, document))

@@ -1,0 +1,164 @@
+"""Explanations of what became of a query's candidates."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.candidates import Candidates
+from anmi.judging.fused import EVIDENCE, FusedModel, shipped
+from anmi.report.explanation import explain, in_numbers, not_a_candidate
+from anmi.selection.back_off import TIERS
+from anmi.selection.recipe import Recipe, Runner
+
+DENSE = np.array([[0.8, 0.77, 0.7, 0.6, 0.5, 0.4]], np.float32)
+CORPUS = pd.DataFrame({"document_id": [f"d{i}" for i in range(9)], "title": "", "text": "some words"})
+
+
+def row(**changes: Any) -> Candidates:
+    """One query with positives d0 and d7 and candidates d1 to d6, each less similar than the one before."""
+    given: dict[str, Any] = {
+        "query_ids": np.array(["q"]),
+        "positives": np.array([[0, 7]], np.int32),
+        "documents": np.arange(1, 7, dtype=np.int32)[None, :],
+        "source": np.full((1, 6), 3, np.uint8),
+        "columns": {
+            "dense": DENSE,
+            "elo": 1000 * DENSE,
+            "gap_se": np.full((1, 6), 10, np.float32),
+            "p_relevant": DENSE - 0.1,
+        },
+        "positive_columns": {
+            "dense": np.array([[0.8, 0.5]], np.float32),
+            "elo": np.array([[800, 500]], np.float32),
+        },
+        "query_columns": {"positive_rank": np.array([3], np.float32), "consistent": np.array([0], np.float32)},
+    }
+    return Candidates(**given | changes)
+
+
+def selected(steps: list[Any], negatives: int = 2, block: Candidates | None = None) -> Candidates:
+    recipe = Recipe(description="for a test", negatives=negatives, steps=steps)
+    return Runner(recipe, 0).apply(row() if block is None else block)
+
+
+def verdicts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(candidate["verdict"], candidate["why"]) for candidate in found["candidates"]]
+
+
+def test_every_candidate_tells_the_rule_that_decided() -> None:
+    block = selected([{"max_ratio": {"max_ratio": 0.95}}, {"rank_window": {"column": "dense", "last": 100}}, "top"])
+    found = explain(block, CORPUS, wanted=2)
+    unsafe = ("unsafe", "max_ratio: dense ≥ 0.95 of the positive's (dense ≥ 0.76)")
+    assert verdicts(found)[:2] == [unsafe, unsafe]
+    assert {verdict for verdict, _ in verdicts(found)[2:]} == {"unwanted"}
+    block = selected([{"max_ratio": {"max_ratio": 0.95}}, {"top": {"by": "dense"}}])
+    assert verdicts(explain(block, CORPUS, wanted=2))[2:] == [
+        ("negative", "choice 1 of 2"),
+        ("negative", "choice 2 of 2"),
+        ("not drawn", "2 taken before it"),
+        ("not drawn", "2 taken before it"),
+    ]
+
+
+def test_what_is_left_although_too_few_were_taken_had_no_value_to_be_drawn_by() -> None:
+    unknown = row(columns={"dense": np.where(DENSE < 0.7, np.nan, DENSE)})
+    found = explain(selected([{"top": {"by": "dense"}}], 5, unknown), CORPUS, wanted=5)
+    assert [verdict for verdict, _ in verdicts(found)] == ["negative"] * 3 + ["not drawn"] * 3
+    assert found["candidates"][-1]["why"] == "the sampler had no value for it"
+    assert found["candidates"][-1]["scores"]["dense"] is None
+    assert explain(row(), CORPUS, wanted=0)["candidates"][0]["why"] == "the recipe draws none"
+
+
+def test_a_negative_names_the_tier_it_came_from() -> None:
+    tiers = row().with_columns({"tier": np.array([[0, 0, 1, 1, 2, 99]])})
+    found = explain(selected([{"top": {"by": "dense"}}], 6, tiers), CORPUS)
+    assert [candidate["tier"] for candidate in found["candidates"]] == [*np.repeat(TIERS[:2], 2), TIERS[2], "tier 99"]
+    assert found["candidates"][2]["why"] == "choice 3 of 6, deeper"
+
+
+def test_kinds_are_the_verdicts_of_routed_candidates() -> None:
+    block = row().rejected("promote", DENSE > 0.78, "p_relevant ≥ 0.68", "promoted")
+    block = block.rejected("uncertain", DENSE > 0.65, "p_relevant 0.5…0.68", "uncertain")
+    found = verdicts(explain(block, CORPUS))
+    assert found[:2] == [("promoted", "promote: p_relevant ≥ 0.68"), ("uncertain", "uncertain: p_relevant 0.5…0.68")]
+
+
+def test_a_dropped_query_tells_step_rule_and_figures() -> None:
+    found = explain(selected([{"denoise": {"threshold": 0.6}}, "consistency", {"top": {"by": "dense"}}]), CORPUS)
+    assert found["dropped"] == {"step": "consistency", "rule": "BM25 does not find a positive near the top"}
+    assert found["figures"] == {"positive_rank": 3, "consistent": 0}
+    # What an earlier step rejected keeps that step's name.
+    assert found["candidates"][0]["step"] == "denoise"
+    assert verdicts(found)[-1] == ("query dropped", "consistency: BM25 does not find a positive near the top")
+
+
+def test_artifacts_from_before_there_were_rules_still_tell_the_step() -> None:
+    block = replace(row().rejected("max_ratio", DENSE > 0.65), rules={})
+    assert verdicts(explain(block, CORPUS))[0] == ("rejected", "max_ratio")
+
+
+@pytest.mark.parametrize(
+    ("step", "column"),
+    [
+        ({"max_ratio": {"max_ratio": 0.9}}, "dense"),
+        ({"max_ratio": {"max_ratio": 0.9, "column": "elo"}}, "elo"),
+        ({"margin": {"margin": 0.15}}, "dense"),
+        ({"elo_gap": {"danger": 150}}, "elo"),
+    ],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_limit_shown_for_a_row_is_the_one_that_was_applied(step: Any, column: str, sign: int) -> None:
+    # Of negative scores the same rules hold; here all but the positive's own sign stays.
+    shift = np.float32(0 if sign > 0 else -2)
+    columns = {name: values + shift for name, values in row().columns.items()}
+    own = {name: values + shift for name, values in row().positive_columns.items()}
+    block = selected([step], block=row(columns=columns, positive_columns=own))
+    candidates = explain(block, CORPUS)["candidates"]
+    rejected = np.array([candidate["verdict"] == "unsafe" for candidate in candidates])
+    assert 0 < rejected.sum() < len(rejected)
+    limit = float(next(candidate["here"] for candidate in candidates if candidate["here"]).split()[-1])
+    assert (rejected == (block.columns[column][0] >= limit)).all()
+
+
+def test_a_limit_relative_to_the_lowest_positive_is_shown_too() -> None:
+    assert in_numbers("dense ≥ 0.9 of the lowest positive's", row()) == "dense ≥ 0.45"
+    assert in_numbers("dense ≥ the lowest positive's − 0.1", row()) == "dense ≥ 0.4"
+    assert in_numbers("gap not in 100…300 Elo", row()) == "elo not in 500…700"
+    assert in_numbers("cross ≥ 0.9 of the positive's", row()) == ""
+
+
+def test_evidence_adds_up_to_the_judgment() -> None:
+    values = np.random.default_rng(0).uniform(0, 1, (len(EVIDENCE), 1, 6)).astype(np.float32)
+    block = row().with_columns(dict(zip(EVIDENCE, values, strict=True)))
+    block = block.with_columns(positive_columns={n: np.full((1, 2), 0.5) for n in ("dense", "match", "coverage")})
+    model = FusedModel.from_dict(shipped()["models"]["minilm"])
+    fused = {"models": [model.as_dict()]}
+    found = explain(block, CORPUS, fused)["candidates"]
+    from scipy.special import logit
+
+    from anmi.judging.fused import features
+
+    expected = logit(model(features(block))[0] * model.label_share)
+    told = [sum(candidate["evidence"].values()) + model.intercept for candidate in found]
+    np.testing.assert_allclose(told, expected, rtol=1e-4)
+    assert explain(row(), CORPUS, fused)["candidates"][0]["evidence"] == {}
+
+
+def test_an_explanation_is_plain_json() -> None:
+    found = explain(selected([{"top": {"by": "dense"}}], block=row(columns={"dense": DENSE / 3})), CORPUS)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["candidates"][0]["scores"]["dense"] == float(f"{0.8 / 3:.7g}")
+
+
+def test_a_document_that_is_no_candidate_has_a_reason() -> None:
+    group = {"d8": "d7"}
+    assert not_a_candidate(0, row(), CORPUS, {}) == "it is the positive of this row"
+    assert not_a_candidate(7, row(), CORPUS, {}) == "it is another positive of the query"
+    assert not_a_candidate(8, row(), CORPUS, group) == "it has the text of the positive d7, and so is no negative"
+    assert "candidates: 6 from bm25, 6 from dense" in not_a_candidate(8, row(), CORPUS, {})
