@@ -25,7 +25,18 @@ SOURCE = ROOT / "src" / "anmi"
 # A room may import those that stand after it, and never those before it.
 ROOMS = ("report", "training", "evaluation", "selection", "judging", "retrieval", "corpus", "engine", "store")
 COMMON = ("candidates", "seeds", "errors")
-EDGE = ("pipelines", "hooks", "datasets", "cli", "cli_audit", "cli_explain", "cli_store", "settings", "pipeline_registry", "__main__")
+EDGE = (
+    "pipelines",
+    "hooks",
+    "datasets",
+    "cli",
+    "cli_audit",
+    "cli_explain",
+    "cli_store",
+    "settings",
+    "pipeline_registry",
+    "__main__",
+)
 HEAVY = ("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "numba")
 MODULES = sorted(SOURCE.rglob("*.py"))
 BELOW = [path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") not in EDGE]
