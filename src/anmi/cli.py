@@ -18,6 +18,7 @@ from kedro.framework.cli.utils import CONTEXT_SETTINGS, env_option
 
 from anmi.cli_audit import audit
 from anmi.cli_explain import explain
+from anmi.cli_export import export
 from anmi.cli_store import store
 from anmi.errors import AnmiError
 
@@ -117,6 +118,7 @@ def anmi() -> None:
 anmi.add_command(store)
 anmi.add_command(audit)
 anmi.add_command(explain)
+anmi.add_command(export)
 
 
 @contextmanager

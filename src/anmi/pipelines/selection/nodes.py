@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,11 @@ import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
+from anmi.pipelines.selection.params import SelectionParams
+from anmi.selection.export import Exports
 from anmi.selection.recipe import RecipeBook
+
+_LOG = logging.getLogger(__name__)
 
 
 def select_negatives(
@@ -87,3 +92,23 @@ def summarise_selection(
         "gaps": {column: gap(selection, column) for column in ("dense", "elo")},
         "distributions": distributions(selection),
     }
+
+
+def export_formats(
+    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any], selection: SelectionParams
+) -> Exports:
+    """Turn the rows into the formats of other trainers that the parameters name.
+
+    Raises
+    ------
+    AnmiError
+        A score that was not measured, or nothing is left to export.
+    """
+    from anmi.selection.export import Collection, make_export
+
+    collection = Collection(corpus, queries, info["collection"], info["language"])
+    made = [make_export(rows, export.format, export.options, collection) for export in selection.exports]
+    for part in made:
+        for what, count in part.left_out.items():
+            _LOG.warning("export %s: left out %s: %d", part.name, what, count)
+    return Exports(made)

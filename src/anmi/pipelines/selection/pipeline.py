@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.selection.nodes import export_pairs, make_training_rows, select_negatives, summarise_selection
+from anmi.pipelines.selection.nodes import (
+    export_formats,
+    export_pairs,
+    make_training_rows,
+    select_negatives,
+    summarise_selection,
+)
 
 
 def create_pipeline() -> Pipeline:
@@ -33,5 +39,11 @@ def create_pipeline() -> Pipeline:
             inputs=["selection", "training_rows", "equivalents", "qrels", "params:recipe", "params:recipes"],
             outputs="selection_summary",
             name="summarise_selection",
+        ),
+        Node(
+            export_formats,
+            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection"],
+            outputs="exports",
+            name="export_formats",
         ),
     ])  # fmt: skip

@@ -1,0 +1,18 @@
+"""Training rows in the formats that other trainers read."""
+
+from anmi.selection.export.formats import FORMATS, Export, Format, find_format, make_export
+from anmi.selection.export.options import Collection, ExportOptions
+from anmi.selection.export.writing import Exported, Exports, may_replace
+
+__all__ = [
+    "FORMATS",
+    "Collection",
+    "Export",
+    "ExportOptions",
+    "Exported",
+    "Exports",
+    "Format",
+    "find_format",
+    "make_export",
+    "may_replace",
+]

@@ -1,0 +1,181 @@
+"""The registry of export formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from anmi.errors import AnmiError, nearest
+from anmi.selection.export import grouped, tuples
+from anmi.selection.export.flat import FlatRows, flatten, known_shares, preferred_score, told
+from anmi.selection.export.options import Collection, ExportOptions
+from anmi.selection.export.writing import Exported
+
+Make = Callable[[FlatRows, ExportOptions, Collection | None], pd.DataFrame]
+_PARQUET: Final = 'datasets.load_dataset("parquet", data_files={path}, split="train")'
+_JSON: Final = 'datasets.load_dataset("json", data_files={path}, split="train")'
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: what makes it of flat rows, which options it takes, and how it is written and read.
+
+    Attributes
+    ----------
+    description
+        One sentence: what a line is, and who reads it.
+    make
+        Makes the table.
+    takes
+        Options it has a place for, besides ``negatives``.
+    files, loading
+        See :class:`anmi.selection.export.writing.Exported`.
+    needs_score
+        Whether a score is chosen where none is named.
+    """
+
+    description: str
+    make: Make
+    takes: frozenset[str] = frozenset()
+    files: str = "train.parquet"
+    loading: str = _PARQUET
+    needs_score: bool = False
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "triplet": Format(
+        "Query, positive and one negative a line, for TripletLoss or MultipleNegativesRankingLoss of "
+        "sentence-transformers.",
+        tuples.triplet,
+    ),
+    "n-tuple": Format(
+        "Query, positive and n negatives a line, for MultipleNegativesRankingLoss of sentence-transformers.",
+        tuples.n_tuple,
+    ),
+    "n-tuple-scores": Format(
+        "An n-tuple with the scores of its documents, for MarginMSELoss or DistillKLDivLoss of sentence-transformers.",
+        tuples.n_tuple_scores,
+        frozenset({"score"}),
+        needs_score=True,
+    ),
+    "labeled-pair": Format(
+        "Query, document and a label of 1, 0 or a score, for CosineSimilarityLoss, ContrastiveLoss or CoSENTLoss of "
+        "sentence-transformers, or BinaryCrossEntropyLoss of its CrossEncoder.",
+        grouped.labelled_pair,
+        frozenset({"score"}),
+    ),
+    "labeled-list": Format(
+        "Query, its documents and their labels, for LambdaLoss, ListNetLoss or RankNetLoss of the CrossEncoder of "
+        "sentence-transformers.",
+        grouped.labelled_list,
+        frozenset({"score"}),
+    ),
+    "flagembedding": Format(
+        "JSON lines of query, positives and negatives, for the trainers of FlagEmbedding (BGE).",
+        grouped.flagembedding,
+        frozenset({"score", "prompt"}),
+        "train.jsonl",
+        "torchrun --nproc_per_node 1 -m FlagEmbedding.finetune.embedder.encoder_only.base --train_data {path} …",
+    ),
+    "tevatron": Format(
+        "JSON lines of query, positive and negative passages with ids and titles, for the trainers of Tevatron.",
+        grouped.tevatron,
+        files="train.jsonl",
+        loading="python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {path} …",
+    ),
+    "pairs": Format(
+        "Numbered chunks of JSON lines with hard_negatives, query_type, doc_type, source and language.",
+        grouped.pairs,
+        files="part_*.jsonl",
+        loading=_JSON,
+    ),
+}
+
+
+def find_format(name: str, options: ExportOptions) -> Format:
+    """Return a format that takes the options given.
+
+    Raises
+    ------
+    AnmiError
+        Unknown name, with the nearest known one; or an option that the format has no place for.
+    """
+    if name not in FORMATS:
+        raise AnmiError(f'there is no format "{name}"; {nearest(name, FORMATS)}')
+    found = FORMATS[name]
+    for option in ("score", "prompt"):
+        if getattr(options, option) is not None and option not in found.takes:
+            others = ", ".join(other for other, kind in FORMATS.items() if option in kind.takes)
+            raise AnmiError(f'format "{name}" has no place for a {option}; leave it out, or take one of {others}')
+    return found
+
+
+def make_export(
+    rows: pd.DataFrame, name: str, options: ExportOptions | None = None, collection: Collection | None = None
+) -> Exported:
+    """Turn training rows into a format.
+
+    Parameters
+    ----------
+    rows
+        As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
+    name
+        Of the format.
+    options
+        What goes into it.
+    collection
+        What the rows were made of; ``pairs`` needs it, ``tevatron`` takes titles from it.
+
+    Raises
+    ------
+    AnmiError
+        Unknown format or score, an option the format has no place for, or nothing is left to export.
+    """
+    options = options or ExportOptions()
+    found = find_format(name, options)
+    score = options.score or (preferred_score(rows) if found.needs_score and len(rows) else None)
+    flat = flatten(rows, options.negatives, score)
+    table = found.make(flat, options, collection)
+    if not len(table):
+        reasons = (
+            ", ".join(f"{what} ({count})" for what, count in flat.left_out.items()) or "there are no training rows"
+        )
+        known = f"; scores of these rows: {told(known_shares(rows))}" if score else ""
+        raise AnmiError(f'nothing is left to export as "{name}": {reasons}{known}')
+    return Exported(name, found.description, found.files, found.loading, table, score, flat.left_out)
+
+
+class Export(BaseModel):
+    """One export of a run: a format's name, or the name with options under it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: str = Field(description="Name of the format, one of those that `kedro anmi export --list` shows.")
+    options: ExportOptions = Field(ExportOptions(), description="What goes into it; every format has good defaults.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"format": value}
+        if isinstance(value, dict) and len(value) == 1 and "format" not in value:
+            ((name, options),) = value.items()
+            wrong = [str(key) for key in options or {} if key not in ExportOptions.model_fields]
+            if wrong:
+                raise ValueError(
+                    f'an export has no option "{wrong[0]}"; {nearest(wrong[0], ExportOptions.model_fields)}'
+                )
+            return {"format": name, "options": options or {}}
+        return value
+
+    @model_validator(mode="after")
+    def _known(self) -> Export:
+        try:
+            find_format(self.format, self.options)
+        except AnmiError as error:
+            raise ValueError(str(error)) from error
+        return self

@@ -1,0 +1,116 @@
+"""Writing an export to a folder: its files, and a README that says what they are and how they are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+README: Final = "README.md"
+_OURS: Final = re.compile(r"README\.md|train\.(parquet|jsonl)|part_\d{3,}\.jsonl")
+_GROUP: Final = 10_000
+_CHUNK: Final = 100_000
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One export, ready to be written.
+
+    Attributes
+    ----------
+    name, description
+        Of the format.
+    files
+        ``train.parquet``, ``train.jsonl``, or ``part_*.jsonl`` for numbered files of 100,000 lines.
+    loading
+        How the file is read, with the place for its path as ``{path}``.
+    table
+        The lines.
+    score
+        Which judgment its scores or labels are; None for none.
+    left_out
+        How many of what is not in it.
+    """
+
+    name: str
+    description: str
+    files: str
+    loading: str
+    table: pd.DataFrame
+    score: str | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def how_to_load(self, folder: Path) -> str:
+        """Return the line that reads the export from a folder."""
+        return self.loading.format(path=json.dumps(str(folder / self.files), ensure_ascii=False))
+
+    def save(self, folder: Path) -> None:
+        """Write the files into a folder, which is made where there is none."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.files.endswith(".parquet"):
+            _write_parquet(self.table, folder / self.files)
+        elif "*" in self.files:
+            for number, start in enumerate(range(0, max(len(self.table), 1), _CHUNK), start=1):
+                part = folder / self.files.replace("*", f"{number:03d}")
+                _write_lines(self.table.iloc[start : start + _CHUNK], part)
+        else:
+            _write_lines(self.table, folder / self.files)
+        (folder / README).write_text(self.readme(), encoding="utf-8")
+
+    def readme(self) -> str:
+        """Return what the folder's README says."""
+        columns = ", ".join(map(str, self.table))
+        lines = [f"# {self.name}", "", self.description, "", f"{len(self.table):,} lines of {columns}."]
+        if self.score is not None:
+            lines.append(f"Scores: {self.score}.")
+        if self.left_out:
+            lines += ["", "Left out:", "", *(f"- {what}: {count:,}" for what, count in self.left_out.items())]
+        return "\n".join(
+            [*lines, "", "Read it with", "", f"    {self.loading.format(path=json.dumps(self.files))}", ""]
+        )
+
+
+@dataclass(frozen=True)
+class Exports:
+    """Several exports; none is allowed."""
+
+    parts: list[Exported]
+
+    def save(self, folder: Path) -> None:
+        """Write each into a folder of its format's name."""
+        for part in self.parts:
+            part.save(folder / part.name)
+
+
+def _slices(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    for start in range(0, max(len(table), 1), _GROUP):
+        yield table.iloc[start : start + _GROUP]
+
+
+def _write_parquet(table: pd.DataFrame, path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.Schema.from_pandas(table.head(_GROUP), preserve_index=False).remove_metadata()
+    # In groups, since one group's texts must stay below two gigabytes, and so that memory is bounded by a group.
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for part in _slices(table):
+            writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
+
+
+def _write_lines(table: pd.DataFrame, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for part in _slices(table):
+            rows = part.to_dict(orient="records")
+            file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+
+def may_replace(folder: Path) -> str | None:
+    """Return the name of something in a folder that no export wrote, or None where all of it may be replaced."""
+    entries = sorted(folder.iterdir())
+    return next((entry.name for entry in entries if entry.is_dir() or not _OURS.fullmatch(entry.name)), None)

@@ -1,0 +1,169 @@
+"""Each format is read back by the program it is for, and trains one step where that is sentence-transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from datasets import Dataset, load_dataset
+
+from anmi.selection.export import Collection, ExportOptions, make_export
+
+WORDS = [f"w{number}" for number in range(40)]
+# Eight queries of two positives each, so that grouping matters; negatives with scores below the positive's.
+ROWS = pd.DataFrame([
+    {
+        "query_id": str(query), "query": f"w{query} 질문", "query_weight": 1.0, "positive_id": f"p{positive}",
+        "positive": f"w{positive} w{query} größer", "positive_ids": [f"p{positive}"],
+        "negative_ids": [f"n{query + step}" for step in (1, 2, 3)],
+        "negatives": [f"w{query + step + 20} w{step}" for step in (1, 2, 3)], "weights": [1.0, 0.5, 0.25],
+        "positive_p_relevant": 0.875, "negative_p_relevant": [0.25, 0.125, 0.0625],
+    }
+    for query in range(8) for positive in (query, query + 10)
+])  # fmt: skip
+
+
+def written(name: str, folder: Path, **options: Any) -> Path:
+    empty = Collection(pd.DataFrame({"document_id": ROWS.positive_id, "title": "", "metadata": ""}),
+                       pd.DataFrame({"query_id": ROWS.query_id, "metadata": ""}), "mine", "ko")  # fmt: skip
+    made = make_export(ROWS, name, ExportOptions(**options), empty)
+    made.save(folder)
+    return folder / made.files
+
+
+def read(path: Path, kind: str = "parquet") -> Dataset:
+    return load_dataset(kind, data_files=str(path), split="train", cache_dir=str(path.parent / "cache"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    vocabulary = {word: place for place, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "질문", *WORDS])}
+    made = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    made.pre_tokenizer = Whitespace()
+    return made
+
+
+@pytest.fixture
+def encoder(tokenizer: Any) -> Any:
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    torch.manual_seed(1)
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+
+
+@pytest.fixture(scope="module")
+def bert(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a cross-encoder of one narrow layer, never trained."""
+    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("bert")
+    config = BertConfig(
+        vocab_size=tokenizer.get_vocab_size(), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=32, num_labels=1,
+    )  # fmt: skip
+    BertForSequenceClassification(config).save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        model_max_length=32,
+    ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+def trains_a_step(model: Any, dataset: Dataset, loss: Any, folder: Path) -> bool:
+    """Run the library's own trainer for one step; say whether a weight of the model moved."""
+    from sentence_transformers import CrossEncoder, CrossEncoderTrainer, SentenceTransformerTrainer
+    from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
+    from sentence_transformers.sentence_transformer import SentenceTransformerTrainingArguments
+
+    cross = isinstance(model, CrossEncoder)
+    arguments = CrossEncoderTrainingArguments if cross else SentenceTransformerTrainingArguments
+    settings: dict[str, Any] = {"max_steps": 1, "per_device_train_batch_size": 4, "learning_rate": 0.1}
+    quiet: dict[str, Any] = {"report_to": "none", "save_strategy": "no", "use_cpu": True, "disable_tqdm": True}
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    trainer = (CrossEncoderTrainer if cross else SentenceTransformerTrainer)(
+        model=model, args=arguments(str(folder / "run"), **settings, **quiet), train_dataset=dataset, loss=loss
+    )
+    trainer.train()
+    return any((value.detach() - before[name]).abs().max() > 1e-6 for name, value in model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "loss", "rows"),
+    [
+        ("triplet", {}, "TripletLoss", 48),
+        ("triplet", {"negatives": 1}, "MultipleNegativesRankingLoss", 16),
+        ("n-tuple", {}, "MultipleNegativesRankingLoss", 16),
+        ("n-tuple-scores", {}, "MarginMSELoss", 16),
+        ("n-tuple-scores", {"negatives": 1}, "MarginMSELoss", 16),
+        ("n-tuple-scores", {}, "DistillKLDivLoss", 16),
+        ("labeled-pair", {}, "ContrastiveLoss", 40),
+        ("labeled-pair", {}, "CoSENTLoss", 40),
+        ("labeled-pair", {"score": "p_relevant"}, "CosineSimilarityLoss", 40),
+    ],
+)
+def test_an_encoder_trains_a_step(
+    name: str, options: dict[str, Any], loss: str, rows: int, encoder: Any, tmp_path: Path
+) -> None:
+    from sentence_transformers.sentence_transformer import losses
+
+    dataset = read(written(name, tmp_path, **options))
+    assert len(dataset) == rows
+    assert trains_a_step(encoder, dataset, getattr(losses, loss)(encoder), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "loss"),
+    [
+        ("labeled-list", {}, "LambdaLoss"),
+        ("labeled-list", {}, "ListNetLoss"),
+        ("labeled-list", {"score": "p_relevant"}, "RankNetLoss"),
+        ("labeled-pair", {}, "BinaryCrossEntropyLoss"),
+        ("n-tuple-scores", {}, "MarginMSELoss"),
+    ],
+)
+def test_a_cross_encoder_trains_a_step(
+    name: str, options: dict[str, Any], loss: str, bert: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.cross_encoder import losses
+
+    model = CrossEncoder(str(bert), device="cpu")
+    dataset = read(written(name, tmp_path, **options))
+    assert trains_a_step(model, dataset, getattr(losses, loss)(model), tmp_path)
+
+
+def typed_flagembedding(line: dict[str, Any]) -> bool:
+    texts = all(isinstance(text, str) for kind in ("pos", "neg") for text in line[kind])
+    return texts and len(line["pos"]) == 2 and len(line["neg"]) == 3 and line["type"] == "normal"
+
+
+def typed_tevatron(line: dict[str, Any]) -> bool:
+    passages = [*line["positive_passages"], *line["negative_passages"]]
+    typed = all(set(passage) == {"docid", "title", "text"} for passage in passages)
+    return typed and all(isinstance(text, str) for passage in passages for text in passage.values())
+
+
+def typed_pair(line: dict[str, Any]) -> bool:
+    return len(line["hard_negatives"]) == 3 and line["language"] == "ko"
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "rows"),
+    [("flagembedding", typed_flagembedding, 8), ("tevatron", typed_tevatron, 8), ("pairs", typed_pair, 16)],
+)
+def test_json_lines_are_read_by_datasets(
+    name: str, typed: Callable[[dict[str, Any]], bool], rows: int, tmp_path: Path
+) -> None:
+    """FlagEmbedding and Tevatron read their files by ``load_dataset("json")`` as well."""
+    dataset = read(written(name, tmp_path), "json")
+    assert len(dataset) == rows and all(typed(line) for line in dataset)
+    assert dataset[0]["query"] == "w0 질문"
