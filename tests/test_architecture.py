@@ -31,6 +31,7 @@ EDGE = (
     "datasets",
     "cli",
     "cli_audit",
+    "cli_mining",
     "cli_explain",
     "cli_store",
     "settings",

@@ -19,6 +19,7 @@ from kedro.framework.cli.utils import CONTEXT_SETTINGS, env_option
 from anmi.cli_audit import audit
 from anmi.cli_explain import explain
 from anmi.cli_export import export
+from anmi.cli_mining import negatives
 from anmi.cli_store import store
 from anmi.errors import AnmiError
 
@@ -117,6 +118,7 @@ def anmi() -> None:
 
 anmi.add_command(store)
 anmi.add_command(audit)
+anmi.add_command(negatives)
 anmi.add_command(explain)
 anmi.add_command(export)
 
@@ -142,6 +144,11 @@ def results(as_json: bool, env: str | None) -> None:
     """Print the results of the last run."""
     with _silence() if as_json else nullcontext(), _context(env) as context:
         catalog = context.catalog
+        if not catalog.exists("results") and catalog.exists("selection_summary"):
+            raise AnmiError(
+                'there is no "results" yet, since nothing was evaluated: `kedro anmi negatives` shows what was mined, '
+                "and `kedro run --pipelines training,evaluation,reporting` goes on from there"
+            )
         saved = _saved(catalog, "results", "evaluation,reporting")
         saved = saved | {"paths": saved.get("paths") or _places(catalog)}
         if as_json:

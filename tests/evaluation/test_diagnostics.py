@@ -9,7 +9,8 @@ from scipy.stats import norm
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.evaluation.diagnostics import distributions, funnel, gap, leak
+from anmi.evaluation.diagnostics import by_source, distributions, funnel, gap, leak, origins
+from anmi.selection.back_off import TIERS
 
 
 def block(seed: int = 0, queries: int = 6, width: int = 8) -> Candidates:
@@ -73,6 +74,48 @@ def test_nothing_is_lost_in_the_funnel_however_it_is_sharded(seeds):
     assert total == sum(r["candidates"] for r in rows if r["kind"] in ("rejected", "undecided", "negative"))
     assert funnel([Candidates.concatenate(blocks)], n=3) == rows
     assert next(r for r in rows if r["step"] == "consistency")["queries"] == len(blocks)
+
+
+def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule():
+    made = block()
+    made = made.rejected("route", made.columns["dense"] > 0.5, "p in doubt", "uncertain")
+    made = made.rejected("promote", made.columns["dense"] > 0.4, "p ≥ 0.9", "promoted")
+    rows = {r["step"]: r for r in funnel([made])}
+    assert {step: rows[step]["kind"] for step in ("denoise", "route", "promote")} == {
+        "denoise": "rejected",
+        "route": "uncertain",
+        "promote": "promoted",
+    }
+    assert (rows["route"]["rule"], rows["promote"]["rule"], rows["denoise"]["rule"]) == ("p in doubt", "p ≥ 0.9", "")
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=3, unique=True))
+def test_every_negative_has_one_origin(seeds):
+    blocks = [
+        b.with_columns({"tier": np.arange(8) % 4 * np.ones(b.documents.shape)}) for b in (block(seed) for seed in seeds)
+    ]
+    blocks = [Candidates(**{**b.__dict__, "source": np.where(b.filled, 3, 0).astype(np.uint8)}) for b in blocks]
+    # Negatives of a dropped query reach no row.
+    total = sum(int(b.negatives[b.query_verdict == 0].sum()) for b in blocks)
+    found = origins(blocks)
+    assert found["sources"] == ({"bm25+dense": total} if total else {})
+    assert sum(found["tiers"].values()) == total
+    assert found["tiers"].keys() <= set(TIERS)
+    assert origins([Candidates.concatenate(blocks)]) == found
+    assert origins([block(seeds[0])])["tiers"] == {}, "a recipe without back-off has no tiers"
+
+
+def test_sources_by_hand():
+    made = block(queries=4).with_columns(query_columns={"consistent": np.array([1, 0, 1, 1], np.float32)})
+    rows = pd.DataFrame({"query_id": ["q0_0", "q0_0", "q0_3"], "negative_ids": [["a", "b"], ["a"], []]})
+    found = by_source([made], rows, {"q0_0": "first", "q0_1": "first", "q0_2": "second"}, "rest")
+    assert [tuple(row.values()) for row in found] == [
+        ("first", 2, 1, 1, 2, 1.5, 1, 2),
+        ("rest", 1, 1, 0, 1, 0.0, 0, 0),
+        ("second", 1, 1, 0, 0, None, None, None),
+    ]
+    assert by_source([block(queries=3)], rows, {}, "all")[0]["passed"] == 3, "without the filter nothing fails"
 
 
 def test_no_shards():

@@ -96,10 +96,18 @@ def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFr
     assert rows.negatives.iloc[0] == ["text 2", "text 1"]
     equivalents = pd.DataFrame({"query_id": ["q2"], "document_id": ["d3"]})
     qrels = pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]})
-    summary = summarise_selection(chosen, rows, equivalents, qrels, "nearest", BOOK)
+    told = queries.assign(metadata=['{"source": "a"}', '{"source": "a"}', "{}", "{}"])
+    info = {"collection": "mine"}
+    summary = summarise_selection(chosen, rows, equivalents, qrels, told, info, "nearest", BOOK)
     assert (summary["leak"]["count"], summary["leak"]["total"]) == (1, 8)
     assert summary["coverage"] == 1
-    without = summarise_selection(chosen, rows, equivalents.iloc[:0], qrels, "nearest", BOOK)
+    counted = ("source", "queries", "passed", "failed", "rows", "negatives_mean", "negatives_min", "negatives_max")
+    assert [tuple(row[key] for key in counted) for row in summary["by_source"]] == [
+        ("a", 2, 1, 1, 3, 2.0, 2, 2),
+        ("mine", 1, 0, 1, 1, 2.0, 2, 2),
+    ]
+    assert sum(summary["origins"]["sources"].values()) == 8
+    without = summarise_selection(chosen, rows, equivalents.iloc[:0], qrels, told, info, "nearest", BOOK)
     assert without["leak"] is None, "where the truth is not known, nothing is claimed"
 
 

@@ -6,7 +6,7 @@ All functions read the shards one at a time and return plain numbers, ready for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,8 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from anmi.candidates import NEGATIVE, OPEN, PADDING, Candidates
+from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, Rule
 from anmi.errors import AnmiError
+from anmi.selection.back_off import TIERS
 
 SCORE_COLUMNS: Final = ("dense", "bm25", "p_relevant", "elo")
 
@@ -33,19 +34,22 @@ def funnel(shards: Iterable[Candidates], n: int = 7) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        Rows ``step, kind, candidates, queries`` in this order: one of kind ``total``; one of kind ``rejected`` per
-        step in the order of the legend; ``undecided`` (passed every filter, not drawn); ``negative`` (drawn; queries
-        with at least one); ``complete`` (negatives of the queries that have ``n``). In a ``rejected`` row
-        ``candidates`` are those the step rejected plus the still open ones of queries it dropped, and ``queries``
-        are those it dropped. The candidates of rejected + undecided + negative add up to the total. Rows of a block
-        count as queries, so a query that stands once per positive counts once per positive.
+        Rows ``step, kind, candidates, queries`` in this order: one of kind ``total``; one per verdict in the order of
+        the legend, with its ``rule`` besides and of the kind ``uncertain`` (for distillation only), ``promoted`` (to
+        positives) or ``rejected``; ``undecided`` (passed every filter, not drawn); ``negative`` (drawn; queries with
+        at least one); ``complete`` (negatives of the queries that have ``n``). In the row of a verdict
+        ``candidates`` are those that carry it plus the still open ones of queries it dropped, and ``queries`` are
+        those it dropped. The candidates of verdicts + undecided + negative add up to the total. Rows of a block count
+        as queries, so a query that stands once per positive counts once per positive.
     """
     steps: dict[str, None] = {}
+    rules: dict[str, Rule] = {}
     candidates: Counter[str] = Counter()
     queries: Counter[str] = Counter()
     total, complete = Counter[str](), Counter[str]()
     for block in shards:
         steps |= dict.fromkeys(block.legend[2:])
+        rules |= block.rules
         fate = _fate(block)
         for code, name in enumerate(block.legend):
             candidates[name] += int((fate == code).sum())
@@ -55,8 +59,13 @@ def funnel(shards: Iterable[Candidates], n: int = 7) -> list[dict[str, Any]]:
         full = chosen >= n
         complete.update(candidates=int(chosen[full].sum()), queries=int(full.sum()))
         total.update(candidates=int(block.filled.sum()), queries=len(block))
-    rows = [{"step": "candidates", "kind": "total", **_counts(total)}]
-    rows += [{"step": s, "kind": "rejected", "candidates": candidates[s], "queries": queries[s]} for s in steps]
+    rows: list[dict[str, Any]] = [{"step": "candidates", "kind": "total", **_counts(total)}]
+    for name in steps:
+        rule = rules.get(name, Rule())
+        kind = rule.kind if rule.kind in ("uncertain", "promoted") else "rejected"
+        rows.append(
+            {"step": name, "kind": kind, "rule": rule.text, "candidates": candidates[name], "queries": queries[name]}
+        )
     rows.append(
         {"step": "not drawn", "kind": "undecided", "candidates": candidates["open"], "queries": queries["open"]}
     )
@@ -85,6 +94,80 @@ def _fate(block: Candidates) -> NDArray[np.int16]:
     fate = np.where((block.verdict == OPEN) & (query != OPEN), query, block.verdict)
     result: NDArray[np.int16] = np.where(block.filled, fate, np.int16(PADDING)).astype(np.int16)
     return result
+
+
+def origins(shards: Iterable[Candidates]) -> dict[str, dict[str, int]]:
+    """Count where the selected negatives came from.
+
+    Parameters
+    ----------
+    shards
+        Blocks after selection.
+
+    Returns
+    -------
+    dict
+        ``sources``: negatives by the sources that found them, such as ``bm25+dense``; ``tiers``: by the tier of the
+        back-off they were drawn from, empty where the recipe has none. Both largest first.
+    """
+    sources: Counter[str] = Counter()
+    tiers: Counter[str] = Counter()
+    for block in shards:
+        chosen = block.take(block.query_verdict == OPEN)
+        bits, counts = np.unique(chosen.source[chosen.negatives], return_counts=True)
+        for value, count in zip(bits.tolist(), counts.tolist(), strict=True):
+            sources["+".join(name for name, bit in SOURCES.items() if value & bit)] += count
+        if "tier" in chosen.columns:
+            drawn = chosen.columns["tier"][chosen.negatives]
+            for tier, count in zip(*np.unique(drawn[np.isfinite(drawn)], return_counts=True), strict=True):
+                tiers[TIERS[int(tier)]] += int(count)
+    return {"sources": dict(sources.most_common()), "tiers": dict(tiers.most_common())}
+
+
+def by_source(
+    shards: Iterable[Candidates], rows: pd.DataFrame, source_of: Mapping[str, str], default: str
+) -> list[dict[str, Any]]:
+    """Count for each part of a collection what passed the consistency filter and how many negatives came of it.
+
+    Parameters
+    ----------
+    shards
+        Blocks after selection; the query column ``consistent`` says what passed, and without it all did.
+    rows
+        Training rows with ``query_id`` and ``negative_ids``.
+    source_of
+        Source by query id.
+    default
+        Source of the other queries.
+
+    Returns
+    -------
+    list of dict
+        ``source, queries, passed, failed, rows, negatives_mean, negatives_min, negatives_max``; the numbers of
+        negatives are per row, None without one.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"query_id": ["q"], "negative_ids": [["d1", "d2"]]})
+    >>> by_source([], rows, {}, "mine")
+    []
+    """
+    passed: dict[str, bool] = {}
+    for block in shards:
+        consistent = block.query_columns.get("consistent", np.ones(len(block), np.float32)) > 0
+        passed |= dict(zip(block.query_ids.tolist(), consistent.tolist(), strict=True))
+    queries = pd.DataFrame({"source": [source_of.get(q, default) for q in passed], "passed": list(passed.values())})
+    sources = np.array([source_of.get(query, default) for query in rows["query_id"]], dtype=object)
+    wide = rows["negative_ids"].map(len).to_numpy(np.int64)
+    table = []
+    for source, group in queries.groupby("source", sort=True):
+        count, good, mine = len(group), int(group.passed.sum()), wide[sources == source]
+        known = {"mean": float(mine.mean()), "min": int(mine.min()), "max": int(mine.max())} if len(mine) else {}
+        spread = {f"negatives_{name}": known.get(name) for name in ("mean", "min", "max")}
+        table.append(
+            {"source": source, "queries": count, "passed": good, "failed": count - good, "rows": len(mine)} | spread
+        )
+    return table
 
 
 def leak(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
+from anmi.corpus.metadata import values_by_id
 
 _SCORES: Final = ("bm25", "bm25_rank", "dense", "dense_rank", "cross", "p_relevant", "elo", "elo_se", "gap_se")
 _SOURCE_NAMES: Final = np.array(
@@ -166,21 +166,20 @@ def pair_rows(
     Returns
     -------
     pandas.DataFrame
-        ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types and source are those of
-        the collection's metadata where it has them.
+        ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types, source and language are
+        those of the collection's metadata where it has them.
     """
     kept = rows[rows.negative_ids.map(len) > 0]
 
-    def metadata(table: pd.DataFrame, key: str, ids: pd.Series, name: str, default: str) -> list[str]:
-        values = dict(zip(table[key], table.metadata, strict=True))
-        return [str(json.loads(values[i] or "{}").get(name) or default) for i in ids]
+    def of_query(name: str, default: str) -> pd.Series:
+        return kept.query_id.map(values_by_id(queries, "query_id", name, default))
 
     return pd.DataFrame({
         "query": kept["query"].to_numpy(),
         "positive_doc": kept["positive"].to_numpy(),
         "hard_negatives": kept.negatives.tolist(),
-        "query_type": metadata(queries, "query_id", kept.query_id, "query_type", "query"),
-        "doc_type": metadata(corpus, "document_id", kept.positive_id, "doc_type", "document"),
-        "source": metadata(queries, "query_id", kept.query_id, "source", collection),
-        "language": language,
+        "query_type": of_query("query_type", "query").to_numpy(),
+        "doc_type": kept.positive_id.map(values_by_id(corpus, "document_id", "doc_type", "document")).to_numpy(),
+        "source": of_query("source", collection).to_numpy(),
+        "language": of_query("language", language).to_numpy(),
     })  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import logging
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def make_training_rows(
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     rows = training_rows(selection, corpus.document_id.tolist(), document_texts(corpus), texts)
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
-        rejected = [entry for entry in funnel(selection) if entry["kind"] in ("rejected", "dropped")]
+        rejected = [entry for entry in funnel(selection) if entry["kind"] in ("rejected", "uncertain", "promoted")]
         worst = max(rejected, key=lambda entry: entry["candidates"], default={"step": "none", "candidates": 0})
         raise AnmiError(
             f'recipe "{recipe}" left no negative for any query; the step "{worst["step"]}" rejected most '
@@ -72,6 +73,8 @@ def summarise_selection(
     rows: pd.DataFrame,
     equivalents: pd.DataFrame,
     qrels: pd.DataFrame,
+    queries: pd.DataFrame,
+    info: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
 ) -> dict[str, Any]:
@@ -79,14 +82,22 @@ def summarise_selection(
 
     This is the only place after ingestion that reads ``equivalents``; nothing it returns goes back into mining.
     """
-    from anmi.evaluation.diagnostics import distributions, funnel, gap, leak
+    from anmi.corpus.metadata import values_by_id
+    from anmi.evaluation.diagnostics import by_source, distributions, funnel, gap, leak, origins
+    from anmi.report.negatives_console import as_text, source_table
 
     wanted = recipes.get(recipe).negatives
+    sources = by_source(
+        selection, rows, values_by_id(queries, "query_id", "source", info["collection"]), info["collection"]
+    )
+    logging.getLogger(__name__).info("%s", as_text(source_table(sources)))
     return {
         "recipe": recipe,
         "rows": len(rows),
         "negatives_wanted": wanted,
         "coverage": float((rows.negative_ids.map(len) >= wanted).mean()) if len(rows) else 0.0,
+        "by_source": sources,
+        "origins": origins(selection),
         "funnel": funnel(selection, wanted),
         "leak": leak(rows, equivalents, qrels) if len(equivalents) and wanted else None,
         "gaps": {column: gap(selection, column) for column in ("dense", "elo")},

@@ -36,7 +36,10 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             summarise_selection,
-            inputs=["selection", "training_rows", "equivalents", "qrels", "params:recipe", "params:recipes"],
+            inputs=[
+                "selection", "training_rows", "equivalents", "qrels", "queries", "collection_info",
+                "params:recipe", "params:recipes",
+            ],
             outputs="selection_summary",
             name="summarise_selection",
         ),

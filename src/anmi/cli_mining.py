@@ -1,0 +1,72 @@
+# mypy: allow-untyped-decorators
+"""``kedro anmi negatives``: what the last mining run brought."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from typing import Any, Final
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.errors import AnmiError
+
+KEYS: Final = ("recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "leak", "paths")
+_WIDTH: Final = 120
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers as one JSON document.")
+@env_option
+def negatives(as_json: bool, env: str | None) -> None:
+    """Print what the last mining run brought: how many negatives, from where, and what became of the rest."""
+    from anmi.cli import _context, _saved, _silence
+
+    with _silence() if as_json else nullcontext(), _context(env) as context:
+        catalog = context.catalog
+        summary = _saved(catalog, "selection_summary", "mining")
+        if "by_source" not in summary:
+            raise AnmiError(
+                "the last mining run was made by an earlier version, which counted nothing by source: "
+                "run `kedro run --pipelines mining` again"
+            )
+        found = {key: summary.get(key) for key in KEYS} | {"paths": _places(catalog)}
+        if as_json:
+            click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+            return
+        _print(found)
+
+
+def _places(catalog: Any) -> dict[str, str]:
+    names = [name for name in ("negatives", "training_rows") if catalog.exists(name)]
+    return {name: str(catalog.get(name)._get_load_path()) for name in names}
+
+
+def _print(found: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from anmi.report.console import rejections_table
+    from anmi.report.negatives_console import dropped_table, origins_table, source_table
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(source_table(found["by_source"]))
+    console.print(rejections_table(found["funnel"]))
+    console.print(origins_table(found["origins"]))
+    dropped = dropped_table(found["funnel"])
+    if dropped is not None:
+        console.print(dropped)
+    click.echo(
+        f"recipe {found['recipe']}: {found['rows']:,} rows, {found['coverage']:.1%} of them with all "
+        f"{found['negatives_wanted']} negatives"
+    )
+    leak = found["leak"]
+    if leak:
+        click.echo(
+            f"selected negatives that are in truth relevant: {leak['count']} of {leak['total']} "
+            f"({leak['share']:.1%}, 95 % interval {leak['low']:.1%} to {leak['high']:.1%})"
+        )
+    for name, place in found["paths"].items():
+        # Not through the console, which would break a long path.
+        click.echo(f"{name.replace('_', ' '):<18} {place}")

@@ -1,0 +1,33 @@
+"""What a collection tells of its queries and documents besides their text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pandas as pd
+
+
+def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[str]:
+    """Return one entry of each JSON object, and the default where it is missing or empty.
+
+    Examples
+    --------
+    >>> values_of(['{"source": "sae4k"}', "{}", None], "source", "unknown")
+    ['sae4k', 'unknown', 'unknown']
+    """
+    # Metadata repeat, texts do not.
+    known: dict[str, str] = {}
+    result = []
+    for text in metadata:
+        key = text if isinstance(text, str) else ""
+        if key not in known:
+            value = json.loads(key or "{}").get(name)
+            known[key] = str(value) if value else default
+        result.append(known[key])
+    return result
+
+
+def values_by_id(table: pd.DataFrame, key: str, name: str, default: str) -> dict[str, str]:
+    """Return an entry of the metadata by identifier, from a table with the columns ``key`` and ``metadata``."""
+    return dict(zip(table[key], values_of(table.metadata, name, default), strict=True))

@@ -1,0 +1,82 @@
+"""The tables of ``kedro anmi negatives``: what was mined, from where, and what became of the rest."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+_WIDTH: Final = 110
+
+
+def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what each part of the collection gave.
+
+    Parameters
+    ----------
+    rows
+        From :func:`anmi.evaluation.diagnostics.by_source`.
+    """
+    table = Table(title="Negatives by source", title_justify="left")
+    table.add_column("source", overflow="fold")
+    for name in ("queries", "passed", "failed", "pass rate", "rows", "mean", "min", "max"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        rate = f"{row['passed'] / row['queries']:.1%}" if row["queries"] else "–"
+        mean = "–" if row["negatives_mean"] is None else f"{row['negatives_mean']:.2f}"
+        counts = [f"{row[name]:,}" for name in ("queries", "passed", "failed")]
+        spread = ["–" if row[f"negatives_{name}"] is None else str(row[f"negatives_{name}"]) for name in ("min", "max")]
+        table.add_row(escape(str(row["source"])), *counts, rate, f"{row['rows']:,}", mean, *spread)
+    table.caption = "passed: the positive is within the BM25 top of its query; mean, min, max: negatives per row"
+    return table
+
+
+def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return where the negatives came from: by source, and by tier of the back-off where there is one.
+
+    Parameters
+    ----------
+    origins
+        From :func:`anmi.evaluation.diagnostics.origins`.
+    """
+    table = Table(title="Where the negatives came from", title_justify="left")
+    for name in ("by", "origin"):
+        table.add_column(name)
+    for name in ("negatives", "share"):
+        table.add_column(name, justify="right")
+    for kind, counts in (("source", origins.get("sources") or {}), ("tier", origins.get("tiers") or {})):
+        total = sum(counts.values())
+        for name, count in counts.items():
+            table.add_row(kind, escape(name), f"{count:,}", f"{count / total:.1%}")
+    return table
+
+
+def dropped_table(funnel: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Return which steps dropped whole rows, by which rule; None where none did.
+
+    Parameters
+    ----------
+    funnel
+        From :func:`anmi.evaluation.diagnostics.funnel`.
+    """
+    found = [row for row in funnel if row["kind"] == "rejected" and row["queries"]]
+    if not found:
+        return None
+    table = Table(title="Rows dropped", title_justify="left")
+    table.add_column("step")
+    table.add_column("rows", justify="right")
+    table.add_column("since")
+    for row in found:
+        table.add_row(escape(row["step"]), f"{row['queries']:,}", escape(row.get("rule") or ""))
+    return table
+
+
+def as_text(table: Table) -> str:
+    """Return a table as plain text, for a log."""
+    out = io.StringIO()
+    Console(file=out, width=_WIDTH, color_system=None).print(table)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
