@@ -24,3 +24,16 @@ class IngestionParams(BaseModel):
     dev_share: float = Field(0.15, gt=0, lt=1, description="Of train, where a collection has no dev split.")
     test_share: float = Field(0.2, gt=0, lt=1, description="Of train, where a collection has no test split.")
     language: str | None = Field(None, description="ISO 639-1 code; recognised from a sample of documents when empty.")
+    near_similarity: float = Field(
+        0.9, gt=0, le=1, description="Documents that share this much of their runs of three words are near-duplicates "
+        "and never each other's negatives. Looked at by eye, pairs from 0.8 to 0.9 are about different things.",
+    )  # fmt: skip
+    name_share: float = Field(
+        0.01, ge=0, le=1, description="A word in a smaller share of the documents is taken for a name; documents that "
+        "differ in a name or number are good hard negatives, not near-duplicates. 0 goes by similarity alone.",
+    )  # fmt: skip
+    sibling_keys: list[str] = Field(
+        default=["parent_id", "parent"],
+        description="Metadata keys that mean `part of the document with this identifier`; documents of one parent are "
+        "never each other's negatives. These two are the usual names; an empty list looks for no parents.",
+    )

@@ -9,7 +9,9 @@ from anmi.pipelines.ingestion.nodes import ingest
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    outputs = ["corpus", "queries", "qrels", "equivalents", "graph", "duplicates", "quarantine", "collection_info"]
+    outputs = [
+        "corpus", "queries", "qrels", "equivalents", "graph", "duplicates", "kin", "quarantine", "collection_info",
+    ]  # fmt: skip
     return Pipeline([
         Node(
             ingest,
