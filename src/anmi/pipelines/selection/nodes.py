@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import logging
 from typing import Any
 
 import numpy as np
@@ -90,7 +89,7 @@ def summarise_selection(
     sources = by_source(
         selection, rows, values_by_id(queries, "query_id", "source", info["collection"]), info["collection"]
     )
-    logging.getLogger(__name__).info("%s", as_text(source_table(sources)))
+    _LOG.info("%s", as_text(source_table(sources)))
     return {
         "recipe": recipe,
         "rows": len(rows),
