@@ -35,12 +35,16 @@ def funnel() -> list[dict]:
         ("consistency", "rejected", 11_870, 121),
         ("denoise", "rejected", 9_644, 0),
         ("max_ratio", "rejected", 14_310, 0),
-        ("elo_gap", "rejected", 21_955, 0),
+        ("elo_gap", "rejected", 20_000, 0),
+        ("promote", "promoted", 455, 0),
+        ("uncertain", "uncertain", 1_500, 0),
         ("not drawn", "undecided", 34_522, 879),
         ("negatives", "negative", 6_111, 876),
         ("all 7 negatives", "complete", 6_062, 866),
     ]
-    return [dict(zip(("step", "kind", "candidates", "queries"), row, strict=True)) for row in rows]
+    found = [dict(zip(("step", "kind", "candidates", "queries"), row, strict=True)) for row in rows]
+    rules = {"max_ratio": "dense ≥ 0.95 of the positive's", "promote": "p_relevant ≥ 0.9"}
+    return [row | ({"rule": rules[row["step"]]} if row["step"] in rules else {}) for row in found]
 
 
 def distributions() -> dict[str, dict]:
@@ -138,6 +142,7 @@ def full(**changes) -> ReportInputs:
             "queries_total": 876,
             "known": 412,
         },
+        "origins": {"sources": {"bm25+dense": 5_000, "dense": 1_111}, "tiers": {"window": 6_000, "deeper": 111}},
         "examples": examples(),
         "parameters": {"seed": 42, "recipe": "anmi_2_1", "training": {"epochs": 3, "batch_size": 32}},
         "summary": {

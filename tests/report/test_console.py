@@ -34,7 +34,12 @@ def test_rejections_name_each_step(make):
     assert "rejected: max_ratio" in shown
     assert "14,310" in shown
     assert "14.5%" in shown
+    assert "promoted: promote" in shown
     assert printed(rejections_table(pd.DataFrame(make().funnel))) == shown
+    rule = "dense ≥ 0.95 of the positive's"
+    assert rule in printed(rejections_table(make().funnel), 120)
+    plain = [{name: value for name, value in row.items() if name != "rule"} for row in make().funnel]
+    assert "rule" not in printed(rejections_table(plain))
 
 
 def test_markup_in_a_name_is_printed_as_it_is(make):

@@ -223,3 +223,44 @@ def test_a_system_has_one_colour_everywhere(page):
     markers = [trace["marker"]["color"] for trace in specs(page)["metrics"]["data"]]
     assert [style.removeprefix("background:") for style in dots] == markers
     assert len(set(markers)) == 3
+
+
+def cells(page: str, path: str) -> list[list[str]]:
+    rows = lxml.html.fromstring(page).xpath(path)
+    return [[" ".join(cell.text_content().split()) for cell in row] for row in rows]
+
+
+def test_the_funnel_names_rules_and_the_three_ways(page):
+    rows = {first: rest for first, *rest in cells(page, "//section[2]//table[1]/tbody/tr")}
+    assert rows["rejected: max_ratio" + "dense ≥ 0.95 of the positive's"] == ["14,310", "14.5 %", "0"]
+    assert rows["promoted: promote" + "p_relevant ≥ 0.9"][0] == "455"
+    assert rows["uncertain"][0] == "1,500"
+    assert cells(page, "//dl[@class='routes']/div") == [
+        ["negatives", "6,111"],
+        ["uncertain, for distillation only", "1,500"],
+        ["promoted to positives", "455"],
+    ]
+    bars = {trace["name"]: trace["x"] for trace in specs(page)["funnel"]["data"]}
+    assert sum(bars["promoted"]) == 455
+    assert sum(bars["uncertain"]) == 1_500
+    assert bars["remaining"][-1] == 6_111
+    assert bars["remaining"][0] - 6_111 == sum(sum(x) for name, x in bars.items() if name != "remaining")
+
+
+def test_where_the_negatives_came_from(page, make):
+    shown = [
+        ["source", "bm25+dense", "5,000", "81.8 %"],
+        ["source", "dense", "1,111", "18.2 %"],
+        ["tier", "window", "6,000", "98.2 %"],
+        ["tier", "deeper", "111", "1.8 %"],
+    ]
+    assert cells(page, "//table[@class='origins']/tbody/tr") == shown
+
+
+def test_an_older_run_has_neither_rules_nor_ways_nor_origins(make):
+    old = [{name: row[name] for name in ("step", "kind", "candidates", "queries")} for row in make().funnel]
+    old = [row for row in old if row["kind"] not in ("promoted", "uncertain")]
+    page = render(make(funnel=old, origins=()))
+    assert not cells(page, "//dl[@class='routes']/div")
+    assert "came from" not in text(page)
+    assert len(specs(page)["funnel"]["data"]) == 2

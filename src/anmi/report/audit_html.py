@@ -5,16 +5,13 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-import jinja2
 import pandas as pd
-from markupsafe import Markup
 
 from anmi.report.audit_console import measured, setting
 from anmi.report.figures import DASHES, JUDGE, SYMBOLS, Figure, _layout
-from anmi.report.html import _embedded
+from anmi.report.page import embedded, page
 
 _TEMPLATE: Final = "audit.html.jinja"
 # After Okabe and Ito, as in the other figures; with more recipes than colours, shape and dash tell them apart.
@@ -38,33 +35,22 @@ def render(recipes: pd.DataFrame, judges: pd.DataFrame, summary: Mapping[Any, An
     str
         UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
     """
-    from plotly.offline import get_plotlyjs
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
-    page = environment.get_template(_TEMPLATE).render(
+    return page(
+        _TEMPLATE,
         summary=summary,
         counts={f"planted: {kind}": f"{count:,}" for kind, count in summary["audit"]["planted"].items()},
         found=f"{summary['audit']['found']:.1%}",
         queries=f"{summary['audit']['queries']:,}",
         rows=[{"name": row["recipe"], "setting": setting(row)} | measured(row) for row in own.to_dict("records")],
-        curves=_embedded(curves(recipes)),
-        judges=_embedded(judge_bars(judges, summary["depth"])),
+        curves=embedded(curves(recipes)),
+        judges=embedded(judge_bars(judges, summary["depth"])),
         judge_rows=[
             {"name": row["judge"], "auc": _three(row["auc"]), "low": _three(row["auc_low"]),
              "high": _three(row["auc_high"])} | {key: f"{row[key]:,}" for key in ("planted", "others", "missing")}
             for row in judges.to_dict("records")
         ],
-        # A script of an installed package, not data.
-        plotly=Markup(get_plotlyjs()),
     )  # fmt: skip
-    return page.lstrip()
 
 
 def _three(value: float) -> str:

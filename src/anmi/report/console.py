@@ -16,6 +16,7 @@ from anmi.report.inputs import (
     lookup,
     metric_name,
     signed,
+    step_name,
     system_name,
     systems,
 )
@@ -62,10 +63,14 @@ def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Tabl
     table.add_column("candidates", justify="right")
     table.add_column("share", justify="right")
     table.add_column("queries", justify="right")
-    rows = funnel.to_dict("records") if isinstance(funnel, pd.DataFrame) else funnel
+    rows: Sequence[Mapping[Any, Any]] = funnel.to_dict("records") if isinstance(funnel, pd.DataFrame) else funnel
+    # In a table what is missing is NaN.
+    rules = [rule if isinstance(rule := row.get("rule"), str) else "" for row in rows]
+    if any(rules):
+        table.add_column("rule")
     total = max((row["candidates"] for row in rows if row["kind"] == "total"), default=0)
-    for row in rows:
+    for row, rule in zip(rows, rules, strict=True):
         share = f"{row['candidates'] / total:.1%}" if total else "–"
-        name = f"rejected: {row['step']}" if row["kind"] == "rejected" else str(row["step"])
-        table.add_row(escape(name), f"{row['candidates']:,}", share, f"{row['queries']:,}")
+        cells = [step_name(row), f"{row['candidates']:,}", share, f"{row['queries']:,}"]
+        table.add_row(*map(escape, [*cells, rule] if any(rules) else cells))
     return table

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.report.inputs import HEADLINE_METRICS, lookup, metric_name, system_name, systems
+from anmi.report.inputs import HEADLINE_METRICS, is_step, lookup, metric_name, system_name, systems
 
 # After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
 BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98"}
@@ -22,6 +22,9 @@ TRAINED_COLOURS: Final = ("#2F7FC1", "#0F8FA8", "#8C7A00", "#A0568A")
 POSITIVE, KEPT, REJECTED = "#009E73", "#CC79A7", "#D55E00"
 JUDGE, NEUTRAL = "#7D74D4", "#8A8F98"
 ZONES: Final = (("danger", 100.0), ("soft", 200.0), ("Goldilocks", 400.0), ("medium", 600.0), ("easy", math.inf))
+_TAKEN: Final = "taken out by this step"
+# Colour and pattern of what a step took out, by where it went.
+_WAYS: Final = {_TAKEN: (REJECTED, "/"), "uncertain": (NEUTRAL, "."), "promoted": (POSITIVE, "x")}
 SYMBOLS: Final = ("square", "diamond", "circle", "triangle-up", "x", "star")
 DASHES: Final = ("dash", "dashdot", "longdash", "longdashdot", "dot")
 SCORES: Final = {
@@ -91,28 +94,27 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     total = next((row["candidates"] for row in rows if row["kind"] == "total"), 0)
     if not total:
         return None
-    labels, remaining, taken = ["all candidates"], [total], [0]
-    for row in rows:
-        if row["kind"] in ("rejected", "undecided"):
-            labels.append("not drawn" if row["kind"] == "undecided" else str(row["step"]))
-            remaining.append(remaining[-1] - row["candidates"])
-            taken.append(row["candidates"])
-    labels[-1] = f"{labels[-1]} → negatives" if len(labels) > 1 else labels[-1]
+    steps = [row for row in rows if is_step(row) or row["kind"] == "undecided"]
+    taken = [0, *(row["candidates"] for row in steps)]
+    remaining = (total - np.cumsum(taken)).tolist()
+    labels = ["all candidates", *(str(row["step"]) for row in steps)]
+    labels[-1] = f"{labels[-1]} → negatives" if steps else labels[-1]
     shared = {"type": "bar", "orientation": "h", "y": [html.escape(label) for label in labels]}
-    traces = [
-        shared | {"name": "remaining", "x": remaining, "marker": {"color": KEPT}},
-        shared
-        | {
-            "name": "taken out by this step",
-            "x": taken,
-            "marker": {"color": REJECTED, "pattern": {"shape": ["", *["/"] * (len(taken) - 1)]}},
-        },
-    ]
+    traces = [shared | {"name": "remaining", "x": remaining, "marker": {"color": KEPT}}]
+    for way, (colour, shape) in _WAYS.items():
+        mine = [0, *(row["candidates"] if way == _way(row) else 0 for row in steps)]
+        if way == _TAKEN or any(mine):
+            pattern = {"shape": ["", *[shape] * len(steps)]}
+            traces.append(shared | {"name": way, "x": mine, "marker": {"color": colour, "pattern": pattern}})
     layout = _layout(120 + 40 * len(labels), "candidates", "")
     layout |= {"barmode": "stack"}
     layout["yaxis"] |= {"autorange": "reversed", "type": "category"}
     note = "Top to bottom in the order of the steps; the last bar holds the negatives that were drawn."
     return Figure("funnel", "Candidates that remained after each step", note, {"data": traces, "layout": layout})
+
+
+def _way(row: Mapping[str, Any]) -> str:
+    return row["kind"] if row["kind"] in _WAYS else _TAKEN
 
 
 def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-import jinja2
 import pandas as pd
-from markupsafe import Markup
 
 from anmi.report import figures
 from anmi.report.inputs import (
@@ -23,11 +20,15 @@ from anmi.report.inputs import (
     lookup,
     method_name,
     metric_name,
+    origin_counts,
     p_value,
+    routes,
     signed,
+    step_name,
     system_name,
     systems,
 )
+from anmi.report.page import embedded, page
 
 _TEMPLATE: Final = "report.html.jinja"
 _TEXT_LENGTH: Final = 220
@@ -47,38 +48,29 @@ def render(inputs: ReportInputs) -> str:
     str
         UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
     """
-    from plotly.offline import get_plotlyjs
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     parameters = json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str) if inputs.parameters else ""
-    page = environment.get_template(_TEMPLATE).render(
+    return page(
+        _TEMPLATE,
         summary=_summary(inputs.summary),
         verdict=_verdict(inputs),
         columns=[metric_name(metric) for metric in HEADLINE_METRICS],
         results=_results(inputs),
-        metrics=_embedded(figures.metrics(inputs.results)),
-        funnel=_embedded(figures.funnel(inputs.funnel)),
+        metrics=embedded(figures.metrics(inputs.results)),
+        funnel=embedded(figures.funnel(inputs.funnel)),
         funnel_rows=_funnel_rows(inputs),
+        routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
+        origins=_origins(inputs),
         leak=leak_sentence(inputs.leak),
-        gap=_embedded(figures.elo_gap(inputs.gap)),
-        distributions=[_embedded(figure) for figure in figures.distributions(inputs.distributions)],
-        calibration=None if inputs.judges else _embedded(figures.calibration(inputs.calibration)),
+        gap=embedded(figures.elo_gap(inputs.gap)),
+        distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
+        calibration=None if inputs.judges else embedded(figures.calibration(inputs.calibration)),
         judges=_judges(inputs.judges or {}),
-        judge_figures=[_embedded(figure) for figure in figures.judges(inputs.judges or {})],
-        training=_embedded(figures.training(inputs.training_log)),
+        judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges or {})],
+        training=embedded(figures.training(inputs.training_log)),
         score_names=_score_names(inputs.examples),
         examples=_examples(inputs.examples),
         parameters=parameters,
-        # A script of an installed package, not data.
-        plotly=Markup(get_plotlyjs()),
     )
-    return page.lstrip()
 
 
 def _summary(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,13 +127,27 @@ def _funnel_rows(inputs: ReportInputs) -> list[dict[str, str]]:
     total = next((row["candidates"] for row in inputs.funnel if row["kind"] == "total"), 0)
     return [
         {
-            "step": f"rejected: {row['step']}" if row["kind"] == "rejected" else str(row["step"]),
+            "step": step_name(row),
+            "rule": str(row.get("rule") or ""),
             "candidates": f"{row['candidates']:,}",
-            "share": f"{100 * row['candidates'] / total:.1f}\u00a0%" if total else "–",
+            "share": _percent(row["candidates"], total),
             "queries": f"{row['queries']:,}",
         }
         for row in inputs.funnel
     ]
+
+
+def _origins(inputs: ReportInputs) -> list[dict[str, str]]:
+    found = origin_counts(inputs.origins)
+    total = {kind: sum(count for other, _, count in found if other == kind) for kind, _, _ in found}
+    return [
+        {"by": kind, "name": name, "negatives": f"{count:,}", "share": _percent(count, total[kind])}
+        for kind, name, count in found
+    ]
+
+
+def _percent(count: int, total: int) -> str:
+    return f"{100 * count / total:.1f}\u00a0%" if total else "–"
 
 
 def _judges(judges: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -202,14 +208,3 @@ def _shortened(text: str) -> str:
     cut = words[:_TEXT_LENGTH]
     # Text without blanks (Chinese, for example) is cut in the middle.
     return (cut.rsplit(" ", 1)[0] if " " in cut[_TEXT_LENGTH // 2 :] else cut) + " …"
-
-
-def _embedded(figure: figures.Figure | None) -> dict[str, Any] | None:
-    """Return a figure with its specification as JSON that cannot end the script element it stands in."""
-    if figure is None:
-        return None
-    spec = json.dumps(figure.spec, allow_nan=False)
-    for character in "<>&":
-        spec = spec.replace(character, f"\\u{ord(character):04x}")
-    safe = Markup(spec)
-    return {"name": figure.name, "title": figure.title, "note": figure.note, "spec": safe}

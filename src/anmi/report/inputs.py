@@ -15,6 +15,13 @@ HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 EXAMPLE_COLUMNS: Final = ("query_id", "query", "role", "document_id", "text")
 _SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
 _METHODS: Final = {"platt": "Platt scaling", "isotonic": "isotonic regression"}
+# Rows of a funnel that are no step's.
+_COUNTS: Final = ("total", "undecided", "negative", "complete")
+_ROUTES: Final = {
+    "negative": "negatives",
+    "uncertain": "uncertain, for distillation only",
+    "promoted": "promoted to positives",
+}
 _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 
 
@@ -30,7 +37,11 @@ class ReportInputs:
     comparisons
         ``system, baseline, metric, difference, low, high, p_value``; difference is system minus baseline.
     funnel
-        From :func:`anmi.evaluation.diagnostics.funnel`.
+        From :func:`anmi.evaluation.diagnostics.funnel`; a row may name its ``rule``, and its ``kind`` may be one of
+        :data:`anmi.candidates.Kind`.
+    origins
+        Where the negatives came from: from :func:`anmi.evaluation.diagnostics.origins`, counts under ``sources`` and
+        ``tiers``, or rows ``source, tier, negatives``. May be empty.
     distributions
         From :func:`anmi.evaluation.diagnostics.distributions`.
     training_log
@@ -67,6 +78,7 @@ class ReportInputs:
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     judges: Mapping[str, Mapping[str, Any]] | None = None
+    origins: Mapping[str, Mapping[str, int]] | Sequence[Mapping[str, Any]] = ()
 
 
 def example_table(
@@ -165,6 +177,61 @@ def method_name(method: str | None) -> str:
     ('isotonic regression', 'not stated')
     """
     return _METHODS.get(str(method), str(method)) if method else "not stated"
+
+
+def is_step(row: Mapping[str, Any]) -> bool:
+    """Whether a row of a funnel tells what a step took out."""
+    return row["kind"] not in _COUNTS
+
+
+def step_name(row: Mapping[str, Any]) -> str:
+    """Return how a row of a funnel is written for readers.
+
+    Examples
+    --------
+    >>> step_name({"step": "max_ratio", "kind": "rejected"}), step_name({"step": "not drawn", "kind": "undecided"})
+    ('rejected: max_ratio', 'not drawn')
+    >>> step_name({"step": "promote", "kind": "promoted"}), step_name({"step": "uncertain", "kind": "uncertain"})
+    ('promoted: promote', 'uncertain')
+    """
+    return str(row["step"]) if not is_step(row) or row["kind"] == row["step"] else f"{row['kind']}: {row['step']}"
+
+
+def routes(funnel: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Count the candidates that went each of the three ways; empty where all went one.
+
+    Examples
+    --------
+    >>> routes([{"kind": "negative", "candidates": 7}, {"kind": "promoted", "candidates": 2}])
+    {'negatives': 7, 'promoted to positives': 2}
+    """
+    counts = {name: sum(row["candidates"] for row in funnel if row["kind"] == kind) for kind, name in _ROUTES.items()}
+    found = {name: count for name, count in counts.items() if count}
+    return found if len(found) > 1 else {}
+
+
+def origin_counts(
+    origins: Mapping[str, Mapping[str, int]] | Sequence[Mapping[str, Any]],
+) -> list[tuple[str, str, int]]:
+    """Return (``source`` or ``tier``, its name, negatives); a negative counts once by source and once by tier.
+
+    Examples
+    --------
+    >>> origin_counts({"sources": {"bm25": 3, "dense": 4}, "tiers": {}})
+    [('source', 'bm25', 3), ('source', 'dense', 4)]
+    >>> rows = [{"source": "bm25", "tier": "window", "negatives": n} for n in (3, 4)]
+    >>> origin_counts(rows)
+    [('source', 'bm25', 7), ('tier', 'window', 7)]
+    """
+    if isinstance(origins, Mapping):
+        kinds = {"source": origins.get("sources") or {}, "tier": origins.get("tiers") or {}}
+        return [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()]
+    total: dict[tuple[str, str], int] = {}
+    for kind in ("source", "tier"):
+        for row in origins:
+            if row.get(kind):
+                total[kind, str(row[kind])] = total.get((kind, str(row[kind])), 0) + row["negatives"]
+    return [(kind, name, count) for (kind, name), count in total.items()]
 
 
 def systems(results: pd.DataFrame) -> list[str]:

@@ -84,6 +84,7 @@ def render_report(
                 | {"training rows": len(training_rows)},
             },
             funnel=selection_summary["funnel"],
+            origins=selection_summary.get("origins") or (),
             distributions=selection_summary["distributions"],
             training_log=training_log,
             calibration=teacher.get("reliability", {}),
