@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
+from anmi.hooks.checks import check_training
 from anmi.selection.recipe import Recipe, Runner, recipe_book
 from anmi.selection.rows import training_rows
 
 FILE = Path(__file__).parents[2] / "conf" / "base" / "parameters_recipes.yml"
 RECIPES: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["recipes"]
+PUBLISHED = {
+    "random", "in_batch", "bm25_random", "naive_top", "shift", "nv_retriever", "nv_margin", "nv_abs", "simans",
+    "simans_rank", "progcl_weight", "progcl_mix", "progcl_beta", "anmi_2_0", "anmi_2_1",
+}  # fmt: skip
 DOCUMENTS = 300
 
 
@@ -29,16 +34,18 @@ def recipe_of(*steps: Any, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_every_published_recipe_parses_and_says_where_it_is_from(name: str) -> None:
-    recipe = recipe_book(RECIPES).get(name)
+    recipe, raw = recipe_book(RECIPES).get(name), RECIPES[name]
     assert recipe.description and recipe.source
+    steps = raw.get("steps", RECIPES[raw.get("extends", name)]["steps"])
     assert [item.name for item in recipe.steps] == [
-        item if isinstance(item, str) else next(iter(item)) for item in RECIPES[name]["steps"]
+        item if isinstance(item, str) else next(iter(item)) for item in steps
     ]
+    assert "loss" in recipe.training
 
 
 def test_the_recipes_of_the_main_job_are_there_and_ask_for_seven_negatives() -> None:
     book = recipe_book(RECIPES)
-    assert {"in_batch", "bm25_random", "naive_top", "nv_retriever", "anmi_2_0", "anmi_2_1"} <= set(book.names())
+    assert set(book.names()) >= PUBLISHED
     assert {book.get(name).negatives for name in book.names() if name != "in_batch"} == {7}
     assert book.get("in_batch").negatives == 0
 
@@ -75,6 +82,11 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         (recipe_of(["top"]), "one name with its parameters"),
         (recipe_of({"zone_weight": {"weights": [1, 0]}}), "4 borders need 5 weights"),
         (recipe_of({"zone_weight": {"borders": [3, 2, 4, 5]}}), "borders must rise"),
+        (recipe_of({"max_ratio": {"max_ratio": "bald"}}), 'there is no preset "bald"; did you mean "bold"'),
+        (recipe_of({"max_ratio": {"column": "elo", "adaptive": True}}), 'cosines of 0.7 and 0.9, which "elo" does not'),
+        (recipe_of({"rank_window": {"first": 101}}), "first 101 lies behind last 100"),
+        (recipe_of({"shift": {"skip": 100}}), "skip 100 passes over every rank up to last 100"),
+        (recipe_of({"simans": {"form": "rank", "scale": True}}), "which form rank does not read"),
         (recipe_of("random", negatives=-1), "mine → negatives: .*greater than or equal to 0"),
         (recipe_of("random", step=[]), 'a recipe has no "step"; did you mean "steps"'),
         ({"mine": "random"}, "mine: .*dictionary"),
@@ -88,6 +100,19 @@ def test_a_mistake_is_named_in_one_line(raw: dict[str, Any], message: str) -> No
     assert str(caught.value).startswith("recipe ") and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"loss": "infonze"}, 'recipe "mine", training: option "loss": .*debiased'),
+        ({"temprature": 0.1}, 'recipe "mine", training: there is no option "temprature": did you mean "temperature"'),
+    ],
+)
+def test_a_wrong_training_option_is_named_before_anything_runs(training: dict[str, Any], message: str) -> None:
+    check_training(RECIPES)
+    with pytest.raises(AnmiError, match=message):
+        check_training(recipe_of("random", training=training))
+
+
 def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
     """Everything a published recipe reads, one row per (query, positive)."""
     rng = np.random.default_rng(seed)
@@ -97,7 +122,7 @@ def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
     shape = filled.shape
     values = {
         "dense": np.where(rng.random(shape) < 0.2, rng.normal(0.75, 0.05, shape), rng.normal(0.3, 0.1, shape)),
-        "dense_rank": rng.integers(1, 150, shape),
+        "dense_rank": rng.permuted(np.tile(np.arange(1, width + 1) * 4, (queries, 1)), axis=1),
         "p_relevant": np.where(rng.random(shape) < 0.1, np.nan, rng.random(shape)),
         "elo": rng.normal(900, 250, shape),
         "gap_se": rng.uniform(20, 200, shape),
@@ -107,10 +132,12 @@ def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
         query_ids=np.array([f"q{i}" for i in range(queries)]),
         positives=positives,
         documents=np.where(filled, documents, PADDING).astype(np.int32),
-        source=np.where(filled, rng.integers(1, 4, shape), 0).astype(np.uint8),
+        source=np.where(filled, rng.choice([1, 2, 3, 8, 8], shape), 0).astype(np.uint8),
         columns={name: np.where(filled, column, np.nan).astype(np.float32) for name, column in values.items()},
         positive_columns={
-            "dense": np.where(known, 0.7, np.nan).astype("f4"), "elo": np.where(known, 1250, np.nan).astype("f4"),
+            "dense": np.where(known, 0.7, np.nan).astype("f4"),
+            "dense_rank": np.where(known, rng.integers(1, 9, known.shape), np.nan).astype("f4"),
+            "elo": np.where(known, 1250, np.nan).astype("f4"),
         },
         query_columns={"consistent": (rng.random(queries) < 0.8).astype(np.float32)},
     )  # fmt: skip
@@ -154,19 +181,13 @@ def test_a_column_that_no_stage_measured_is_named() -> None:
         rows_of(recipe, [make_block(0)])
 
 
-@pytest.mark.parametrize(
-    ("steps", "column"),
-    [
-        ([{"top": {"by": "hardness"}}], "hardness"),
-        ([{"top": {"by": "zone_preference"}}], "zone_preference"),
-        ([{"top": {"by": "dense", "first": "preferred"}}], "preferred"),
-        ([{"max_ratio": {"column": "dense_rank"}}], "dense_rank"),
-    ],
-)
-def test_a_column_that_no_step_before_made_is_named_with_the_step(steps: list[Any], column: str) -> None:
-    recipe = recipe_book(recipe_of("random", *steps)).get("mine")
-    with pytest.raises(AnmiError, match=f"step 2 of the recipe, .*{column}"):
-        rows_of(recipe, [make_block(0)])
+@pytest.mark.parametrize(("step", "column"), [("max_ratio", "bm25_rank"), ("margin", "bm25_rank")])
+def test_a_column_that_the_positives_do_not_have_is_named_with_the_step(step: str, column: str) -> None:
+    recipe = recipe_book(recipe_of({step: {"column": column}}, "random")).get("mine")
+    block = make_block(0)
+    block = block.with_columns({column: block.columns["dense_rank"]})
+    with pytest.raises(AnmiError, match=f"step 1 of the recipe, .*{column}"):
+        rows_of(recipe, [block])
 
 
 def test_pooled_steps_are_fitted_on_all_shards_after_the_steps_before_them() -> None:

@@ -473,3 +473,24 @@ def test_rows_of_one_query_with_different_positives_draw_differently() -> None:
     rows.positives[:, 0] = POSITIVE + np.arange(40)
     drawn = apply(rows, "random", negatives=3).negatives
     assert len({row.tobytes() for row in drawn}) > 20
+
+
+def test_the_shift_passes_over_candidates_whether_or_not_a_positive_stands_among_them() -> None:
+    # The positive is third; the candidate of rank 6 was rejected before, and counts all the same.
+    block = elo_block([0] * 7, dense_rank=[1, 2, 4, 5, 6, 101, np.nan])
+    block = block.rejected("margin", block.columns["dense_rank"] == 2)
+    after = apply(block, "shift", skip=3)
+    assert after.undecided.tolist() == [[False, False, False, True, True, False, False]]
+    assert apply(block, "shift", skip=0).undecided.tolist() == [[True, False, True, True, True, False, False]]
+
+
+def test_denoise_reads_the_column_it_is_told() -> None:
+    block = elo_block([1.0, 2.0], p_relevant=[0.9, 0.1], p_cross=[0.1, 0.9])
+    assert apply(block, "denoise").undecided.tolist() == [[False, True]]
+    assert apply(block, "denoise", column="p_cross").undecided.tolist() == [[True, False]]
+    own = np.array([[0.3, 0.0], [0.95, 0.0]], np.float32)
+    rows = replace(heldout_rows([0.01, 0.02]), columns={"p_cross": np.tile(np.float32([0.2, 0.5, 0.97]), (2, 1))})
+    rows.positive_columns["p_cross"] = own
+    # One of two held-out positives may pass: those of this column, not those of the fused judge.
+    found = apply(rows, "denoise", column="p_cross", max_false_negative_rate=0.5)
+    assert found.undecided.tolist() == [[True, True, False]] * 2

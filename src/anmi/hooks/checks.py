@@ -48,6 +48,8 @@ class CheckHooks:
             check_collection(parameters["collection"])
         for name, model in TypeExtractor(dict(pipelines)).extract_types_from_pipelines().items():
             check_model(name, parameters, model)
+        if isinstance(parameters.get("recipes"), Mapping):
+            check_training(parameters["recipes"])
 
 
 def known_parameters(loader: AbstractConfigLoader) -> set[str]:
@@ -125,6 +127,19 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
     """Refuse a recipe that is not registered."""
     if recipe not in recipes:
         raise AnmiError(f'there is no recipe "{recipe}": {nearest(str(recipe), recipes)}')
+
+
+def check_training(recipes: Mapping[str, Any]) -> None:
+    """Refuse a recipe with a training option that does not exist or has a wrong value; training would, hours later."""
+    from anmi.pipelines.training.params import TrainingParams, merged_options
+    from anmi.selection.recipe import RecipeBook
+
+    book = RecipeBook.model_validate(recipes)
+    for name in book.names():
+        try:
+            merged_options(book.get(name), TrainingParams())
+        except AnmiError as error:
+            raise AnmiError(f'recipe "{name}", {error}') from None
 
 
 def check_encoder(encoder: Any, project: Path) -> None:

@@ -43,7 +43,7 @@ def _resolved(name: str, recipes: Mapping[str, Any], heirs: tuple[str, ...]) -> 
         raise ValueError(f'{name}: extends "{parent}", which is no recipe; {nearest(parent, recipes)}')
     base = _resolved(parent, recipes, heirs)
     if not isinstance(base, Mapping):
-        return own
+        raise ValueError(f'{name}: extends "{parent}", which has no fields to take')
     merged = {**base, **own}
     theirs, ours = base.get("training"), own.get("training")
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping):

@@ -1,0 +1,85 @@
+"""Recipes whose steps cannot do together what they are for are refused before anything runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.selection.recipe import recipe_book
+
+
+def refused(*steps: Any, **fields: Any) -> str:
+    with pytest.raises(AnmiError) as caught:
+        recipe_book({"mine": {"description": "A test.", "steps": list(steps)} | fields})
+    message = str(caught.value)
+    assert message.startswith("recipe mine: ") and "\n" not in message
+    return message
+
+
+def accepted(*steps: Any, **fields: Any) -> None:
+    recipe_book({"mine": {"description": "A test.", "steps": list(steps)} | fields})
+
+
+def test_exactly_one_step_draws_the_negatives() -> None:
+    assert 'steps 1 "random" and 2 "top" both draw the negatives; keep one' in refused("random", "top")
+    none = refused("confidence")
+    assert "no step draws its 7 negatives" in none and "draw, random, simans, top" in none
+    assert "no step draws its 3 negatives" in refused(negatives=3)
+    accepted(negatives=0)
+    accepted("confidence", negatives=0)
+
+
+def test_nothing_stands_behind_the_step_that_draws() -> None:
+    assert 'step "margin" stands behind "random"' in refused("random", "margin")
+    accepted("margin", "random")
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (
+            [{"top": {"by": "hardness"}}],
+            'step 1, "top", reads hardness, which "mixture" makes; put that step before it',
+        ),
+        (["margin", {"top": {"by": "zone_preference"}}], 'step 2, .*zone_preference, which "zone_weight" makes'),
+        ([{"top": {"first": "preferred"}}], 'reads preferred, which "elo_window" makes'),
+        (["draw"], 'step 1, "draw", reads hardness'),
+    ],
+)
+def test_a_column_is_made_before_it_is_read(steps: list[Any], message: str) -> None:
+    assert re.search(message, refused(*steps))
+
+
+def test_a_column_made_by_a_step_before_is_fine() -> None:
+    accepted("mixture", "draw")
+    accepted("elo_window", {"top": {"first": "preferred"}})
+
+
+def test_windows_of_ranks_meet() -> None:
+    ten, rest = {"rank_window": {"last": 10}}, {"rank_window": {"first": 11}}
+    assert "no dense_rank is from 11 on and up to 10" in refused(ten, rest, "top")
+    assert "from 21 on and up to 10" in refused({"shift": {"skip": 20}}, ten, "top")
+    accepted(ten, {"rank_window": {"first": 10}}, "top")
+    accepted(ten, {"rank_window": {"first": 11, "column": "bm25_rank"}}, "top")
+
+
+def test_windows_of_gaps_meet() -> None:
+    window = {"elo_window": {"difficulty": 1, "mode": "reject"}}  # gaps of 100 to 400
+    message = refused(window, {"elo_gap": {"danger": 400}}, "top")
+    assert 'with step "elo_gap" only Elo gaps from 400 on and up to 400' in message
+    assert "from 600 on and up to 400" in refused({"curriculum_tier": {"tier": 1}}, window, "top")
+    accepted({"curriculum_tier": {"tier": 3}}, window, {"elo_gap": {"danger": 399}}, "top")
+    # What is only preferred does not contradict.
+    accepted({"elo_gap": {"danger": 700}}, {"elo_window": {"difficulty": 1}}, "top")
+
+
+def test_a_bar_on_weights_lies_below_the_weights_that_there_are() -> None:
+    light = {"zone_weight": {"weights": [0, 0.1, 0.3, 0.2, 0.1]}}
+    assert "min_weight 0.3 rejects every candidate, as zone_weight gives 0.3 at most" in refused(
+        light, {"min_weight": {"weight": 0.3}}, "top"
+    )
+    accepted(light, {"min_weight": {"weight": 0.2}}, "top")
+    accepted({"min_weight": {"weight": 0.3}}, light, "top")
