@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -114,6 +114,21 @@ def _lay_flat(table: pd.DataFrame, score: str | None) -> FlatRows:
         scores = np.fromiter(chain.from_iterable(_column(table, f"negative_{score}", score)), np.float64, count=total)
     ids, texts = (_objects(chain.from_iterable(table[name]), total) for name in ("negative_ids", "negatives"))
     return FlatRows(kept, np.repeat(np.arange(len(table)), lengths), ids, texts, scores, score)
+
+
+def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table whose texts are references; pandas would otherwise copy them into a column of its own kind.
+
+    Examples
+    --------
+    >>> table_of({"a": np.array(["x"], dtype=object), "b": np.array([1])}).dtypes.tolist()
+    [dtype('O'), dtype('int64')]
+    """
+    kept = {
+        name: pd.Series(values, dtype=object) if getattr(values, "dtype", np.dtype(float)).kind == "O" else values
+        for name, values in columns.items()
+    }
+    return pd.DataFrame(kept)
 
 
 def _objects(values: Iterable[Any], count: int) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
-from anmi.selection.export.flat import FlatRows
+from anmi.selection.export.flat import FlatRows, table_of
 from anmi.selection.export.options import Collection, ExportOptions
 from anmi.selection.rows import pair_rows
 
@@ -46,7 +46,7 @@ def _grouped(flat: FlatRows, contrast: bool) -> _Queries:
     query = pd.factorize(rows.query_id)[0]
     own = {"query": query, "id": rows.positive_id, "text": rows.positive, "score": rows.score, "positive": True}
     other = {"query": query[flat.row], "id": flat.ids, "text": flat.texts, "score": flat.scores, "positive": False}
-    both = pd.concat([pd.DataFrame(own), pd.DataFrame(other)], ignore_index=True).drop_duplicates(["query", "id"])
+    both = pd.concat([table_of(own), table_of(other)], ignore_index=True).drop_duplicates(["query", "id"])
     if flat.score is not None:
         unknown = both.score.isna()
         flat.leave_out(f"positives without {flat.score}", int(unknown.sum()))
@@ -68,7 +68,7 @@ def labelled_pair(flat: FlatRows, options: ExportOptions, collection: Collection
     queries = _grouped(flat, contrast=False)
     found = queries.documents
     labels = found.positive.astype(np.int64) if flat.score is None else found.score.astype(np.float32)
-    return pd.DataFrame({
+    return table_of({
         "query": queries.texts[found["query"]], "document": found.text.to_numpy(), "label": labels.to_numpy(),
     })  # fmt: skip
 
@@ -79,7 +79,7 @@ def labelled_list(flat: FlatRows, options: ExportOptions, collection: Collection
     found = queries.documents
     labels = found.positive.astype(np.float32) if flat.score is None else found.score.astype(np.float32)
     listed = _Queries(queries.ids, queries.texts, found.assign(label=labels))
-    return pd.DataFrame({
+    return table_of({
         "query": queries.texts, "documents": listed.lists("text"), "labels": listed.lists("label"),
     })  # fmt: skip
 
@@ -96,7 +96,7 @@ def flagembedding(flat: FlatRows, options: ExportOptions, collection: Collection
         table |= {"pos_scores": queries.lists("score", positive), "neg_scores": queries.lists("score", ~positive)}
     if options.prompt is not None:
         table["prompt"] = np.full(len(queries.ids), options.prompt, dtype=object)
-    return pd.DataFrame(table | {"type": "normal"})
+    return table_of(table | {"type": "normal"})
 
 
 def tevatron(flat: FlatRows, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
@@ -116,7 +116,7 @@ def tevatron(flat: FlatRows, options: ExportOptions, collection: Collection | No
         for document, (title, text) in zip(found.id, texts, strict=True)
     ]
     listed = _Queries(queries.ids, queries.texts, found.assign(passage=pd.Series(passages, found.index, dtype=object)))
-    return pd.DataFrame({
+    return table_of({
         "query_id": queries.ids,
         "query": queries.texts,
         "positive_passages": listed.lists("passage", queries.positive),

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.selection.export.flat import FlatRows
+from anmi.selection.export.flat import FlatRows, table_of
 from anmi.selection.export.options import Collection, ExportOptions
 
 
 def triplet(flat: FlatRows, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
     """Return ``query, positive, negative``, one line per negative."""
     _note_empty(flat)
-    return pd.DataFrame({
+    return table_of({
         "query": flat.rows["query"].to_numpy()[flat.row],
         "positive": flat.rows.positive.to_numpy()[flat.row],
         "negative": flat.texts,
@@ -64,7 +64,7 @@ def _tuples(flat: FlatRows, options: ExportOptions) -> tuple[pd.DataFrame, NDArr
     texts = flat.texts[slots].reshape(len(kept), wanted)
     named = {f"negative_{place + 1}": texts[:, place] for place in range(wanted)}
     columns = {"query": rows["query"].to_numpy(), "positive": rows.positive.to_numpy(), **named}
-    return pd.DataFrame(columns), kept, slots
+    return table_of(columns), kept, slots
 
 
 def _note_empty(flat: FlatRows) -> None:
