@@ -328,6 +328,7 @@ def _load_steps() -> None:
         ceilings,
         elo_zones,
         filters,
+        guard,
         mixture,
         routing,
         samplers,
