@@ -112,11 +112,11 @@ class ManifestHooks:
         """Note what the run is made from; stop it where the last one was made from the same."""
         assert self._context is not None
         entries = self._context.config_loader["catalog"]
-        used = {name: entry for name, entry in entries.items() if name in pipeline.datasets()}
+        made = {name: entry for name, entry in entries.items() if name in pipeline.all_outputs()}
         forced = unchanged.is_forced(self._record.parameters)
         try:
             now = unchanged.fingerprint(
-                pipeline.inputs(), self._record.parameters, self._record.versions, used, self._project
+                pipeline.inputs(), self._record.parameters, self._record.versions, made, self._project
             )
         except (AnmiError, OSError):
             # What is wrong with the collection is for ingestion to say.

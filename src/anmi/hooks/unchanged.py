@@ -30,6 +30,7 @@ _PARTIAL: Final = (
 )  # fmt: skip
 # How much is done at a time or at once; none of it changes a result.
 _WITHOUT_EFFECT: Final = frozenset({"shard", "concurrency", "requests_per_second"})
+_PLACE: Final = ("filepath", "metadata", "credentials")
 _SEVERAL: Final = "what is there comes from several runs"
 _MAY_SKIP: Final[ContextVar[bool]] = ContextVar("anmi_may_skip", default=False)
 
@@ -100,7 +101,7 @@ def fingerprint(
     versions
         Of the installed packages.
     entries
-        Catalog entries of the pipeline's datasets.
+        Catalog entries of what the pipeline makes; where that lies does not count.
     project
         Folder that relative paths start from.
 
@@ -117,14 +118,14 @@ def fingerprint(
         chosen["recipes"] = chosen["recipes"].get(str(chosen.get("recipe")))
     package = Path(anmi.__file__).parent
     sources = [path for path in files_in(package) if "__pycache__" not in path.parts]
-    plain_entries = {name: {k: v for k, v in entry.items() if k != "metadata"} for name, entry in entries.items()}
+    kinds = {name: {k: v for k, v in entry.items() if k not in _PLACE} for name, entry in entries.items()}
     return {
         "collection": contents(str(chosen.get("collection", ""))),
         "parameters": _hash(_with_effect(chosen)),
         "models": _hash({name: found for name in set(_texts(chosen)) if (found := _model(name, project))}),
         "code": hash_files(sources, anmi.__version__),
         "libraries": _hash(versions),
-        "catalog": _hash(plain_entries),
+        "catalog": _hash(kinds),
     }
 
 
