@@ -86,7 +86,7 @@ def test_kinds_are_the_verdicts_of_routed_candidates() -> None:
     block = row().rejected("promote", DENSE > 0.78, "p_relevant ≥ 0.68", "promoted")
     block = block.rejected("uncertain", DENSE > 0.65, "p_relevant 0.5…0.68", "uncertain")
     found = verdicts(explain(block, CORPUS))
-    assert found[:2] == [("promoted", "promote: p_relevant ≥ 0.68"), ("uncertain", "uncertain: p_relevant 0.5…0.68")]
+    assert found[:2] == [("promoted", "promote: p_relevant ≥ 0.68"), ("uncertain", "p_relevant 0.5…0.68")]
 
 
 def test_a_dropped_query_tells_step_rule_and_figures() -> None:
@@ -131,6 +131,17 @@ def test_a_limit_relative_to_the_lowest_positive_is_shown_too() -> None:
     assert in_numbers("dense ≥ the lowest positive's − 0.1", row()) == "dense ≥ 0.4"
     assert in_numbers("gap not in 100…300 Elo", row()) == "elo not in 500…700"
     assert in_numbers("cross ≥ 0.9 of the positive's", row()) == ""
+
+
+def test_the_chance_that_an_interval_rule_went_by_is_shown() -> None:
+    block = selected([{"elo_gap": {"danger": 100, "max_probability": 0.3}}])
+    found = explain(block, CORPUS)["candidates"]
+    # Gaps of 30 and 100 with a standard error of 10.
+    assert found[2]["why"] == "elo_gap: P(gap < 100 Elo) > 0.3 (here 0.5)"
+    assert found[1]["here"] == "here 1"
+    assert found[3]["verdict"] == "not drawn"
+    assert in_numbers("P(gap < 100 Elo) > 0.3", row(columns={})) == ""
+    assert in_numbers("gap < 200 Elo, for a later tier than 2", row()) == "elo > 600"
 
 
 def test_evidence_adds_up_to_the_judgment() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates
 from anmi.judging.fused import EVIDENCE
@@ -20,6 +21,7 @@ _NUMBER: Final = r"(-?[\d.]+(?:e[-+]?\d+)?)"
 _SHARE: Final = re.compile(rf"(\w+) ≥ {_NUMBER} of the (lowest )?positive's")
 _BELOW: Final = re.compile(rf"(\w+) ≥ the (lowest )?positive's − {_NUMBER}")
 _GAP: Final = re.compile(rf"gap < {_NUMBER} Elo")
+_CHANCE: Final = re.compile(rf"P\(gap < {_NUMBER} Elo\) > {_NUMBER}")
 _GAPS: Final = re.compile(rf"gap not in {_NUMBER}…{_NUMBER} Elo")
 
 
@@ -73,7 +75,7 @@ def explain(
             "verdict": rule.kind if rule else "rejected",
             "step": name,
             "rule": rule.text if rule else "",
-            "here": in_numbers(rule.text, row) if rule else "",
+            "here": in_numbers(rule.text, row, place) if rule else "",
             "weight": _plain(row.weight[0, place]),
             "choice": None if choice is None else int(choice),
             "tier": None if tier is None else tier_name(int(tier)),
@@ -129,8 +131,10 @@ def _why(candidate: Mapping[str, Any], taken: int, wanted: int | None) -> str:
         if wanted is not None and taken < wanted:
             return "the sampler had no value for it"
         return f"{taken} taken before it"
-    here = f" ({candidate['here']})" if candidate["here"] else ""
-    return f"{candidate['step']}: {candidate['rule']}{here}" if candidate["rule"] else str(candidate["step"])
+    told = f"{candidate['rule']} ({candidate['here']})" if candidate["here"] else str(candidate["rule"])
+    if candidate["step"] == candidate["verdict"] and told:
+        return told
+    return f"{candidate['step']}: {told}" if told else str(candidate["step"])
 
 
 def tier_name(tier: int) -> str:
@@ -146,8 +150,8 @@ def tier_name(tier: int) -> str:
     return TIERS[tier] if 0 <= tier < len(TIERS) else f"tier {tier}"
 
 
-def in_numbers(rule: str, row: Candidates) -> str:
-    """Return a rule that is relative to the row's own positive in this row's numbers; empty for any other.
+def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
+    """Return a rule that is relative to a positive of the row in this row's numbers; empty for any other.
 
     Parameters
     ----------
@@ -155,6 +159,8 @@ def in_numbers(rule: str, row: Candidates) -> str:
         Text of a :class:`~anmi.candidates.Rule`.
     row
         A block of one row.
+    place
+        Slot of the candidate; only what is told of an interval of gaps depends on it.
 
     Examples
     --------
@@ -174,7 +180,11 @@ def in_numbers(rule: str, row: Candidates) -> str:
         limits = [reference - abs(reference) * (1 - float(found[2]))]
     elif found := _BELOW.fullmatch(rule):
         limits, text = [positive(found[1], bool(found[2])) - float(found[3])], f"{found[1]} ≥ {{}}"
-    elif found := _GAP.fullmatch(rule):
+    elif found := _CHANCE.fullmatch(rule):
+        gap = positive("elo") - row.columns["elo"][0, place] if "elo" in row.columns else math.nan
+        error = row.columns["gap_se"][0, place] if "gap_se" in row.columns else math.nan
+        limits, text = [float(ndtr((float(found[1]) - gap) / np.maximum(error, 1e-6)))], "here {}"
+    elif found := _GAP.match(rule):
         limits, text = [positive("elo") - float(found[1])], "elo > {}"
     elif found := _GAPS.fullmatch(rule):
         limits, text = [positive("elo") - float(found[2]), positive("elo") - float(found[1])], "elo not in {}…{}"

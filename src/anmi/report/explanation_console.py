@@ -58,7 +58,7 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
         evidence that moved the fused judge most, in log-odds against an average candidate.
     """
     rows = found["candidates"]
-    shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted", "uncertain")]
+    shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")]
     every = [*found["positives"], *shown]
     wide = width >= _WIDE
     room, rule = (40, 40) if wide else (22, 26 if width >= _NARROW else 17)
@@ -200,9 +200,11 @@ def number(value: float | None) -> str:
 
     Examples
     --------
-    >>> number(12.0), number(0.123456), number(None)
-    ('12', '0.123', '')
+    >>> number(12.0), number(0.123456), number(0.0002), number(None)
+    ('12', '0.123', '2e-04', '')
     """
     if value is None:
         return ""
+    if 0 < abs(value) < 0.0005:
+        return f"{value:.0e}"
     return f"{value:.4g}" if abs(value) >= 1 or value == int(value) else f"{value:.3f}"
