@@ -16,6 +16,7 @@ from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel, ValidationError
 
 from anmi.errors import AnmiError, nearest
+from anmi.selection.recipe import RecipeBook
 
 ENCODERS: Final = ("minilm", "static")
 COLLECTIONS: Final = {
@@ -48,8 +49,8 @@ class CheckHooks:
             check_collection(parameters["collection"])
         for name, model in TypeExtractor(dict(pipelines)).extract_types_from_pipelines().items():
             check_model(name, parameters, model)
-        if isinstance(parameters.get("recipes"), Mapping):
-            check_training(parameters["recipes"])
+            if model is RecipeBook:
+                check_training(parameters[name])
 
 
 def known_parameters(loader: AbstractConfigLoader) -> set[str]:
@@ -132,7 +133,6 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
 def check_training(recipes: Mapping[str, Any]) -> None:
     """Refuse a recipe with a training option that does not exist or has a wrong value; training would, hours later."""
     from anmi.pipelines.training.params import TrainingParams, merged_options
-    from anmi.selection.recipe import RecipeBook
 
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
