@@ -86,7 +86,9 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     encoded = encode_collection(corpus, queries, "static", dense, store)
     vectors = encoded["document_embeddings"]
     flat = build_dense_index(corpus, vectors, encoded["encoder_info"], dense)
-    merged = merge_candidates(found, index, flat, vectors, encoded["query_embeddings"], corpus, queries, nothing, dense)
+    merged = merge_candidates(
+        found, index, flat, vectors, encoded["query_embeddings"], corpus, queries, nothing, nothing, dense, 1
+    )
     return Mined(corpus, queries, collection.graph, CandidateShards.of(list(merged)), index, vectors, store)
 
 

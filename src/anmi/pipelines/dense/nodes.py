@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.pipelines.dense.params import DenseParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
@@ -53,16 +53,24 @@ def merge_candidates(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     duplicates: pd.DataFrame,
+    kin: pd.DataFrame,
     params: DenseParams,
+    seed: int,
 ) -> CandidateShards:
-    """Merge both sources into one block, every member with both scores and both ranks, best by fused rank first."""
-    from anmi.retrieval import pool
+    """Merge the sources into one block, every member with all scores and ranks and whether it is kin to a positive.
+
+    What was retrieved comes best by fused rank first, and what was only drawn at random behind it: the first columns,
+    which later stages judge, are the same with and without random documents.
+    """
+    from anmi.retrieval import pool, random
     from anmi.retrieval.dense import similarities_and_ranks
+    from anmi.retrieval.kin import Kin
 
     train = queries[queries.split == "train"]
     row_of = pd.Series(np.arange(len(train)), index=train.query_id)
     text_of = train.set_index("query_id").text
     group = pool.duplicate_groups(corpus.document_id.tolist(), duplicates)
+    related = Kin.from_table(kin, corpus.document_id.tolist(), duplicates)
 
     def merge(block: Candidates) -> Candidates:
         ids = block.query_ids.tolist()
@@ -71,18 +79,21 @@ def merge_candidates(
         retrieved, _ = dense_index.search(vectors, params.depth + excluded.shape[1])
         dense = pool.compacted(pool.without(retrieved, excluded))[0][:, : params.depth]
         documents, source = pool.union(block.documents, block.source, dense.astype(np.int32), "dense")
+        drawn = random.draw(seed, ids, excluded, len(corpus), params.random)
+        documents, source = pool.union(documents, source, drawn, "random")
         approximate = None if dense_index.settings["kind"] == "flat" else retrieved
         texts = text_of.loc[ids].tolist()
         bm25, bm25_rank = bm25_index.scores_and_ranks(texts, documents)
         cosine, dense_rank = similarities_and_ranks(vectors, document_embeddings, documents, approximate)
         own = similarities_and_ranks(vectors, document_embeddings, block.positives, approximate)
         fused = pool.fused_rank(bm25_rank, dense_rank)
-        order = np.lexsort((documents, np.where(documents < 0, np.inf, -fused)), axis=1)
+        order = np.lexsort((documents, -fused, source == SOURCES["random"], documents < 0), axis=1)
 
         def ordered(values: NDArray[Any]) -> NDArray[Any]:
             return np.take_along_axis(values, order, axis=1)
 
         columns = {"bm25": bm25, "bm25_rank": bm25_rank, "dense": cosine, "dense_rank": dense_rank, "fused": fused}
+        columns["kin"] = np.where(documents < 0, np.nan, related.kinds(block.positives, documents)).astype(np.float32)
         return Candidates(
             query_ids=block.query_ids,
             positives=block.positives,

@@ -26,7 +26,7 @@ def create_pipeline() -> Pipeline:
             merge_candidates,
             inputs=[
                 "bm25_candidates", "bm25_index", "dense_index", "document_embeddings", "query_embeddings",
-                "corpus", "queries", "duplicates", "params:dense",
+                "corpus", "queries", "duplicates", "kin", "params:dense", "params:seed",
             ],
             outputs="candidates",
             name="merge_candidates",

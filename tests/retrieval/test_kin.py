@@ -1,0 +1,67 @@
+"""Kin of the positives of each row, against sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.candidates import PADDING
+from anmi.retrieval.kin import KINDS, Kin
+
+N = 10
+DOCUMENT = st.integers(0, N - 1)
+PAIRS = st.lists(
+    st.tuples(DOCUMENT, DOCUMENT, st.sampled_from(["near", "sibling"])).filter(lambda pair: pair[0] != pair[1]),
+    max_size=8,
+)
+GROUPS = st.lists(st.integers(0, 6), min_size=N, max_size=N)
+ROWS = st.lists(st.lists(DOCUMENT, max_size=3, unique=True), min_size=1, max_size=4)
+NAMES = [f"d{i}" for i in range(N)]
+
+
+def kin_of(pairs: list[tuple[int, int, str]], labels: list[int]) -> Kin:
+    table = pd.DataFrame(
+        [(f"d{i}", f"d{j}", kind) for i, j, kind in pairs], columns=["document_id", "other_id", "kind"]
+    )
+    copies = [(f"d{i}", f"d{labels.index(label)}") for i, label in enumerate(labels) if labels.index(label) != i]
+    return Kin.from_table(table, NAMES, pd.DataFrame(copies, columns=["document_id", "duplicate_of"]))
+
+
+def padded(rows: list[list[int]], width: int = 4) -> np.ndarray:
+    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+
+
+def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positives: list[int], document: int) -> int:
+    known = {labels[p] for p in positives}
+    found = [
+        KINDS[kind]
+        for i, j, kind in pairs
+        for a, b in ((labels[i], labels[j]), (labels[j], labels[i]))
+        if a != b and a in known and b == labels[document]
+    ]
+    return min(found, default=0)
+
+
+@given(pairs=PAIRS, labels=GROUPS, rows=ROWS, near=st.booleans(), siblings=st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_kin_go_both_ways_through_duplicates_and_near_ones_win(
+    pairs: list[tuple[int, int, str]], labels: list[int], rows: list[list[int]], near: bool, siblings: bool
+) -> None:
+    kin, positives = kin_of(pairs, labels), padded(rows)
+    documents = np.tile(np.array([*range(N), PADDING], np.int32), (len(rows), 1))
+    expected = [[expected_kind(pairs, labels, row, d) for d in range(N)] for row in rows]
+    found = kin.kinds(positives, documents)
+    assert found.dtype == np.uint8
+    assert found[:, :N].tolist() == expected
+    assert not found[:, N].any()
+    wanted = [pair for pair in pairs if {"near": near, "sibling": siblings}[pair[2]]]
+    for row, listed in zip(rows, kin.of(positives, near, siblings).tolist(), strict=True):
+        assert [d for d in listed if d != PADDING] == [d for d in range(N) if expected_kind(wanted, labels, row, d)]
+
+
+def test_without_kin_there_is_a_column_of_padding() -> None:
+    kin = kin_of([], list(range(N)))
+    assert kin.of(padded([[1], []])).tolist() == [[PADDING], [PADDING]]
+    assert not kin.kinds(padded([[1], []]), padded([[2, 3], [1]])).any()
