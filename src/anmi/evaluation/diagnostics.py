@@ -238,9 +238,11 @@ def gap(shards: Iterable[Candidates], column: str = "elo", bins: int = 40) -> di
     """
     parts = []
     for block in shards:
-        if column in block.columns and column in block.positive_columns:
-            gaps = block.positive_columns[column][:, :1] - block.columns[column]
-            parts.append(gaps[(_fate(block) == NEGATIVE) & np.isfinite(gaps)])
+        if column not in block.columns or column not in block.positive_columns:
+            # All blocks have the same columns, so the others need not be read.
+            break
+        gaps = block.positive_columns[column][:, :1] - block.columns[column]
+        parts.append(gaps[(_fate(block) == NEGATIVE) & np.isfinite(gaps)])
     gaps = np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)
     if not len(gaps):
         return {}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-_WIDTH: Final = 110
+_SHOWN: Final = 20
 
 
 def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -75,8 +73,26 @@ def dropped_table(funnel: Sequence[Mapping[str, Any]]) -> Table | None:
     return table
 
 
-def as_text(table: Table) -> str:
-    """Return a table as plain text, for a log."""
-    out = io.StringIO()
-    Console(file=out, width=_WIDTH, color_system=None).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+def source_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the same as :func:`source_table` as sentences, one per source, for a log of any width.
+
+    Examples
+    --------
+    >>> counts = {"queries": 9, "passed": 6, "failed": 3, "rows": 6}
+    >>> negatives = {"negatives_mean": 6.5, "negatives_min": 4, "negatives_max": 7}
+    >>> source_lines([{"source": "x"} | counts | negatives])
+    ['x: 6 of 9 queries passed, 3 failed; 6 rows with 6.50 negatives each (4 to 7)']
+    """
+    lines = []
+    for row in rows[:_SHOWN]:
+        passed = f"{row['passed']:,} of {row['queries']:,} queries passed, {row['failed']:,} failed"
+        spread = (
+            f"{row['rows']:,} rows with {row['negatives_mean']:.2f} negatives each "
+            f"({row['negatives_min']} to {row['negatives_max']})"
+            if row["rows"]
+            else "no rows"
+        )
+        lines.append(f"{row['source']}: {passed}; {spread}")
+    if len(rows) > _SHOWN:
+        lines.append(f"and {len(rows) - _SHOWN} more sources: kedro anmi negatives shows them")
+    return lines

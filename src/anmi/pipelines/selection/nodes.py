@@ -83,13 +83,14 @@ def summarise_selection(
     """
     from anmi.corpus.metadata import values_by_id
     from anmi.evaluation.diagnostics import by_source, distributions, funnel, gap, leak, origins
-    from anmi.report.negatives_console import as_text, source_table
+    from anmi.report.negatives_console import source_lines
 
     wanted = recipes.get(recipe).negatives
     sources = by_source(
         selection, rows, values_by_id(queries, "query_id", "source", info["collection"]), info["collection"]
     )
-    _LOG.info("%s", as_text(source_table(sources)))
+    for line in source_lines(sources):
+        _LOG.info("%s", line)
     return {
         "recipe": recipe,
         "rows": len(rows),
