@@ -17,7 +17,8 @@ from kedro.framework.startup import bootstrap_project
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.cli import cli
-from anmi.cli_explain import fold_of_query
+from anmi.cli_explain import find_rows, fold_of_query
+from anmi.errors import AnmiError
 from anmi.judging.teacher import fold_of
 
 ROOT = Path(__file__).parents[1]
@@ -103,6 +104,14 @@ def test_an_unknown_query_gets_the_nearest() -> None:
     done = explained("q-alpa")
     assert done.exit_code == 1
     assert done.stderr == 'Error: the selection has no query "q-alpa": the nearest are q-alpha, q-beta\n'
+
+
+def test_the_nearest_are_found_among_many() -> None:
+    ids = np.array([f"document-{number:06d}" for number in range(30_000)])
+    one = np.zeros((len(ids), 1), np.int32)
+    block = Candidates(query_ids=ids, positives=one, documents=one, source=one.astype(np.uint8))
+    with pytest.raises(AnmiError, match='no query "dokument-012345": the nearest are document-012345,'):
+        find_rows([block], "dokument-012345")
 
 
 def test_one_document_is_shown_beside_the_positive_of_each_row() -> None:

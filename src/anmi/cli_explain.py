@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from kedro.framework.cli.utils import env_option
 from anmi.errors import AnmiError
 
 _WIDTH: Final = 200
+_LIKELY: Final = 2000
 
 
 @click.command()
@@ -66,9 +69,17 @@ def find_rows(shards: Any, query_id: str) -> list[Any]:
     return found
 
 
-def _nearest(name: str, known: Any, what: str) -> str:
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or sorted(known)[:3]
+def _nearest(name: str, known: Iterable[str], what: str) -> str:
+    # Comparing with every id of a large corpus takes minutes; one slip leaves the start and the end as they are.
+    likely = heapq.nlargest(_LIKELY, known, key=lambda other: _shared(name, other) + _shared(name[::-1], other[::-1]))
+    close = difflib.get_close_matches(name, likely, n=3, cutoff=0.3) or sorted(likely)[:3]
     return f"the nearest are {', '.join(close)}" if close else f"{what} is empty"
+
+
+def _shared(one: str, other: str) -> int:
+    """Length of the start that two ids share."""
+    differ = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differ, min(len(one), len(other)))
 
 
 def _explained(catalog: Any, blocks: list[Any], corpus: Any, query: str, seed: int) -> list[dict[str, Any]]:
