@@ -119,7 +119,6 @@ def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Pa
     for arguments, message in (
         (("tripet",), 'Error: there is no format "tripet"; did you mean "triplet"?'),
         (("triplet", "--score", "dense"), 'Error: format "triplet" has no place for a score'),
-        (("labeled-pair", "--score", "dense"), 'Error: the training rows have no score "dense"'),
         (("n-tuple-scores",), "Error: no score is known for 95% of the documents"),
     ):
         done = invoke(arguments[0], str(tmp_path / "out"), *arguments[1:])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,16 @@ def written(name: str, folder: Path, **options: Any) -> Path:
 
 def read(path: Path, kind: str = "parquet") -> Dataset:
     return load_dataset(kind, data_files=str(path), split="train", cache_dir=str(path.parent / "cache"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_to_collect() -> Iterator[None]:
+    """Every trainer ends with a full collection of garbage, which takes longer than its step."""
+    import sentence_transformers  # noqa: F401
+
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
