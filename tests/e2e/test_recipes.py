@@ -19,6 +19,19 @@ RECIPES = {
     "nv_retriever": (7, 0.4),
     "anmi_2_0": (7, 0.0),
 }
+# Published recipes that are selected with, not trained.
+SELECTED = (
+    "random",
+    "shift",
+    "nv_margin",
+    "nv_abs",
+    "simans",
+    "simans_rank",
+    "progcl_weight",
+    "progcl_mix",
+    "progcl_beta",
+    "anmi_2_1",
+)
 
 
 @pytest.fixture
@@ -62,6 +75,25 @@ def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_ca
     for row, block in enumerate(one_by_one):
         width = block.verdict.shape[1]
         assert np.array_equal(block.negatives[0], drawn[0].negatives[row, :width]), "shards may not matter"
+
+
+def test_the_other_recipes_select_from_the_same_candidates(whole_run: Any, open_catalog: Any) -> None:
+    from anmi.candidates import SOURCES
+    from anmi.pipelines.selection.nodes import select_negatives
+
+    with open_catalog(whole_run, "test") as (catalog, parameters):
+        rated, consistency = catalog.load("rated_candidates"), catalog.load("consistency")
+        book = parameters["recipes"]
+        taken = {name: select_negatives(rated, consistency, name, book, 1).whole() for name in SELECTED}
+    for name, block in taken.items():
+        found = block.negatives.sum(axis=1)
+        fits = ((block.source & SOURCES["random"]) > 0).any() if name == "random" else True
+        assert bool(found.any()) == fits and found.max() <= 7, name
+        assert ((block.weight >= 0) & (block.weight <= 1)).all(), name
+    ranks = taken["shift"].columns["dense_rank"][taken["shift"].negatives]
+    assert ranks.min() > 10
+    chosen = {name: block.negatives.tobytes() for name, block in taken.items()}
+    assert chosen["simans"] != chosen["simans_rank"] and chosen["progcl_mix"] != chosen["progcl_weight"]
 
 
 def _one(block: Any, row: int) -> Any:
