@@ -36,6 +36,7 @@ _SMALL: Final = 0.05
 # A console of so many cells and more is wide, and has room for sources of their own.
 _WIDE: Final = 150
 _NARROW: Final = 110
+_LEAST_ROOM: Final = {False: 22, True: 30}
 _OTHERS: Final = {False: 33, True: 42}
 
 
@@ -62,7 +63,8 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     every = [*found["positives"], *shown]
     wide = width >= _WIDE
     room, rule = (40, 40) if wide else (22, 26 if width >= _NARROW else 17)
-    room = min(room, max((cell_len(row["document_id"]) for row in every), default=0))
+    # As wide as the longest id, but wide enough for the start of a text.
+    room = min(room, max(_LEAST_ROOM[wide], *(cell_len(row["document_id"]) for row in every), 0))
     names = _fitting(rows, width - room - rule - _OTHERS[wide], wide)
     table = Table()
     table.add_column("#", justify="right", no_wrap=True)
