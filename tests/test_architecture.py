@@ -33,6 +33,7 @@ EDGE = (
     "cli_audit",
     "cli_mining",
     "cli_explain",
+    "cli_export",
     "cli_store",
     "settings",
     "pipeline_registry",
