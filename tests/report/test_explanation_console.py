@@ -77,6 +77,13 @@ def test_more_room_shows_more_scores() -> None:
     assert wide.count("coverage") == wide.count("match -2.0, coverage +1.2") == 5
 
 
+def test_a_long_id_stands_on_one_line_where_there_is_room_for_the_scores_too() -> None:
+    long = "a.package.of.several.parts.and_a_name.of_more_than_60_letters.x"
+    found = FOUND | {"candidates": [candidate(1, "negative", "choice 1 of 1", document_id=long)]}
+    (line,) = [line for line in printed(candidates_table(found, 20, 200), 200).splitlines() if f" {long} " in line]
+    assert [part in line for part in ("0.700", "12.5", "0.250", "1004", "negative")] == [True] * 5
+
+
 def test_the_first_are_shown_and_all_that_were_chosen() -> None:
     shown = printed(candidates_table(FOUND, 1, 200), 200)
     assert "name_1 " in shown

@@ -62,7 +62,7 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")]
     every = [*found["positives"], *shown]
     wide = width >= _WIDE
-    room, rule = (40, 40) if wide else (22, 26 if width >= _NARROW else 17)
+    room, rule = (max(40, width // 3), 40) if wide else (22, 26 if width >= _NARROW else 17)
     # As wide as the longest id, but wide enough for the start of a text.
     room = min(room, max(_LEAST_ROOM[wide], *(cell_len(row["document_id"]) for row in every), 0))
     names = _fitting(rows, width - room - rule - _OTHERS[wide], wide)
