@@ -164,6 +164,12 @@ def test_lost_queries_are_named(block: Candidates, planted: PlantedTruth) -> Non
     assert math.isnan(own.leak) == (own.negatives == 0)
 
 
+def test_a_sweep_leaves_out_what_the_step_refuses(block: Candidates, planted: PlantedTruth) -> None:
+    book = recipe_book({"near": {"description": "Near.", "steps": [{"rank_window": {"last": 10}}, "random"]}})
+    table = audit_recipes(CandidateShards.of([block]), planted, book, seed=1)
+    assert table.threshold.tolist() == [1, 2, 5, 10]
+
+
 def test_a_recipe_that_cannot_run_here_does_not_end_the_audit_of_the_others(
     block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
 ) -> None:

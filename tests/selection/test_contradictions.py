@@ -72,6 +72,7 @@ def test_windows_of_gaps_meet() -> None:
     assert 'with step "elo_gap" only Elo gaps from 400 on and up to 400' in message
     assert "from 600 on and up to 400" in refused({"curriculum_tier": {"tier": 1}}, window, "top")
     accepted({"curriculum_tier": {"tier": 3}}, window, {"elo_gap": {"danger": 399}}, "top")
+    accepted({"elo_gap": {"danger": 450, "max_probability": 0.9}}, window, "top")
     # What is only preferred does not contradict.
     accepted({"elo_gap": {"danger": 700}}, {"elo_window": {"difficulty": 1}}, "top")
 

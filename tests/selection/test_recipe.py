@@ -126,6 +126,8 @@ def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
         "p_relevant": np.where(rng.random(shape) < 0.1, np.nan, rng.random(shape)),
         "elo": rng.normal(900, 250, shape),
         "gap_se": rng.uniform(20, 200, shape),
+        "p_cross": rng.beta(0.3, 2, shape),
+        "kin": rng.choice([0, 0, 0, 0, 0, 0, 0, 0, 1, 2], shape),
     }
     known = positives != PADDING
     return Candidates(
@@ -138,6 +140,7 @@ def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
             "dense": np.where(known, 0.7, np.nan).astype("f4"),
             "dense_rank": np.where(known, rng.integers(1, 9, known.shape), np.nan).astype("f4"),
             "elo": np.where(known, 1250, np.nan).astype("f4"),
+            "p_relevant": np.where(known, 0.9, np.nan).astype("f4"),
         },
         query_columns={"consistent": (rng.random(queries) < 0.8).astype(np.float32)},
     )  # fmt: skip
@@ -199,3 +202,10 @@ def test_pooled_steps_are_fitted_on_all_shards_after_the_steps_before_them() -> 
     pooled = Runner(recipe, 0).run(halves).whole()
     alone = Runner(recipe, 0).run(CandidateShards.of([block.take(slice(0, 15))])).whole()
     assert pooled.columns["p_negative"][:15].tolist() != alone.columns["p_negative"].tolist()
+
+
+def test_a_recipe_is_not_varied_into_one_that_contradicts_itself() -> None:
+    recipe = recipe_book(recipe_of({"rank_window": {"last": 10}}, "random")).get("mine")
+    assert Runner(recipe, 1).varied(0, "first", 10).recipe.steps[0].params.first == 10
+    with pytest.raises(AnmiError, match=r'step "rank_window" with first 20: .*lies behind last 10'):
+        Runner(recipe, 1).varied(0, "first", 20)

@@ -85,7 +85,8 @@ def _gaps(steps: list[Step]) -> str | None:
 
 
 def _elo_windows(item: Step) -> Iterator[tuple[float, float]]:
-    if item.name == "elo_gap":
+    # By interval, more than an even chance of danger lets gaps below the danger pass.
+    if item.name == "elo_gap" and (item.params.max_probability or 0) <= 0.5:
         yield item.params.danger, math.inf
     elif item.name == "elo_window" and item.params.mode == "reject":
         yield item.params.window
