@@ -34,7 +34,8 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
         rated, consistency = catalog.load("rated_candidates"), catalog.load("consistency")
         rows = {"anmi_2_1": catalog.load("training_rows")}
         chosen = select_negatives(rated, consistency, "in_batch", book, 1)
-        rows["in_batch"] = make_training_rows(chosen, *collection[:2], "in_batch", book)
+        kin = catalog.load("kin"), catalog.load("duplicates")
+        rows["in_batch"] = make_training_rows(chosen, *collection[:2], *kin, "in_batch", book)
         settings = parameters["training"], parameters["dense"]
     assert set(rows["in_batch"].query_id) == set(rows["anmi_2_1"].query_id), "recipes are compared on equal queries"
     found: dict[str, list[float]] = {recipe: [] for recipe in rows}

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams
@@ -24,6 +25,7 @@ from anmi.pipelines.training.nodes import check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe, recipe_book
 
+NO_KIN = (empty("document_id", "other_id", "kind"), empty("document_id", "duplicate_of", "kind"))
 BOOK = recipe_book({
     "nearest": {"description": "Nearest.", "negatives": 2, "steps": [{"top": {"by": "dense"}}]},
     "nothing": {"description": "None.", "steps": [{"max_ratio": {"column": "dense", "max_ratio": 0.01}}, "random"]},
@@ -90,7 +92,7 @@ def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, querie
 def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     rated = CandidateShards.of([block().by_positive()])
     chosen = select_negatives(rated, consistency, "nearest", BOOK, 1)
-    rows = make_training_rows(chosen, corpus, queries, "nearest", BOOK)
+    rows = make_training_rows(chosen, corpus, queries, *NO_KIN, "nearest", BOOK)
     assert rows.negative_ids.tolist() == [["d2", "d1"], ["d2", "d1"], ["d0", "d2"], ["d3", "d0"]]
     assert rows.positive_id.tolist() == ["d0", "d5", "d1", "d2"]
     assert rows.negatives.iloc[0] == ["text 2", "text 1"]
@@ -116,7 +118,7 @@ def test_a_recipe_that_leaves_nothing_says_which_step(
 ) -> None:
     chosen = select_negatives(CandidateShards.of([block().by_positive()]), consistency, "nothing", BOOK, 1)
     with pytest.raises(AnmiError, match=r'"nothing" left no negative.*"max_ratio" rejected most'):
-        make_training_rows(chosen, corpus, queries, "nothing", BOOK)
+        make_training_rows(chosen, corpus, queries, *NO_KIN, "nothing", BOOK)
 
 
 @pytest.mark.parametrize(("query_id", "text"), [("t0", "something"), ("other", "what is t0")])

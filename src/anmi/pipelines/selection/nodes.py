@@ -35,7 +35,13 @@ def select_negatives(
 
 
 def make_training_rows(
-    selection: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str, recipes: RecipeBook
+    selection: CandidateShards,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    kin: pd.DataFrame,
+    duplicates: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
 ) -> pd.DataFrame:
     """Write the selection out as training rows with texts, weights and every score.
 
@@ -46,10 +52,13 @@ def make_training_rows(
     """
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.diagnostics import funnel
+    from anmi.retrieval.kin import Kin
     from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))
-    rows = training_rows(selection, corpus.document_id.tolist(), document_texts(corpus), texts)
+    ids = corpus.document_id.tolist()
+    kin_of = Kin.from_table(kin, ids, duplicates).of
+    rows = training_rows(selection, ids, document_texts(corpus), texts, kin_of)
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
         rejected = [entry for entry in funnel(selection) if entry["kind"] in ("rejected", "uncertain", "promoted")]
         worst = max(rejected, key=lambda entry: entry["candidates"], default={"step": "none", "candidates": 0})
@@ -86,6 +95,7 @@ def summarise_selection(
     from anmi.report.negatives_console import source_lines
 
     wanted = recipes.get(recipe).negatives
+    labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     sources = by_source(
         selection, rows, values_by_id(queries, "query_id", "source", info["collection"]), info["collection"]
     )
@@ -95,11 +105,12 @@ def summarise_selection(
         "recipe": recipe,
         "rows": len(rows),
         "negatives_wanted": wanted,
-        "coverage": float((rows.negative_ids.map(len) >= wanted).mean()) if len(rows) else 0.0,
+        "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
+        "promoted": len(promoted),
         "by_source": sources,
         "origins": origins(selection),
         "funnel": funnel(selection, wanted),
-        "leak": leak(rows, equivalents, qrels) if len(equivalents) and wanted else None,
+        "leak": leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None,
         "gaps": {column: gap(selection, column) for column in ("dense", "elo")},
         "distributions": distributions(selection),
     }

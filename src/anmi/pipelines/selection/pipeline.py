@@ -24,7 +24,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             make_training_rows,
-            inputs=["selection", "corpus", "queries", "params:recipe", "params:recipes"],
+            inputs=["selection", "corpus", "queries", "kin", "duplicates", "params:recipe", "params:recipes"],
             outputs="training_rows",
             name="make_training_rows",
         ),
