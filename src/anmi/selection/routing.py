@@ -122,7 +122,8 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     if positive is None:
         positive = _positive_bar(values[np.isfinite(values)], params.max_false_promotion_rate)
     bars = Bars(float(negative), float(max(negative, positive)))
-    log.info("route: negatives have P < %.3g, positives P ≥ %.3g", bars.negative, bars.positive)
+    above = f"positives P ≥ {bars.positive:.3g}" if bars.positive <= 1 else "nothing is surely a positive"
+    log.info("route: negatives have P < %.3g, %s", bars.negative, above)
     return bars
 
 
@@ -139,6 +140,8 @@ def _negative_bar(values: NDArray[np.float32], positives: NDArray[np.float32], p
         return found.threshold
     leaks = np.array([_expected_leak(values, bar, count) for bar in _BARS])
     meets = np.flatnonzero(leaks <= params.max_leak)
+    if not len(meets):
+        log.warning("route: no bar meets max_leak %g, since the judge doubts every candidate", params.max_leak)
     return float(_BARS[meets[-1]] if len(meets) else _BARS[0])
 
 
@@ -192,10 +195,11 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     bars: Bars = context.fitted
     judged = block.columns[params.column]
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
-    block = block.rejected("promote", judged >= bars.positive, f"{params.column} ≥ {bars.positive:.3g}", "promoted")
+    sure = f"{params.column} ≥ {bars.positive:.3g}" if bars.positive <= 1 else "the judge is never sure enough"
+    block = block.rejected("promote", judged >= bars.positive, sure, "promoted")
     between = block.undecided & (judged >= bars.negative)
     if params.uncertain == "distil":
-        rule = f"{params.column} {bars.negative:.3g}…{bars.positive:.3g}"
+        rule = f"{params.column} ≥ {bars.negative:.3g}"
         return block.rejected("uncertain", between, rule, "uncertain")
     # What is doubtful comes after what is safe, however far away that is.
     tier = block.columns.get("tier", np.zeros(judged.shape, np.float32))
