@@ -139,8 +139,9 @@ def routed() -> Candidates:
 
 def test_a_promoted_document_is_the_positive_of_one_more_row_and_known_in_all_rows_of_its_query() -> None:
     rows = rows_of(routed())
-    assert rows.query_id.tolist() == ["a", "a", "b", "a"] and rows.origin.tolist() == ["qrels"] * 3 + ["promoted"]
-    more = rows.iloc[3]
+    assert rows.query_id.tolist() == ["a", "a", "a", "b"]
+    assert rows.origin.tolist() == ["qrels", "promoted", "qrels", "qrels"]
+    more = rows.iloc[1]
     assert (more.positive_id, more.positive, more.negative_ids) == ("d4", "text 4", ["d5"])
     assert more.query_weight == pytest.approx(0.5 * 0.75) and more.positive_dense == pytest.approx(0.4)
     assert all("d4" in ids for ids in rows.positive_ids[rows.query_id == "a"])
@@ -149,8 +150,8 @@ def test_a_promoted_document_is_the_positive_of_one_more_row_and_known_in_all_ro
 def test_what_may_be_relevant_here_and_stands_in_another_row_is_excluded() -> None:
     rows = rows_of(routed())
     assert sorted(rows.excluded_ids[0]) == ["d4", "d6"], "7 is in no row, so no batch can hold it"
-    assert rows.excluded_ids[2] == []
-    assert rows.uncertain_ids.tolist() == [["d7"], ["d7"], [], ["d7"]] and rows.uncertain[0] == ["text 7"]
+    assert rows.excluded_ids[3] == []
+    assert rows.uncertain_ids.tolist() == [["d7"], ["d7"], ["d7"], []] and rows.uncertain[0] == ["text 7"]
     assert rows.uncertain_p[0] == pytest.approx([0.4])
 
 
@@ -159,4 +160,4 @@ def test_kin_of_a_positive_are_excluded_where_another_row_holds_them() -> None:
         return np.where(positives[:, :1] == 2, [[5, 9]], [[PADDING, PADDING]])
 
     rows = training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, kin)
-    assert rows.excluded_ids[2] == ["d5"]
+    assert rows.excluded_ids[3] == ["d5"]

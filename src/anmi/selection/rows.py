@@ -137,7 +137,9 @@ class _RowMaker:
         more = more.assign(positive=self.texts[document], query_weight=more.query_weight * probability)
         for name in [name for name in more.columns if name.startswith("positive_") and name[9:] in block.columns]:
             more[name] = block.columns[name[9:]][row, slot]
-        return pd.concat([table, more], ignore_index=True)
+        # Each behind the row it comes from, so that the order does not depend on where a block ends.
+        order = np.argsort(np.concatenate([np.arange(len(table)), row]), kind="stable")
+        return pd.concat([table, more]).iloc[order].reset_index(drop=True)
 
 
 class _Lists:
