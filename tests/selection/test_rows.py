@@ -140,8 +140,8 @@ def routed() -> Candidates:
 def test_a_promoted_document_is_the_positive_of_one_more_row_and_known_in_all_rows_of_its_query() -> None:
     rows = rows_of(routed())
     assert rows.query_id.tolist() == ["a", "a", "a", "b"]
-    assert rows.origin.tolist() == ["qrels", "promoted", "qrels", "qrels"]
-    more = rows.iloc[1]
+    assert rows.origin.tolist() == ["qrels", "qrels", "promoted", "qrels"]
+    more = rows.iloc[2]
     assert (more.positive_id, more.positive, more.negative_ids) == ("d4", "text 4", ["d5"])
     assert more.query_weight == pytest.approx(0.5 * 0.75) and more.positive_dense == pytest.approx(0.4)
     assert all("d4" in ids for ids in rows.positive_ids[rows.query_id == "a"])

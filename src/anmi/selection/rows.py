@@ -31,7 +31,7 @@ def training_rows(
     """Return one row per kept (query, positive), its negatives as lists of equal length, best first.
 
     A promoted candidate makes a further row: it is the positive, with the query's weight times its probability of
-    relevance, and the negatives are those of the query's first row.
+    relevance, and the negatives are those of one of the query's rows.
 
     Parameters
     ----------
