@@ -60,7 +60,7 @@ def by_all_pairs(texts: list[str], similarity: float, name_share: float) -> dict
 def test_near_duplicates_are_those_of_a_comparison_of_all_pairs(similarity: float, name_share: float) -> None:
     for seed in range(3):
         texts = collection(seed)
-        first, second, measured = near_duplicates(texts, similarity, name_share)
+        first, second, measured = near_duplicates(texts, similarity, name_share, least_words=1)
         expected = by_all_pairs(texts, similarity, name_share)
         found = dict(zip(zip(first.tolist(), second.tolist(), strict=True), measured.tolist(), strict=True))
         assert found == pytest.approx(expected)
@@ -71,8 +71,8 @@ def test_near_duplicates_are_those_of_a_comparison_of_all_pairs(similarity: floa
 @settings(max_examples=10, deadline=None)
 def test_the_order_of_the_corpus_does_not_matter(order: list[int]) -> None:
     texts = collection(1, 12)
-    direct = near_duplicates(texts, 0.7, 0)
-    first, second, _ = near_duplicates([texts[i] for i in order], 0.7, 0)
+    direct = near_duplicates(texts, 0.7, 0, least_words=1)
+    first, second, _ = near_duplicates([texts[i] for i in order], 0.7, 0, least_words=1)
     pairs = {frozenset((order[i], order[j])) for i, j in zip(first, second, strict=True)}
     assert pairs == {frozenset(pair) for pair in zip(*map(np.ndarray.tolist, direct[:2]), strict=True)}
 
@@ -106,6 +106,11 @@ def test_case_and_punctuation_make_no_difference() -> None:
     assert normalised(text) == normalised(f"{text.upper()}!")
 
 
+def test_short_texts_are_not_compared() -> None:
+    texts = [" ".join(essay(0, length)) for length in (49, 49, 50, 50)]
+    assert [found.tolist() for found in near_duplicates(texts)] == [[2], [3], [1.0]]
+
+
 @pytest.mark.parametrize("texts", [[], ["one"], ["", " ", "?"], ["", "a b c"]])
 def test_there_may_be_nothing_to_compare(texts: list[str]) -> None:
     assert not len(near_duplicates(texts)[0])
@@ -113,7 +118,7 @@ def test_there_may_be_nothing_to_compare(texts: list[str]) -> None:
 
 def test_forms_filled_in_alike_are_no_pairs() -> None:
     texts = [f"{' '.join(FILLER)} number {i}" for i in range(3000)]
-    first, second, _ = near_duplicates([*texts, texts[7]])
+    first, second, _ = near_duplicates([*texts, texts[7]], least_words=28)
     assert list(zip(first, second, strict=True)) == [(7, 3000)]
 
 
@@ -164,5 +169,7 @@ def test_the_table_names_documents_and_leaves_duplicates_to_their_own_table() ->
     table = find_kin(corpus_of('{"parent": "p"}', "{}", '{"parent": "p"}', "{}"), texts, duplicates, name_share=0)
     assert table.iloc[:, :3].values.tolist() == [["d0", "d2", "sibling"], ["d1", "d3", "near"]]
     assert np.isnan(table.similarity[0]) and 0.9 < table.similarity[1] < 1
+    none = find_kin(corpus_of(*["{}"] * 4), texts, duplicates, name_share=0, least_words=82)
+    assert none.empty, "the limit is passed on"
     nothing = find_kin(corpus_of("{}"), ["a"], duplicates.iloc[:0])
     assert nothing.columns.tolist() == table.columns.tolist() and nothing.dtypes.tolist() == table.dtypes.tolist()

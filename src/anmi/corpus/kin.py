@@ -54,6 +54,7 @@ def find_kin(
     duplicates: pd.DataFrame,
     similarity: float = 0.9,
     name_share: float = 0.01,
+    least_words: int = 50,
     sibling_keys: Sequence[str] = ("parent_id", "parent"),
     show_progress: bool = False,
 ) -> pd.DataFrame:
@@ -70,7 +71,7 @@ def find_kin(
         The N texts of the documents.
     duplicates
         ``document_id, duplicate_of``.
-    similarity, name_share
+    similarity, name_share, least_words
         See :func:`near_duplicates`.
     sibling_keys
         See :func:`siblings`.
@@ -92,9 +93,8 @@ def find_kin(
     """
     ids = corpus["document_id"].to_numpy(dtype=object)
     rows = np.flatnonzero(~corpus["document_id"].isin(duplicates["document_id"]).to_numpy())
-    first, second, measured = near_duplicates(
-        [texts[row] for row in rows.tolist()], similarity, name_share, show_progress
-    )
+    compared = [texts[row] for row in rows.tolist()]
+    first, second, measured = near_duplicates(compared, similarity, name_share, least_words, show_progress)
     one, other = siblings(corpus["document_id"].tolist(), corpus["metadata"].tolist(), sibling_keys)
     table = pd.DataFrame({
         "i": np.concatenate([rows[first], one]),
@@ -111,7 +111,11 @@ def find_kin(
 
 
 def near_duplicates(
-    texts: Sequence[str], similarity: float = 0.9, name_share: float = 0.01, show_progress: bool = False
+    texts: Sequence[str],
+    similarity: float = 0.9,
+    name_share: float = 0.01,
+    least_words: int = 50,
+    show_progress: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
     """Find texts that say the same in almost the same words.
 
@@ -122,8 +126,8 @@ def near_duplicates(
     the best of negatives.
 
     Candidates come from MinHash and banding (Broder 1997); every one is checked on its full sets, so the result is
-    exact above the threshold up to pairs the bands miss, less than one in a thousand. Texts of fewer than three words
-    are one run. Where words are not separated by blanks, as in Chinese, characters take their place.
+    exact above the threshold up to pairs the bands miss, less than one in a thousand. Where words are not separated by
+    blanks, as in Chinese, characters take their place.
 
     Parameters
     ----------
@@ -133,6 +137,9 @@ def near_duplicates(
         In (0, 1].
     name_share
         In [0, 1]; 0 goes by similarity alone.
+    least_words
+        Texts of fewer words are not compared: one word more or less makes much of a short text, and what is that
+        similar nevertheless is so by repetition or by exchanged words ("born in A, died in B").
     show_progress
         Whether long work shows a bar.
 
@@ -143,13 +150,15 @@ def near_duplicates(
 
     Examples
     --------
-    >>> [found.tolist() for found in near_duplicates(["a b c a b", "x y z", "c a b c a b"])]
+    >>> [found.tolist() for found in near_duplicates(["a b c a b", "x y z", "c a b c a b"], least_words=1)]
     [[], [], []]
-    >>> [found.tolist() for found in near_duplicates(["a b c a b c", "x y z", "b c a b c a"])]
+    >>> [found.tolist() for found in near_duplicates(["a b c a b c", "x y z", "b c a b c a"], least_words=1)]
     [[0], [2], [1.0]]
     """
     words, starts, telling = _words(texts, name_share, show_progress)
-    shingles = _matrix(_shingles(words, starts), starts)
+    lengths = np.diff(starts)
+    compared = np.repeat(lengths >= least_words, lengths)
+    shingles = _matrix(np.where(compared, _shingles(words, starts), -1), starts)
     sizes = np.diff(shingles.indptr)
     first, second = _candidates(shingles, _names(words, starts, telling), similarity)
     counts = _matrix(words, starts)

@@ -30,6 +30,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         found.duplicates,
         similarity=params.near_similarity,
         name_share=params.name_share,
+        least_words=params.near_least_words,
         sibling_keys=params.sibling_keys,
         show_progress=True,
     )

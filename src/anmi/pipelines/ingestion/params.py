@@ -28,6 +28,10 @@ class IngestionParams(BaseModel):
         0.9, gt=0, le=1, description="Documents that share this much of their runs of three words are near-duplicates "
         "and never each other's negatives. Looked at by eye, pairs from 0.8 to 0.9 are about different things.",
     )  # fmt: skip
+    near_least_words: int = Field(
+        50, ge=1, description="Shorter documents are no near-duplicates of others: of such pairs in kg_webnlg, similar "
+        "though they were, none stated the same facts.",
+    )  # fmt: skip
     name_share: float = Field(
         0.01, ge=0, le=1, description="A word in a smaller share of the documents is taken for a name; documents that "
         "differ in a name or number are good hard negatives, not near-duplicates. 0 goes by similarity alone.",
