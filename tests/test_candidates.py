@@ -187,3 +187,17 @@ def test_shards_can_be_read_again_and_mapped(tmp_path: Path) -> None:
     for _ in range(2):
         assert [len(block) for block in doubled] == [1, 0, 1]
     assert doubled.whole().columns["twice"][1].tolist() == pytest.approx([1.0, 1.02])
+
+
+def test_shards_can_be_read_in_part(tmp_path: Path) -> None:
+    block = block_of([([1], [40, 41]), ([2], [42])]).rejected("margin", np.ones((2, 2), bool), "dense ≥ 0.5", "unsafe")
+    more = {name: np.ones((2, 2), np.float32) for name in ("bm25", "elo")}
+    block = block.with_columns(more, query_columns={"rank": np.ones(2)})
+    pq.write_table(block.to_table(), tmp_path / "part.parquet")
+    for shards in (CandidateShards.read([tmp_path / "part.parquet"]), CandidateShards.of([block])):
+        (part,) = shards.only("elo")
+        assert set(part.columns) == {"elo"} and not part.positive_columns and not part.query_columns
+        np.testing.assert_array_equal(part.documents, block.documents)
+        np.testing.assert_array_equal(part.of_kind("unsafe"), block.of_kind("unsafe"))
+        assert part.rules == block.rules
+        assert set(next(iter(shards)).columns) >= {"bm25", "elo"}

@@ -7,7 +7,7 @@ keeps what each judge said of it and the name of the step that decided on it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -188,6 +188,19 @@ class Candidates:
             **{name: getattr(self, name)[rows] for name in _ARRAYS},
         )
 
+    def only(self, names: Collection[str]) -> Candidates:
+        """Return the block without other measurements than these."""
+
+        def kept(columns: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+            return {name: values for name, values in columns.items() if name in names}
+
+        return replace(
+            self,
+            columns=kept(self.columns),
+            positive_columns=kept(self.positive_columns),
+            query_columns=kept(self.query_columns),
+        )
+
     def by_positive(self) -> Candidates:
         """Return one row per (query, positive): the row's own positive first, the others behind it.
 
@@ -293,6 +306,12 @@ def _padded(column: pa.ChunkedArray, padding: float, least: int) -> NDArray[Any]
     return result
 
 
+def _wanted(stored: Sequence[str], names: Collection[str] | None) -> list[str] | None:
+    if names is None:
+        return None
+    return [name for name in stored if name[:2] not in ("c.", "p.", "q.") or name[2:] in names]
+
+
 class CandidateShards:
     """Blocks of queries that are read, or made, one at a time.
 
@@ -305,8 +324,13 @@ class CandidateShards:
     0
     """
 
-    def __init__(self, blocks: Callable[[], Iterator[Candidates]]) -> None:
+    def __init__(
+        self,
+        blocks: Callable[[], Iterator[Candidates]],
+        narrow: Callable[[Sequence[str]], CandidateShards] | None = None,
+    ) -> None:
         self._blocks = blocks
+        self._narrow = narrow
 
     @staticmethod
     def of(blocks: Sequence[Candidates]) -> CandidateShards:
@@ -317,11 +341,12 @@ class CandidateShards:
     def read(files: Sequence[Path], opener: Callable[[Path], Any] = str) -> CandidateShards:
         """Read shards from Parquet files, in the order given."""
 
-        def blocks() -> Iterator[Candidates]:
+        def blocks(names: Sequence[str] | None = None) -> Iterator[Candidates]:
             for path in files:
-                yield Candidates.from_table(pq.ParquetFile(opener(path)).read())
+                file = pq.ParquetFile(opener(path))
+                yield Candidates.from_table(file.read(columns=_wanted(file.schema_arrow.names, names)))
 
-        return CandidateShards(blocks)
+        return CandidateShards(blocks, lambda names: CandidateShards(lambda: blocks(names)))
 
     def __iter__(self) -> Iterator[Candidates]:
         return self._blocks()
@@ -329,6 +354,12 @@ class CandidateShards:
     def map(self, function: Callable[[Candidates], Candidates]) -> CandidateShards:
         """Return shards on which ``function`` is applied as they are read."""
         return CandidateShards(lambda: (function(block) for block in self))
+
+    def only(self, *names: str) -> CandidateShards:
+        """Return shards without other measurements than these; of files, nothing else is read."""
+        if self._narrow is not None:
+            return self._narrow(names)
+        return self.map(lambda block: block.only(names))
 
     def whole(self) -> Candidates:
         """Return all shards as one block; for small collections and tests."""

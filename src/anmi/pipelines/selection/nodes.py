@@ -91,10 +91,11 @@ def summarise_selection(
     This is the only place after ingestion that reads ``equivalents``; nothing it returns goes back into mining.
     """
     from anmi.corpus.metadata import values_by_id
-    from anmi.evaluation.diagnostics import by_source, distributions, funnel, gap, leak, origins
+    from anmi.evaluation.diagnostics import SCORE_COLUMNS, by_source, distributions, funnel, gap, leak, origins
     from anmi.report.negatives_console import source_lines
 
     wanted = recipes.get(recipe).negatives
+    selection = selection.only(*SCORE_COLUMNS, "tier", "consistent")
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     sources = by_source(
         selection, rows, values_by_id(queries, "query_id", "source", info["collection"]), info["collection"]
