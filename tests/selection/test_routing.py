@@ -87,13 +87,30 @@ def test_with_few_held_out_positives_the_expected_leak_of_the_nearest_decides() 
     assert truth[nearest].mean() == pytest.approx(0.01, abs=0.004), "a calibrated judge keeps its word"
 
 
-def test_what_is_promoted_by_a_calibrated_judge_is_as_pure_as_asked() -> None:
+def test_no_more_unlabelled_documents_are_promoted_than_the_rate_allows() -> None:
     rng = np.random.default_rng(5)
-    probability = rng.beta(0.3, 0.3, (4000, 10))
-    found = bars(block_of(probability), max_false_promotion_rate=0.1)
-    truth = rng.random(probability.shape) < probability
-    assert truth[probability >= found.positive].mean() == pytest.approx(0.9, abs=0.01)
+    heldout, probability = rng.beta(8, 1, 3000), rng.beta(0.6, 3, (3000, 10))
+    # Queries without held-out positives say nothing, however many of their candidates stand high.
+    heldout[2000:], probability[2000:] = np.nan, 0.99
+    found = bars(block_of(probability, heldout), negative=0.1, max_false_promotion_rate=0.05)
+
+    def wrong(bar: float) -> float:
+        rivals, right = (probability[:2000] >= bar).sum(), (heldout[:2000] >= bar).sum()
+        return float(rivals / (rivals + right))
+
+    assert wrong(found.positive) <= 0.05 < wrong(found.positive - 0.08)
     assert found.positive > found.negative
+
+
+def test_a_judge_sure_of_wrong_documents_promotes_nothing_however_sure_it_is() -> None:
+    probability = np.zeros((500, 6))
+    probability[:, :2] = 1.0
+    assert bars(block_of(probability, np.full(500, 1.0))).positive > 1
+
+
+def test_with_few_held_out_positives_nothing_is_promoted() -> None:
+    assert bars(block_of(np.full((50, 3), 0.001), np.full(50, 0.999)), least_positives=51).positive > 1
+    assert bars(block_of(np.full((50, 3), 0.001), np.full(50, 0.999)), least_positives=50).positive < 1
 
 
 def test_a_judge_that_is_never_sure_promotes_nothing() -> None:
