@@ -111,7 +111,9 @@ def test_queries_without_held_out_positives_count_too() -> None:
 def test_a_judge_sure_of_wrong_documents_promotes_nothing_however_sure_it_is() -> None:
     probability = np.zeros((500, 6))
     probability[:, :2] = 1.0
-    assert bars(block_of(probability, np.full(500, 1.0))).positive > 1
+    block = block_of(probability, np.full(500, 1.0))
+    assert bars(block).positive > 1
+    assert not run(block, "route", "top").of_kind("promoted").any()
 
 
 def test_with_few_held_out_positives_nothing_is_promoted() -> None:

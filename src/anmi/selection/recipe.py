@@ -308,7 +308,7 @@ class Runner:
         if missing:
             raise AnmiError(
                 f"the recipe reads {', '.join(sorted(missing))}, which no stage has measured for these candidates; "
-                "run the pipelines from denoising on again with this recipe"
+                "run the mining again with this recipe"
             )
         for place, item in enumerate(self.recipe.steps[:upto]):
             try:

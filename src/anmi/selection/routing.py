@@ -176,12 +176,12 @@ class _HighCount:
         self._rivals += _at_least(values[undecided & held[:, None]])
 
     def bar(self, positives: NDArray[np.float32], params: Route) -> float:
-        """Return the lowest bar that meets the rate of false promotions; above 1 where there is none."""
+        """Return the lowest bar that meets the rate of false promotions; infinite where there is none."""
         found = (positives[:, None] >= _HIGH_BARS).sum(axis=0)
         meets = (found > 0) & (len(positives) >= params.least_positives)
         for promoted, right in ((self._all, self._rows), (self._rivals, found)):
             meets &= promoted <= params.max_false_promotion_rate * (promoted + right)
-        return float(_HIGH_BARS[np.argmax(meets)]) if meets.any() else float(np.nextafter(1.0, 2.0))
+        return float(_HIGH_BARS[np.argmax(meets)]) if meets.any() else np.inf
 
 
 def _at_least(values: NDArray[np.float32]) -> NDArray[np.int64]:
