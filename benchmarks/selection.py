@@ -40,7 +40,7 @@ RATED = 16
 SIZES = ((25_000, 100), (50_000, 100), (100_000, 25), (100_000, 50), (100_000, 100))
 LOOPED = 2_000
 NEGATIVES = 7
-MEDQUAD = ("nv_retriever", "anmi")
+MEDQUAD = ("nv_retriever", "clean_top")
 
 
 def blocks(queries: int, width: int) -> Iterator[Candidates]:
