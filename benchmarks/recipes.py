@@ -90,7 +90,8 @@ def measure(data: Path, name: str, book: Any, tables: dict[str, pd.DataFrame], s
         found.append([float(evaluate(truth, run, (10,))["ndcg@10"].mean()) for truth in (own, completed)])
     means, spread = np.mean(found, axis=0), np.ptp(found, axis=0)
     return {
-        "collection": "kg_webnlg/beir_en", "encoder": "static", "recipe": name, "seed_count": seeds, "rows": len(labelled),
+        "collection": "kg_webnlg/beir_en", "encoder": "static", "recipe": name, "seed_count": seeds,
+        "rows": len(labelled),
         "promoted": len(rows) - len(labelled), "ndcg@10": round(means[0], 4), "ndcg@10 completed": round(means[1], 4),
         "spread": round(spread[0], 4), "spread completed": round(spread[1], 4),
         "leak": leak(labelled, equivalents, qrels)["share"], "gap": gap(selection, "dense").get("mean"),
