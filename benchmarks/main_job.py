@@ -40,8 +40,9 @@ CELLS = {
         (SCIFACT, "static", "anmi_2_1", "", 9),
         (SCIFACT, "static", "naive_top", "", 9),
         (SCIFACT, "static", "clean_top", "", 9),
+        (SCIFACT, "static", "anmi", "", 9),
     ],
-    "api_docs": [("api_docs", "static", "in_batch", "", 9), ("api_docs", "static", "anmi_2_1", "", 9)],
+    "api_docs": [("api_docs", "static", "in_batch", "", 9), ("api_docs", "static", "anmi", "", 9)],
     "minilm": [
         (
             SCIFACT,
