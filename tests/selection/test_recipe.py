@@ -58,6 +58,16 @@ def test_what_a_recipe_reads_is_known_before_it_runs() -> None:
     assert "hardness" not in book.get("anmi_2_1").requires
 
 
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [("anmi", "route"), ("anmi_2_1", "denoise"), ("anmi_2_0", "elo_gap"), ("nv_retriever", "max_ratio")],
+)
+def test_an_audit_sweeps_the_step_that_goes_by_a_probability_else_the_last(name: str, step: str) -> None:
+    recipe = recipe_book(RECIPES).get(name)
+    assert recipe.main_threshold is not None
+    assert recipe.steps[recipe.main_threshold].name == step
+
+
 def test_an_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(AnmiError, match='unknown recipe "anmi_21"; did you mean "anmi_2_1"'):
         recipe_book(RECIPES).get("anmi_21")

@@ -145,6 +145,9 @@ class Step(BaseModel):
         return next(iter(given or known), None)
 
 
+_PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross"})
+
+
 class Recipe(BaseModel):
     """A complete, citable configuration of one way to choose negatives and train on them."""
 
@@ -179,8 +182,15 @@ class Recipe(BaseModel):
 
     @property
     def main_threshold(self) -> int | None:
-        """Place of the step whose threshold an audit sweeps: the last that has one; None where no step has."""
-        return max((place for place, item in enumerate(self.steps) if item.threshold), default=None)
+        """Place of the step whose threshold an audit sweeps; None where no step has one.
+
+        It is the last that goes by a probability of relevance, and without such a step the last that has a threshold.
+        """
+        places = [place for place, item in enumerate(self.steps) if item.threshold]
+        judged = [
+            place for place in places if _PROBABILITIES & self.steps[place].type.requires(self.steps[place].params)
+        ]
+        return max(judged or places, default=None)
 
 
 class RecipeBook(BaseModel):
