@@ -15,7 +15,7 @@ from anmi.selection.recipe import Context, Params, Threshold, step
 _DANGER = Threshold("danger", (0, 50, 100, 150, 200, 300, 400, 600))
 # Danger | soft | Goldilocks | medium | easy, and from which tier on each is shown; danger never is.
 BORDERS: Final = (100.0, 200.0, 400.0, 600.0)
-TIERS: Final = (np.inf, 4.0, 3.0, 2.0, 1.0)
+FIRST_TIERS: Final = (np.inf, 4.0, 3.0, 2.0, 1.0)
 
 
 def gap(block: Candidates) -> NDArray[np.float32]:
@@ -109,7 +109,7 @@ def curriculum_tier(block: Candidates, params: CurriculumTier, context: Context)
     4 soft, infinity for the danger zone, NaN without a rating. Neither of the last two is seen by any.
     """
     distance = gap(block)
-    first = np.where(np.isnan(distance), np.nan, np.asarray(TIERS)[np.digitize(distance, BORDERS)])
+    first = np.where(np.isnan(distance), np.nan, np.asarray(FIRST_TIERS)[np.digitize(distance, BORDERS)])
     block = block.rejected("unrated", np.isnan(first), "no Elo", "unsafe")
     block = block.rejected("curriculum_tier", np.isinf(first), f"gap < {BORDERS[0]:g} Elo", "unsafe")
     rule = f"gap < {params.least_gap:g} Elo, for a later tier than {params.tier}"
