@@ -1,10 +1,13 @@
 """How clean and how hard the negatives of each way of mining are, against planted truth.
 
 On each collection the fused judge uses coefficients fitted on the other collections only; ``fused_own`` refines them,
-cross-fitted, on the collection's own hidden positives. Everything selects 7 negatives from the same dense top 100
+cross-fitted, on the collection's own hidden positives. ``route, rate`` takes the bar that lets a share of the planted
+documents pass, as the step ``route`` does with positives that it can hide (the bar and its leak are measured on the
+same documents); ``route, expected`` takes the bar at which the judge itself expects a share of relevant documents among
+the negatives. Everything selects 7 negatives from the same dense top 100
 (MiniLM, 128 tokens). Rows are of two kinds: ``collection, recipe, threshold, leak, leak_low, leak_high, gap, coverage``
 and ``collection, judge, auc``. Leaks and coverages are shares; the gap is the mean of the positive's minus the
-negative's cosine. Run: ``python benchmarks/mining_quality.py``.
+negative's cosine. Run: ``python benchmarks/mining_quality.py``; ``--only route`` measures nothing but the step.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.judging.fused import EVIDENCE, FusedModel, features, fit_model
-from anmi.judging.targets import clopper_pearson
+from anmi.judging.targets import clopper_pearson, threshold_for
 from anmi.judging.teacher import fold_of
 from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.selection.recipe import Recipe, Runner
@@ -33,6 +36,8 @@ RESULT = Path(__file__).parent / "results" / "mining_quality.json"
 NEGATIVES = 7
 FOLDS = 4
 THRESHOLDS = (0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.015, 0.01, 0.007, 0.005, 0.003)
+RATES = (0.02, 0.05, 0.1, 0.2)
+EXPECTED = (0.001, 0.002, 0.005, 0.01, 0.02)
 PEERS: dict[str, tuple[float | None, list[Any]]] = {
     "naive_top": (None, ["top"]),
     "nv_retriever": (0.95, [{"max_ratio": {"max_ratio": 0.95}}, "top"]),
@@ -101,18 +106,35 @@ def rows_of(each: Planted, others: list[Planted], own: bool) -> Iterator[dict[st
         yield {"collection": each.name, "judge": judge, "auc": float(auc)}
 
 
+def routed(each: Planted, others: list[Planted]) -> Iterator[dict[str, Any]]:
+    """Rows of the step `route` on one collection."""
+    probability = np.where(each.block.filled, fitted(others)(features(each.block)), np.nan)
+    block, planted_ones = judged(each.block, probability), probability[each.truth]
+    labels = np.repeat([1, 0], [len(planted_ones), 1])
+    for rate in RATES:
+        bar = threshold_for(np.append(planted_ones, 0.0), labels, rate).threshold
+        yield row(each, "route, rate", rate, [{"route": {"negative": bar, "positive": 1}}, "top"], block)
+    for share in EXPECTED:
+        yield row(each, "route, expected", share, [{"route": {"max_leak": share, "positive": 1}}, "top"], block)
+
+
 def main() -> None:
     """Measure all collections and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings and planted collections")
-    work = parser.parse_args().work
+    parser.add_argument("--only", choices=("route",), help="measure these rows; the others stay as they are")
+    arguments = parser.parse_args()
+    work = arguments.work
     collections = planted(list(COLLECTIONS), "minilm", work)
     rows: list[dict[str, Any]] = []
     for each in collections:
         others = [other for other in collections if other is not each]
-        rows += rows_of(each, others, own=COLLECTIONS[each.name][1] == "hidden" and len(each.block) > 500)
+        rows += routed(each, others)
+        if not arguments.only:
+            rows += rows_of(each, others, own=COLLECTIONS[each.name][1] == "hidden" and len(each.block) > 500)
     for each in planted(list(UNTUNED), "minilm", work):
-        rows += rows_of(each, collections, own=False)
+        rows += routed(each, collections)
+        rows += [] if arguments.only else rows_of(each, collections, own=False)
     for found in rows:
         if "recipe" in found:
             print(
@@ -122,6 +144,9 @@ def main() -> None:
             )
         else:
             print(f"{found['collection']:<22}{found['judge']:<24}AUC {found['auc']:.3f}")
+    if arguments.only:
+        old = json.loads(RESULT.read_text(encoding="utf-8"))["rows"]
+        rows = [kept for kept in old if not kept.get("recipe", "").startswith("route")] + rows
     saved = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
