@@ -92,8 +92,10 @@ def measure(data: Path, name: str, book: Any, tables: dict[str, pd.DataFrame], s
     return {
         "collection": "kg_webnlg/beir_en", "encoder": "static", "recipe": name, "seed_count": seeds,
         "rows": len(labelled),
-        "promoted": len(rows) - len(labelled), "ndcg@10": round(means[0], 4), "ndcg@10 completed": round(means[1], 4),
-        "spread": round(spread[0], 4), "spread completed": round(spread[1], 4),
+        "promoted": len(rows) - len(labelled), "ndcg@10": round(float(means[0]), 4),
+        "ndcg@10 completed": round(float(means[1]), 4),
+        "spread": round(float(spread[0]), 4),
+        "spread completed": round(float(spread[1]), 4),
         "leak": leak(labelled, equivalents, qrels)["share"], "gap": gap(selection, "dense").get("mean"),
         "coverage": float((labelled.negative_ids.map(len) >= book.get(name).negatives).mean()),
     }  # fmt: skip
@@ -103,13 +105,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--queries", type=int, default=3000)
+    parser.add_argument(
+        "--recipes", nargs="+", choices=RECIPES, default=RECIPES, help="rows of others stay as they are"
+    )
     arguments = parser.parse_args()
     data = mine(arguments.queries)
     tables = {key: pd.read_parquet(newest(data, "ingestion", f"{key}.parquet")) for key in (
         "corpus", "queries", "qrels", "equivalents", "kin", "duplicates")}  # fmt: skip
     tables["consistency"] = pd.read_parquet(newest(data, "consistency", "consistency.parquet"))
-    book, rows = recipes_of(), []
-    for name in RECIPES:
+    old = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.exists() else []
+    book, rows = recipes_of(), [row for row in old if row["recipe"] not in arguments.recipes]
+    for name in arguments.recipes:
         rows.append(measure(data, name, book, tables, arguments.seeds))
         print(rows[-1], flush=True)
         saved = {
