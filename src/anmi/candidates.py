@@ -37,13 +37,17 @@ class Rule(NamedTuple):
     text
         The rule with its threshold, such as ``dense ≥ 0.95 of the positive's``; empty where the name says it all.
     kind
-        ``unwanted``: not the kind of negative that was asked for; ``unsafe``: may be relevant, so it is no negative
-        of this query in a training batch either; ``uncertain``: fit for distillation only; ``promoted``: so surely
-        relevant that it serves as a positive.
+        ``unwanted``: not the kind of negative that was asked for; ``unsafe``: may be relevant; ``uncertain``: fit for
+        distillation only; ``promoted``: so surely relevant that it serves as a positive.
+    in_batch
+        True where the verdict rests on relevance being judged, or on a copy, so that the candidate is no negative of
+        this query in a training batch either. That a score is close to the positive's is not enough: without all
+        such documents a batch teaches less.
     """
 
     text: str = ""
     kind: Kind = "unwanted"
+    in_batch: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,12 +149,25 @@ class Candidates:
         codes = [code for code, name in enumerate(self.legend) if name in self.rules and self.rules[name].kind in kinds]
         return self.filled & np.isin(self.verdict, codes)
 
-    def rejected(self, step: str, mask: NDArray[np.bool_], rule: str = "", kind: Kind = "unwanted") -> Candidates:
+    @property
+    def barred_in_batch(self) -> NDArray[np.bool_]:
+        """True where a candidate may be no negative of its query in a training batch either, [Q, M]."""
+        codes = [code for code, name in enumerate(self.legend) if name in self.rules and self.rules[name].in_batch]
+        return self.filled & np.isin(self.verdict, codes)
+
+    def rejected(
+        self,
+        step: str,
+        mask: NDArray[np.bool_],
+        rule: str = "",
+        kind: Kind = "unwanted",
+        in_batch: bool = False,
+    ) -> Candidates:
         """Return a block in which the undecided candidates under ``mask`` [Q, M] carry the verdict ``step``.
 
         Where the name stands for another rule already, as with two steps of one kind, a number is added to it.
         """
-        legend, code, rules = self._code(step, Rule(rule, kind))
+        legend, code, rules = self._code(step, Rule(rule, kind, in_batch))
         verdict = np.where(mask & self.undecided, np.int16(code), self.verdict)
         return replace(self, verdict=verdict, legend=legend, rules=rules)
 

@@ -77,4 +77,4 @@ def test_an_absolute_ceiling_does_not_look_at_the_positive() -> None:
 def test_the_rule_that_decided_is_told() -> None:
     item = Step.model_validate({"max_ratio": {"max_ratio": "bold", "reference": "lowest"}})
     after = item.type.apply(block_of([0.9], [0.5]), item.params, Context(0, 3))
-    assert after.rules["max_ratio"] == ("dense ≥ 0.98 of the lowest positive's", "unsafe")
+    assert after.rules["max_ratio"] == ("dense ≥ 0.98 of the lowest positive's", "unsafe", False)

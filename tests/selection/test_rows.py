@@ -130,9 +130,9 @@ def routed() -> Candidates:
         query_columns={"weight": np.array([0.5, 0.5, 1.0], np.float32)},
     )
     first = np.array([[True], [True], [False]])
-    block = block.rejected("promote", first & (block.documents == 4), "p ≥ 0.7", "promoted")
-    block = block.rejected("denoise", first & (block.documents == 6), "p ≥ 0.2", "unsafe")
-    block = block.rejected("uncertain", first & (block.documents == 7), "", "uncertain")
+    block = block.rejected("promote", first & (block.documents == 4), "p ≥ 0.7", "promoted", in_batch=True)
+    block = block.rejected("denoise", first & (block.documents == 6), "p ≥ 0.2", "unsafe", in_batch=True)
+    block = block.rejected("uncertain", first & (block.documents == 7), "", "uncertain", in_batch=True)
     chosen = ~np.isnan(block.columns["choice"])
     return replace(block, verdict=np.where(chosen, np.int16(1), block.verdict))
 
@@ -153,6 +153,12 @@ def test_what_may_be_relevant_here_and_stands_in_another_row_is_excluded() -> No
     assert rows.excluded_ids[3] == []
     assert rows.uncertain_ids.tolist() == [["d7"], ["d7"], ["d7"], []] and rows.uncertain[0] == ["text 7"]
     assert rows.uncertain_p[0] == pytest.approx([0.4])
+
+
+def test_a_document_that_is_only_close_to_the_positive_may_meet_the_query_in_a_batch() -> None:
+    close = routed().rejected("max_ratio", np.ones((3, 4), bool), "dense ≥ 0.95 of the positive's", "unsafe")
+    assert close.legend[close.verdict[2, 1]] == "max_ratio", "document 4, which is a positive of query a"
+    assert rows_of(close).excluded_ids[3] == []
 
 
 def test_kin_of_a_positive_are_excluded_where_another_row_holds_them() -> None:

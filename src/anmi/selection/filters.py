@@ -209,7 +209,7 @@ def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     doubt = np.where(block.undecided & np.isfinite(probability), probability, np.inf)
     place = np.argsort(np.argsort(doubt, axis=1, kind="stable"), axis=1)
     wrong = (probability >= threshold) & (place >= params.at_least)
-    return block.rejected("denoise", wrong, f"{params.column} ≥ {threshold:.3g}", "unsafe")
+    return block.rejected("denoise", wrong, f"{params.column} ≥ {threshold:.3g}", "unsafe", in_batch=True)
 
 
 class MinWeight(Params):

@@ -22,8 +22,8 @@ def duplicate_guard(block: Candidates, params: DuplicateGuard, context: Context)
     """Reject candidates that ingestion found to be near-duplicates or siblings of any positive of the query."""
     if params.near:
         rule = "almost the same text as a positive"
-        block = block.rejected("near_duplicate", block.columns["kin"] == 1, rule, "unsafe")
+        block = block.rejected("near_duplicate", block.columns["kin"] == 1, rule, "unsafe", in_batch=True)
     if params.siblings:
         rule = "part of the same document as a positive"
-        block = block.rejected("sibling", block.columns["kin"] == 2, rule, "unsafe")
+        block = block.rejected("sibling", block.columns["kin"] == 2, rule, "unsafe", in_batch=True)
     return block

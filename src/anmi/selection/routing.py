@@ -42,7 +42,7 @@ class Promote(Params):
 def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
     """Make positives of the candidates that the judge is sure of (RocketQA's unlabelled positives; methods §3.1)."""
     sure = block.columns[params.column] >= params.threshold
-    return block.rejected("promote", sure, f"{params.column} ≥ {params.threshold:g}", "promoted")
+    return block.rejected("promote", sure, f"{params.column} ≥ {params.threshold:g}", "promoted", in_batch=True)
 
 
 class Route(Params):
@@ -226,11 +226,11 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     judged = block.columns[params.column]
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
     sure = f"{params.column} ≥ {bars.positive:.3g}" if bars.positive <= 1 else "the judge is never sure enough"
-    block = block.rejected("promote", judged >= bars.positive, sure, "promoted")
+    block = block.rejected("promote", judged >= bars.positive, sure, "promoted", in_batch=True)
     between = block.undecided & (judged >= bars.negative)
     if params.uncertain == "distil":
         rule = f"{params.column} ≥ {bars.negative:.3g}"
-        return block.rejected("uncertain", between, rule, "uncertain")
+        return block.rejected("uncertain", between, rule, "uncertain", in_batch=True)
     # What is doubtful comes after what is safe, however far away that is.
     tier = block.columns.get("tier", np.zeros(judged.shape, np.float32))
     block = block.with_columns({"tier": np.where(between, np.float32(TIERS.index("uncertain")), tier)})

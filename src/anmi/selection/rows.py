@@ -51,7 +51,7 @@ def training_rows(
         negative_ids, negatives, weights, sources``, for every score the lists ``negative_<score>`` beside the number
         ``positive_<score>``; ``uncertain_ids, uncertain, uncertain_p``: the likeliest few that are fit for
         distillation only; and ``excluded_ids``: documents of other rows that must not become negatives of this one
-        inside a batch, because they are kin of a positive or were found unsafe, uncertain or relevant here.
+        inside a batch, because they are kin of a positive, or their relevance here was judged uncertain or likely.
     """
     maker = _RowMaker(np.array(document_ids, dtype=object), np.array(document_texts, dtype=object), query_texts, kin)
     tables = [maker(block) for block in shards]
@@ -121,7 +121,7 @@ class _RowMaker:
         }
 
     def _excluded(self, block: Candidates) -> list[NDArray[np.int32]]:
-        doubtful = np.where(block.of_kind("unsafe", "uncertain", "promoted"), block.documents, PADDING)
+        doubtful = np.where(block.barred_in_batch, block.documents, PADDING)
         parts = [doubtful] if self.kin is None else [doubtful, self.kin(block.positives)]
         return _ragged(np.concatenate(parts, axis=1))
 

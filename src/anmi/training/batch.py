@@ -131,7 +131,7 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
        not come back through another row. Listed twice, the smaller weight holds.
     3. No document known to be relevant to the query is a negative: the row's positive, any of its ``positive_ids``,
        the positives of other rows of the same query, and any document with the text of one of these. Nor is one of
-       the row's ``excluded_ids``: kin of its positive, or found unsafe for this query when it was mined.
+       the row's ``excluded_ids``: kin of its positive, or judged likely or uncertain to be relevant when it was mined.
     """
     column: dict[str, int] = {}
     positive = np.array([column.setdefault(row.positive, len(column)) for row in rows], dtype=np.int64)
