@@ -146,13 +146,15 @@ class Candidates:
 
     def of_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
         """True where a candidate carries a verdict of one of these kinds, [Q, M]."""
-        codes = [code for code, name in enumerate(self.legend) if name in self.rules and self.rules[name].kind in kinds]
-        return self.filled & np.isin(self.verdict, codes)
+        return self._under_rules(lambda rule: rule.kind in kinds)
 
     @property
     def barred_in_batch(self) -> NDArray[np.bool_]:
         """True where a candidate may be no negative of its query in a training batch either, [Q, M]."""
-        codes = [code for code, name in enumerate(self.legend) if name in self.rules and self.rules[name].in_batch]
+        return self._under_rules(lambda rule: rule.in_batch)
+
+    def _under_rules(self, wanted: Callable[[Rule], bool]) -> NDArray[np.bool_]:
+        codes = [self.legend.index(name) for name, rule in self.rules.items() if wanted(rule)]
         return self.filled & np.isin(self.verdict, codes)
 
     def rejected(

@@ -58,7 +58,7 @@ class Route(Params):
         lt=1,
         description="Share of the held-out known positives that may pass as negatives. 10 % left 0.4 to 1.3 % relevant "
         "documents among the negatives of each of six collections, where one bar for all left 0 to 5 %; 5 % left half "
-        "as many, but easier ones, which cost 1.5 points of nDCG on MedQuAD's dev queries.",
+        "as many, but easier ones (benchmarks/mining_quality.py).",
     )
     least_positives: int = Field(
         100, ge=1, description="Held-out positives from which that rate is measured; with fewer `max_leak` decides."
