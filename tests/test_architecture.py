@@ -39,7 +39,7 @@ EDGE = (
     "pipeline_registry",
     "__main__",
 )
-HEAVY = ("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "numba")
+HEAVY = ("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s")
 MODULES = sorted(SOURCE.rglob("*.py"))
 BELOW = [path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") not in EDGE]
 

@@ -189,19 +189,10 @@ class BM25Index:
                 yield part, self._engine.scores(chosen)
                 continue
             full = room[: len(chosen)]
-            full[:] = 0
-            self._add_scores(chosen, full)
+            for row, scores in zip(chosen, full, strict=True):
+                # bm25s has no scores for a query without terms.
+                scores[:] = self._engine.get_scores(row) if row else 0
             yield part, full
-
-    def _add_scores(self, rows: list[list[str]], full: NDArray[np.float32]) -> None:
-        """Add to each row of ``full`` [Q, N] the postings of the query's terms; a repeated term counts repeatedly."""
-        vocabulary, stored = self._engine.vocab_dict, self._engine.scores
-        bounds, documents, weights = (np.asarray(stored[name]) for name in ("indptr", "indices", "data"))
-        for row, scores in zip(rows, full, strict=True):
-            for term in (vocabulary[token] for token in row if token in vocabulary):
-                postings = slice(bounds[term], bounds[term + 1])
-                # A document stands once in the postings of a term.
-                scores[documents[postings]] += weights[postings]
 
 
 def _best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
