@@ -27,7 +27,7 @@ from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import run_table, search
 from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.pipelines.selection.nodes import make_training_rows, select_negatives
-from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
 from anmi.retrieval.encoders import load_encoder
 from anmi.training.trainer import train
 
@@ -82,7 +82,7 @@ def measure(data: Path, name: str, book: Any, tables: dict[str, pd.DataFrame], s
     for seed in range(1, seeds + 1):
         encoder = load_encoder("static", WORK / "store" / "models", 256)
         options = merged_options(book.get(name), TrainingParams())
-        options = options.model_copy(update={"tau_plus": options.tau_plus or 1 / len(corpus)})
+        options = complete_options(options, rows, len(corpus))
         model = train(rows, encoder=encoder, options=options, output=None, seed=seed, show_progress=False).model
         run = run_table(
             asked.query_id.tolist(), corpus.document_id.tolist(), *search(model, asked.text.tolist(), texts, 10)

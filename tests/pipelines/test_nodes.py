@@ -132,7 +132,7 @@ def test_no_held_out_query_is_trained_on(query_id: str, text: str, queries: pd.D
 def test_what_is_asked_for_wins_over_the_recipe() -> None:
     recipe = Recipe(description="A recipe.", negatives=3, training={"loss": "debiased", "epochs": 2})
     options = merged_options(recipe, TrainingParams(options={"epochs": 9}))
-    assert (options.loss, options.epochs, options.negatives) == ("debiased", 9, 3)
+    assert (options.loss.kind, options.epochs, options.negatives) == ("debiased", 9, 3)
     assert merged_options(recipe, TrainingParams(options={"negatives": 1})).negatives == 1
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from anmi.retrieval.encoders import minilm_folder, quiet
-from anmi.training.batch import Collator, Row
+from anmi.training.batch import Batcher, Row
 from anmi.training.losses import WeightedInfoNCE
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.temperature import Temperature
@@ -26,8 +26,7 @@ def batch(encoder, texts_per_pass, max_length=None):
         Row(f"q{i}", text[:9], f"d{i}", text, ("n",), (f"not {text}",), (0.5,), 1.0, frozenset({f"d{i}"}))
         for i, text in enumerate(TEXTS)
     ]
-    collator = Collator(rows, Tokeniser(encoder, max_length), "all", texts_per_pass)
-    return collator([{"row": i} for i in range(len(rows))])
+    return Batcher(Tokeniser(encoder, max_length), "all", texts_per_pass)(rows)
 
 
 def loss_and_gradient(encoder, data, **arguments):

@@ -77,20 +77,22 @@ def fit(encoder, rows=None, output=None, evaluate_dev=None, seed=1, **changes):
     )
 
 
-@pytest.mark.parametrize("loss", ["infonce", "debiased"])
+@pytest.mark.parametrize("loss", ["infonce", {"debiased": {"tau_plus": 0.01}}])
 @pytest.mark.parametrize("negatives", [0, 2])
 def test_training_learns_the_pairs(encoder, loss, negatives):
     before = accuracy(encoder)
-    result = fit(encoder, table(negatives=negatives), epochs=15, loss=loss, tau_plus=0.01)
+    result = fit(encoder, table(negatives=negatives), epochs=15, loss=loss)
     assert before < 0.4
     assert accuracy(result.model) > 0.9
     assert result.summary["relative_weight_change"] > 0.01
 
 
 def test_log_has_one_row_a_step(encoder):
-    result = fit(encoder, evaluate_dev=accuracy, learnable_temperature=True, warmup=0.25)
+    result = fit(encoder, evaluate_dev=accuracy, warmup=0.25)
     log = result.log
-    assert list(log.columns) == ["step", "epoch", "loss", "temperature", "learning_rate", "dev_ndcg@10"]
+    assert list(log.columns) == [
+        "step", "epoch", "loss", "grad_norm", "temperature", "learning_rate", "dev_ndcg@10",
+    ]  # fmt: skip
     assert log["step"].tolist() == list(range(1, 10))
     assert log["epoch"].iloc[-1] == pytest.approx(3.0)
     assert log["dev_ndcg@10"].notna().tolist() == [False, False, True] * 3
@@ -101,10 +103,10 @@ def test_log_has_one_row_a_step(encoder):
 
 
 def test_learnable_temperature_moves_and_a_fixed_one_does_not(encoder):
-    learned = fit(encoder, learnable_temperature=True).log["temperature"]
+    learned = fit(encoder, temperature="learnable").log["temperature"]
     assert learned.iloc[-1] != pytest.approx(0.07, rel=1e-3)
     assert learned.between(0.01, 1.0).all()
-    fixed = fit(encoder, learnable_temperature=False).log["temperature"]
+    fixed = fit(encoder, temperature="fixed").log["temperature"]
     assert fixed.tolist() == pytest.approx([0.07] * len(fixed))
 
 

@@ -136,10 +136,16 @@ def check_training(recipes: Mapping[str, Any]) -> None:
 
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
+        recipe = book.get(name)
         try:
-            merged_options(book.get(name), TrainingParams())
+            unread = merged_options(recipe, TrainingParams()).reads - recipe.requires
         except AnmiError as error:
             raise AnmiError(f'recipe "{name}", {error}') from None
+        if unread:
+            columns = ", ".join(sorted(unread))
+            raise AnmiError(
+                f'recipe "{name}" trains on {columns}, which it does not mine: add `reads: [{columns}]` to it'
+            )
 
 
 def check_encoder(encoder: Any, project: Path) -> None:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 def contradiction(recipe: Recipe) -> str | None:
     """Return the first contradiction in a recipe as a sentence, or None.
 
-    Looked for are: no step, or several, that draw negatives; a step behind that one; a column read before the step
-    that makes it; windows of ranks or of Elo gaps that no candidate can be inside of together; and a bar on weights
-    that none can pass.
+    Looked for are: no step, or several, that draw negatives; a pool smaller than what is drawn from it; a step behind
+    the one that draws; a column read before the step that makes it; windows of ranks or of Elo gaps that no candidate
+    can be inside of together; and a bar on weights that none can pass.
     """
     checks = (_sampling(recipe), _order(recipe.steps), _ranks(recipe.steps), _gaps(recipe.steps), _bar(recipe.steps))
     return next((found for found in checks if found is not None), None)
@@ -31,6 +31,8 @@ def _sampling(recipe: Recipe) -> str | None:
     if not drawing and recipe.negatives:
         samplers = ", ".join(sorted(name for name, kind in STEPS.items() if kind.sampler))
         return f"no step draws its {recipe.negatives} negatives; end the steps with one of {samplers}"
+    if recipe.pool is not None and recipe.pool < recipe.negatives:
+        return f"a pool of {recipe.pool} cannot give {recipe.negatives} negatives a step; enlarge it, or leave it out"
     if drawing and drawing[0] + 1 < len(recipe.steps):
         late = recipe.steps[drawing[0] + 1].name
         sampler = recipe.steps[drawing[0]].name

@@ -29,7 +29,7 @@ class Context:
     seed
         Of the run; draws are keyed by it, the query and the step.
     negatives
-        Negatives wanted per row.
+        Negatives wanted per row: the recipe's pool, or without one what a step of training takes.
     fitted
         What the step's own ``fit`` returned; None for steps without one.
     """
@@ -161,6 +161,17 @@ class Recipe(BaseModel):
     description: str = Field(description="One sentence for people who choose among recipes.")
     source: str = Field("", description="Paper, report or code the recipe follows.")
     negatives: int = Field(7, ge=0, le=1000, description="Negatives per row; 7 is what most published recipes use.")
+    pool: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="Negatives kept per row for training to draw from in every step, `negatives` at a time; a "
+        "curriculum needs more than it draws. None: just the negatives.",
+    )
+    reads: tuple[str, ...] = Field(
+        (),
+        description="Judgments training reads, such as `elo`, besides those the steps do; none for most losses.",
+    )
     steps: list[Step] = Field(default_factory=list, description="Run in order on every block of candidates.")
     training: dict[str, Any] = Field(
         default_factory=dict, description="Training options this recipe sets, over those of `params:training`."
@@ -178,7 +189,7 @@ class Recipe(BaseModel):
     def requires(self) -> set[str]:
         """Columns the recipe reads and does not make; stages that make none of them are passed through."""
         made = {column for item in self.steps for column in item.type.makes}
-        return set().union(*(item.type.requires(item.params) for item in self.steps)) - made
+        return set(self.reads).union(*(item.type.requires(item.params) for item in self.steps)) - made
 
     @property
     def main_threshold(self) -> int | None:
@@ -228,7 +239,8 @@ class RecipeBook(BaseModel):
         """
         if name == self.every:
             steps = [item for recipe in self.__pydantic_extra__.values() for item in recipe.steps]
-            return Recipe.model_construct(description="The steps of all recipes; never run.", steps=steps)
+            reads = tuple({name for recipe in self.__pydantic_extra__.values() for name in recipe.reads})
+            return Recipe.model_construct(description="The steps of all recipes; never run.", steps=steps, reads=reads)
         if name not in self.__pydantic_extra__:
             raise AnmiError(f'unknown recipe "{name}"; {nearest(name, self.__pydantic_extra__)}')
         return self.__pydantic_extra__[name]
@@ -311,7 +323,7 @@ class Runner:
         return Runner(self.recipe.model_copy(update={"steps": steps}), self.seed, fitted)
 
     def _context(self, place: int) -> Context:
-        return Context(self.seed, self.recipe.negatives, self._fitted.get(place))
+        return Context(self.seed, self.recipe.pool or self.recipe.negatives, self._fitted.get(place))
 
     def _apply(self, block: Candidates, upto: int) -> Candidates:
         missing = self.recipe.requires - set(block.columns) - set(block.query_columns)

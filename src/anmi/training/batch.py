@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -30,7 +30,15 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Row:
-    """One (query, positive) pair with its mined negatives, best first."""
+    """One (query, positive) pair with its mined negatives, best first.
+
+    Attributes
+    ----------
+    judged
+        By column name, what judges said of the positive, and of each negative and then of each uncertain document.
+    uncertain_ids, uncertain
+        Documents fit for distillation only, the likeliest first.
+    """
 
     query_id: str
     query: str
@@ -42,17 +50,39 @@ class Row:
     query_weight: float
     positive_ids: frozenset[str]
     excluded_ids: frozenset[str] = frozenset()
+    judged: Mapping[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
+    uncertain_ids: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] = ()
+
+    def pick(self, places: Sequence[int]) -> Row:
+        """Return the row with those of its negatives that stand at ``places``, in that order."""
+        if len(places) == len(self.negatives) and all(place == i for i, place in enumerate(places)):
+            return self
+        count = len(self.negatives)
+        judged = {
+            name: (own, (*(values[place] for place in places), *values[count:]))
+            for name, (own, values) in self.judged.items()
+        }
+        return replace(
+            self,
+            negative_ids=tuple(self.negative_ids[place] for place in places),
+            negatives=tuple(self.negatives[place] for place in places),
+            weights=tuple(self.weights[place] for place in places),
+            judged=judged,
+        )
 
 
-def read_rows(table: pd.DataFrame, negatives: int | None = None) -> list[Row]:
+def read_rows(table: pd.DataFrame, columns: Sequence[str] = (), uncertain: int = 0) -> list[Row]:
     """Check a table of training rows and return its rows.
 
     Parameters
     ----------
     table
         Columns :data:`COLUMNS`; the three lists about negatives of one row have one length.
-    negatives
-        Keep at most the first so many mined negatives of a row.
+    columns
+        Judgments to read, from ``positive_<column>`` and the lists ``negative_<column>``.
+    uncertain
+        Uncertain documents to read per row, at most.
 
     Raises
     ------
@@ -64,27 +94,42 @@ def read_rows(table: pd.DataFrame, negatives: int | None = None) -> list[Row]:
         raise AnmiError(f"The training rows lack the columns {', '.join(missing)}; run the selection stage again.")
     if table.empty:
         raise AnmiError("There are no training rows; check what the recipe rejected, and loosen its filters.")
-    rows = []
-    # Rows that somebody made by hand need not say what must stay out of their batch.
-    excluded = table["excluded_ids"] if "excluded_ids" in table.columns else [()] * len(table)
-    for *values, excluded_ids in zip(*(table[name] for name in COLUMNS), excluded, strict=True):
-        query_id, query, positive_id, positive, ids, texts, weights, query_weight, positive_ids = values
-        known = frozenset(positive_ids) | {positive_id}
-        row = Row(
-            str(query_id),
-            str(query),
-            str(positive_id),
-            str(positive),
-            tuple(ids)[:negatives],
-            tuple(texts)[:negatives],
-            tuple(float(weight) for weight in weights)[:negatives],
-            float(query_weight),
-            known,
-            frozenset(excluded_ids),
+    unjudged = [name for name in columns if f"negative_{name}" not in table or f"positive_{name}" not in table]
+    if unjudged:
+        raise AnmiError(
+            f"The loss learns from the judgments {', '.join(unjudged)}, which were not mined for these training rows; "
+            "name them under `reads` of the recipe and run the mining again, or choose another loss."
         )
-        _check(row, len(ids), len(texts), len(weights))
-        rows.append(row)
-    return rows
+    return [_row(record, columns, uncertain) for record in table.to_dict("records")]
+
+
+def _row(record: Mapping[Any, Any], columns: Sequence[str], uncertain: int) -> Row:
+    known = frozenset(record["positive_ids"]) | {record["positive_id"]}
+    # Rows that somebody made by hand need not say what must stay out of their batch.
+    more = tuple(record.get("uncertain", ()))[:uncertain]
+    row = Row(
+        query_id=str(record["query_id"]),
+        query=str(record["query"]),
+        positive_id=str(record["positive_id"]),
+        positive=str(record["positive"]),
+        negative_ids=tuple(record["negative_ids"]),
+        negatives=tuple(record["negatives"]),
+        weights=tuple(float(weight) for weight in record["weights"]),
+        query_weight=float(record["query_weight"]),
+        positive_ids=known,
+        excluded_ids=frozenset(record.get("excluded_ids", ())),
+        uncertain_ids=tuple(record.get("uncertain_ids", ()))[:uncertain],
+        uncertain=more,
+        judged={name: _judged(record, name, len(more)) for name in columns},
+    )
+    _check(row, *(len(record[name]) for name in ("negative_ids", "negatives", "weights")))
+    return row
+
+
+def _judged(record: Mapping[Any, Any], name: str, uncertain: int) -> tuple[float, tuple[float, ...]]:
+    # Of uncertain documents only the probability is kept in the rows.
+    doubtful = record["uncertain_p"][:uncertain] if name == "p_relevant" and uncertain else [math.nan] * uncertain
+    return float(record[f"positive_{name}"]), tuple(map(float, (*record[f"negative_{name}"], *doubtful)))
 
 
 def _check(row: Row, ids: int, texts: int, weights: int) -> None:
@@ -113,11 +158,14 @@ class Assembly:
         Column of every row's positive, int64 [B].
     weights
         Weight of every document as a negative of every row, float32 [B, U]; 0 where it is none.
+    judged
+        By column name, what judges said of every document for every row, float32 [B, U]; NaN where nobody did.
     """
 
     texts: list[str]
     positive: NDArray[np.int64]
     weights: NDArray[np.float32]
+    judged: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
@@ -132,6 +180,7 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
     3. No document known to be relevant to the query is a negative: the row's positive, any of its ``positive_ids``,
        the positives of other rows of the same query, and any document with the text of one of these. Nor is one of
        the row's ``excluded_ids``: kin of its positive, or judged likely or uncertain to be relevant when it was mined.
+    4. A row's uncertain documents are nobody's negatives; they are there to be learned from as they are judged.
     """
     column: dict[str, int] = {}
     positive = np.array([column.setdefault(row.positive, len(column)) for row in rows], dtype=np.int64)
@@ -141,8 +190,12 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
             if weight > 0:
                 column.setdefault(text, len(column))
 
+    documents = len(column)
+    for row in rows:
+        for text in row.uncertain:
+            column.setdefault(text, len(column))
     weights = np.zeros((len(rows), len(column)), np.float32)
-    weights[:, : {"none": 0, "positives": positives, "all": len(column)}[in_batch]] = 1.0
+    weights[:, : {"none": 0, "positives": positives, "all": documents}[in_batch]] = 1.0
     for i, row in enumerate(rows):
         own: dict[int, float] = {}
         for text, weight in zip(row.negatives, row.weights, strict=True):
@@ -150,7 +203,19 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
                 own[column[text]] = min(weight, own.get(column[text], weight))
         weights[i, list(own.keys())] = list(own.values())
     _mask_positives(rows, column, weights)
-    return Assembly(list(column), positive, weights)
+    return Assembly(list(column), positive, weights, _judgments(rows, column))
+
+
+def _judgments(rows: Sequence[Row], column: dict[str, int]) -> dict[str, NDArray[np.float32]]:
+    found = {name: np.full((len(rows), len(column)), np.nan, np.float32) for name in rows[0].judged}
+    for i, row in enumerate(rows):
+        texts = (*row.negatives, *row.uncertain)
+        for name, (own, values) in row.judged.items():
+            for text, value in zip(texts, values, strict=True):
+                if text in column:
+                    found[name][i, column[text]] = value
+            found[name][i, column[row.positive]] = own
+    return found
 
 
 def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float32]) -> None:
@@ -168,15 +233,13 @@ def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: NDArra
         weights[i, list(masked)] = 0.0
 
 
-class Collator:
-    """Turns row numbers into a batch: assembles it and tokenises queries and documents.
+class Batcher:
+    """Turns rows into a batch: lays it out and tokenises queries and documents.
 
     Documents are tokenised in groups of similar length, so that a long one does not pad all the others.
 
     Parameters
     ----------
-    rows
-        All training rows.
     tokenise
         Texts and a role (``query`` or ``document``) to the encoder's input features.
     in_batch
@@ -185,24 +248,15 @@ class Collator:
         Most texts in a group.
     """
 
-    # Read by the trainer when it builds its batch sampler; there are no labels here.
-    valid_label_columns: tuple[str, ...] = ()
-
     def __init__(
-        self,
-        rows: Sequence[Row],
-        tokenise: Callable[[list[str], str], dict[str, Any]],
-        in_batch: InBatch,
-        texts_per_pass: int,
+        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: InBatch, texts_per_pass: int
     ) -> None:
-        self._rows = rows
         self._tokenise = tokenise
         self._in_batch = in_batch
         self._texts_per_pass = texts_per_pass
 
-    def __call__(self, features: Sequence[dict[str, int]]) -> dict[str, Any]:
-        """Return the batch of the given row numbers (``{"row": number}`` each)."""
-        rows = [self._rows[feature["row"]] for feature in features]
+    def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Return the batch of the given rows."""
         assembly = assemble(rows, self._in_batch)
         return {
             "query_ids": [row.query_id for row in rows],
@@ -211,6 +265,7 @@ class Collator:
             "positive": torch.from_numpy(assembly.positive),
             "weights": torch.from_numpy(assembly.weights),
             "query_weight": torch.tensor([row.query_weight for row in rows], dtype=torch.float32),
+            "judged": {name: torch.from_numpy(values) for name, values in assembly.judged.items()},
         }
 
     def _groups(self, texts: list[str], role: str) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from anmi.errors import AnmiError
+from anmi.training.facts import Facts
 
 
 class ContrastiveObjective(nn.Module):
-    """Encodes a batch of :class:`anmi.training.batch.Collator` and applies a loss to its cosine similarities.
+    """Encodes a batch of :class:`anmi.training.batch.Batcher` and applies a loss to its cosine similarities.
 
     Parameters
     ----------
@@ -51,9 +52,17 @@ class ContrastiveObjective(nn.Module):
             The loss is not finite; names the queries of the batch.
         """
         queries, documents = self._encode(batch["queries"]), self._encode(batch["documents"])
-        similarity = queries @ documents.T
-        positive = similarity.gather(1, batch["positive"][:, None])[:, 0]
-        losses = self.loss(positive, similarity, batch["weights"].log())
+        similarity, own = queries @ documents.T, batch["positive"][:, None]
+        facts = Facts(
+            query=queries,
+            document=documents,
+            positive_column=batch["positive"],
+            hardness=batch.get("hardness"),
+            positive_judged={name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()},
+            judged=batch["judged"],
+            step=batch.get("step", 0),
+        )
+        losses = self.loss(similarity.gather(1, own)[:, 0], similarity, batch["weights"].log(), facts)
         result: Tensor = (losses * batch["query_weight"]).mean()
         if not bool(torch.isfinite(result)):
             wrong = [

@@ -12,6 +12,8 @@ from torch import nn
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
+from anmi.training.curriculum import Curriculum
+
 DEV_METRIC = "dev_ndcg@10"
 
 
@@ -20,8 +22,10 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     Parameters
     ----------
-    temperature
-        Gives the current temperature.
+    loss
+        Whose ``report``, and whose temperature's, is logged.
+    curriculum
+        Told of every step; None where there is none.
     evaluate_dev
         Scores the model on the dev queries, larger is better; None where there are none.
     keep_best
@@ -32,13 +36,15 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def __init__(
         self,
-        temperature: Callable[[], float],
+        loss: nn.Module,
+        curriculum: Curriculum | None,
         evaluate_dev: Callable[[Any], float] | None,
         *,
         keep_best: bool,
         show_progress: bool,
     ) -> None:
-        self._temperature = temperature
+        self._loss = loss
+        self._curriculum = curriculum
         self._evaluate_dev = evaluate_dev
         self._keep_best = keep_best
         self._show_progress = show_progress
@@ -47,15 +53,19 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._steps: list[dict[str, float]] = []
         self.best_epoch: int | None = None
         self.best_dev: float | None = None
+        # Measured since the last step, for the curriculum to be told with the next.
+        self._validation: float | None = None
         self.loss = float("nan")
+        self.grad_norm = float("nan")
 
     def log(self) -> pd.DataFrame:
-        """Return ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step.
+        """Return one row a step.
 
-        The dev metric stands in the last step of its epoch and is NaN elsewhere.
+        Columns ``step, epoch, loss, grad_norm, temperature, learning_rate``, those of the loss and the curriculum,
+        and last the dev metric, which stands in the last step of its epoch and is NaN elsewhere.
         """
-        columns = ["step", "epoch", "loss", "temperature", "learning_rate", DEV_METRIC]
-        return pd.DataFrame(self._steps, columns=columns).astype({"step": np.int64})
+        table = pd.DataFrame(self._steps).astype({"step": np.int64})
+        return table[[name for name in table.columns if name != DEV_METRIC] + [DEV_METRIC]]
 
     def restore_best(self, model: nn.Module) -> None:
         """Put the best weights back into ``model``, if they were asked for and a dev metric exists."""
@@ -69,13 +79,25 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the step while the learning rate is still the one it was made with."""
         step = state.global_step + 1
-        rate = kwargs["optimizer"].param_groups[0]["lr"]
-        values = (step, step * args.num_train_epochs / state.max_steps, self.loss, self._temperature(), rate, np.nan)
-        names = ("step", "epoch", "loss", "temperature", "learning_rate", DEV_METRIC)
-        self._steps.append(dict(zip(names, values, strict=True)))
+        self._steps.append(
+            {
+                "step": step,
+                "epoch": step * args.num_train_epochs / state.max_steps,
+                "loss": self.loss,
+                "grad_norm": self.grad_norm,
+                **_report(getattr(self._loss, "temperature", None)),
+                "learning_rate": kwargs["optimizer"].param_groups[0]["lr"],
+                **_report(self._loss),
+                **({} if self._curriculum is None else {"difficulty": self._curriculum.state.difficulty}),
+                DEV_METRIC: np.nan,
+            }
+        )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the progress bar."""
+        """Tell the curriculum, and move the progress bar."""
+        if self._curriculum is not None:
+            self._curriculum.observe(state.global_step, self.loss, self.grad_norm, self._validation)
+            self._validation = None
         self._bar.update()
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
 
@@ -88,7 +110,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         model.eval()
         value = float(self._evaluate_dev(model))
         model.train(was_training)
-        self._steps[-1][DEV_METRIC] = value
+        self._steps[-1][DEV_METRIC] = self._validation = value
         if self.best_dev is None or value > self.best_dev:
             self.best_dev, self.best_epoch = value, round(state.epoch)
             if self._keep_best:
@@ -102,3 +124,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         """Close the progress bar, also when training stopped with an error."""
         if self._bar is not None:
             self._bar.close()
+
+
+def _report(module: nn.Module | None) -> dict[str, float]:
+    report: dict[str, float] = module.report() if hasattr(module, "report") else {}  # type: ignore[union-attr, operator]
+    return report

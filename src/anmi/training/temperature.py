@@ -1,19 +1,29 @@
-"""The temperature of a contrastive loss: fixed, or learned as log t."""
+"""The temperature of a contrastive loss, by which similarities are divided."""
 
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-LOWEST: Final = 0.01
-HIGHEST: Final = 1.0
+from anmi.errors import AnmiError
+from anmi.training.facts import NOTHING_KNOWN, Facts
+from anmi.training.options.part import PartOptions
+from anmi.training.options.temperatures import (
+    HIGHEST,
+    LOWEST,
+    AdaptiveTemperature,
+    DualTemperature,
+    FixedTemperature,
+    LearnableTemperature,
+)
+
+__all__ = ["HIGHEST", "LOWEST", "Adaptive", "Dual", "Temperature", "build_temperature"]
 
 
 class Temperature(nn.Module):
-    """A positive scalar t by which similarities are divided.
+    """A positive scalar t.
 
     Parameters
     ----------
@@ -25,8 +35,8 @@ class Temperature(nn.Module):
 
     Examples
     --------
-    >>> round(float(Temperature(0.07)()), 4)
-    0.07
+    >>> [round(t.item(), 4) for t in Temperature(0.07)()]
+    [0.07, 0.07]
     """
 
     log_t: Tensor
@@ -42,11 +52,111 @@ class Temperature(nn.Module):
         else:
             self.register_buffer("log_t", start)
 
-    def forward(self) -> Tensor:
-        """Return t as a tensor without dimensions, within [0.01, 1]."""
+    def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
+        """Return the positive's t and the negatives' t, here the same, within [0.01, 1].
+
+        Returns
+        -------
+        tuple of torch.Tensor
+            Each without dimensions, or [B, 1] where every query has its own.
+        """
         if self.learnable:
-            # The parameter itself is projected: clamping only the value returned would leave a parameter that has
-            # stepped outside without gradient, and so stuck there for ever.
-            with torch.no_grad():
-                self.log_t.clamp_(math.log(LOWEST), math.log(HIGHEST))
-        return self.log_t.exp()
+            _project(self.log_t)
+        t = self.log_t.exp()
+        return t, t
+
+    def report(self) -> dict[str, float]:
+        """Return what the log of a training says of it."""
+        return {"temperature": float(self.log_t.detach().exp())}
+
+
+class Dual(nn.Module):
+    """Two learned temperatures, the positive's and the negatives' (methods §3.7).
+
+    Parameters
+    ----------
+    positive, negative
+        Start values, in [0.01, 1].
+    """
+
+    def __init__(self, positive: float = 0.07, negative: float = 0.07) -> None:
+        super().__init__()
+        self.positive = Temperature(positive, learnable=True)
+        self.negative = Temperature(negative, learnable=True)
+
+    def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
+        """Return the two, each without dimensions."""
+        return self.positive()[0], self.negative()[1]
+
+    def report(self) -> dict[str, float]:
+        """Return both."""
+        return {
+            "temperature": self.positive.report()["temperature"],
+            "temperature_negative": self.negative.report()["temperature"],
+        }
+
+
+class Adaptive(nn.Module):
+    """A temperature per query: base · 2 · sigmoid(offset), within [0.01, 0.5], the offset from a small network.
+
+    The network sees a detached embedding: the temperature is to follow the query, not to move it.
+
+    Parameters
+    ----------
+    dimensions
+        Of the query's embedding.
+    base
+        What an offset of 0 gives; the network starts there, its last layer being 0.
+    hidden
+        Width of the hidden layer.
+    """
+
+    def __init__(self, dimensions: int, base: float = 0.07, hidden: int = 16) -> None:
+        super().__init__()
+        self.base = base
+        last = nn.Linear(hidden, 1)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.network = nn.Sequential(nn.Linear(dimensions, hidden), nn.ReLU(), last)
+        self._last = base
+
+    def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
+        """Return the queries' temperatures twice, [B, 1]."""
+        if facts.query is None:
+            raise AnmiError("the adaptive temperature needs the queries' embeddings: give the loss their facts")
+        t = (self.base * 2 * torch.sigmoid(self.network(facts.query.detach()))).clamp(LOWEST, 0.5)
+        self._last = float(t.detach().mean())
+        return t, t
+
+    def report(self) -> dict[str, float]:
+        """Return the mean of the last batch."""
+        return {"temperature": self._last}
+
+
+def build_temperature(options: PartOptions, dimensions: int | None) -> nn.Module:
+    """Return the temperature that ``options`` describe; ``dimensions`` are those of embeddings, for the adaptive one.
+
+    The learning rate of its parameters is in the options, where it has any.
+    """
+    match options:
+        case FixedTemperature():
+            return Temperature(options.value)
+        case LearnableTemperature():
+            return Temperature(options.initial, learnable=True)
+        case DualTemperature():
+            return Dual(options.positive, options.negative)
+        case AdaptiveTemperature():
+            if dimensions is None:
+                raise AnmiError("the adaptive temperature needs the number of dimensions of the embeddings")
+            return Adaptive(dimensions, options.base, options.hidden)
+    raise ValueError(f"{options!r} is no temperature")
+
+
+def _project(log_t: Tensor) -> None:
+    """Keep the parameter within its bounds.
+
+    Clamping only the value returned would leave a parameter that has stepped outside without gradient, and so stuck
+    there for ever.
+    """
+    with torch.no_grad():
+        log_t.clamp_(math.log(LOWEST), math.log(HIGHEST))

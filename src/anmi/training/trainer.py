@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,13 @@ from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import is_static, resolve_precision
-from anmi.training.batch import Collator, Row, read_rows
+from anmi.training.batch import Batcher, Row, read_rows
+from anmi.training.curriculum import build_curriculum
 from anmi.training.losses import build_loss
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.recorder import Recorder
+from anmi.training.sampler import NegativeSampler, build_sampler
 from anmi.training.tokenise import Tokeniser
 
 STATIC_LEARNING_RATE: Final = 8e-3
@@ -91,7 +93,8 @@ def train(
     AnmiError
         Rows are missing or inconsistent, the loss became NaN or infinite, or no weight has changed.
     """
-    data = read_rows(rows, options.negatives)
+    loss = build_loss(options, encoder.get_embedding_dimension())
+    data = read_rows(rows, getattr(loss, "columns", ()), getattr(loss, "uncertain", 0))
     if not any(p.requires_grad for p in encoder.parameters()):
         raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
     before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
@@ -103,8 +106,10 @@ def train(
         recorder = _run(
             data,
             encoder,
+            loss.to(encoder.device),
             options,
             arguments=arguments,
+            steps=steps,
             precision=precision,
             evaluate_dev=evaluate_dev,
             show_progress=show_progress,
@@ -116,7 +121,7 @@ def train(
     log = recorder.log()
     summary = {
         "rows": len(data),
-        "mined_negatives": sum(weight > 0 for row in data for weight in row.weights),
+        "mined_negatives": sum(weight > 0 for row in data for weight in row.weights[: options.negatives]),
         "steps": len(log),
         "epochs": options.epochs,
         "best_epoch": recorder.best_epoch,
@@ -159,37 +164,57 @@ def save(encoder: SentenceTransformer, output: Path) -> None:
 
 
 class _Trainer(SentenceTransformerTrainer):  # type: ignore[misc]
-    """The library's trainer with our objective, which wants the whole batch, and without its model card."""
+    """The library's trainer with our objective, which wants the whole batch, and without its model card.
+
+    The loader gives row numbers only. Negatives are chosen, and texts tokenised, when the step is made: a loader
+    fetches ahead, and would choose by the state of a curriculum before the last step was observed.
+    """
+
+    sampler: NegativeSampler
+    batcher: Batcher
+    recorder: Recorder
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        loss = self.loss(inputs)
+        step = self.state.global_step
+        rows = self.sampler(inputs["row"].cpu().numpy(), step)
+        loss = self.loss(self._prepare_input(self.batcher(rows)) | {"step": step})
         self.recorder.loss = loss.item()
         return (loss, {}) if return_outputs else loss
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        self.recorder.grad_norm = float(super()._get_grad_norm(model, grad_norm))
+        return self.recorder.grad_norm
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card is written, and its callback would look for codecarbon."""
 
 
+class _RowNumbers:
+    """Collates ``{"row": number}`` to one tensor."""
+
+    # Read by the trainer when it builds its batch sampler; there are no labels here.
+    valid_label_columns: tuple[str, ...] = ()
+
+    def __call__(self, features: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
+        return {"row": torch.tensor([feature["row"] for feature in features])}
+
+
 def _run(
     data: list[Row],
     encoder: SentenceTransformer,
+    loss: nn.Module,
     options: TrainingOptions,
     *,
     arguments: SentenceTransformerTrainingArguments,
+    steps: int,
     precision: torch.dtype,
     evaluate_dev: Callable[[SentenceTransformer], float] | None,
     show_progress: bool,
 ) -> Recorder:
-    loss = build_loss(options)
-    temperature: nn.Module = loss.temperature  # type: ignore[assignment]
-    recorder = Recorder(
-        lambda: temperature().item(), evaluate_dev, keep_best=options.keep_best, show_progress=show_progress
-    )
-    # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
-    per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
-    tokenise = Tokeniser(encoder, options.max_length)
+    curriculum = build_curriculum(options.curriculum, steps, arguments.seed)
+    recorder = Recorder(loss, curriculum, evaluate_dev, keep_best=options.keep_best, show_progress=show_progress)
     trainer = _Trainer(
         model=encoder,
         args=arguments,
@@ -197,10 +222,14 @@ def _run(
         loss=ContrastiveObjective(
             encoder, loss, precision if precision != torch.float32 else None, recompute=options.recompute
         ),
-        data_collator=Collator(data, tokenise, options.in_batch, per_pass),
-        optimizers=(_optimizer(encoder, temperature, options, arguments.learning_rate), None),
+        data_collator=_RowNumbers(),
+        optimizers=(_optimizer(encoder, loss, options, arguments.learning_rate), None),
         callbacks=[recorder],
     )
+    trainer.sampler = build_sampler(data, options, curriculum, arguments.seed)
+    # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
+    per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
+    trainer.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
     trainer.recorder = recorder
     trainer.remove_callback(PrinterCallback)
     try:
@@ -241,15 +270,22 @@ def _arguments(
 
 
 def _optimizer(
-    encoder: SentenceTransformer, temperature: nn.Module, options: TrainingOptions, learning_rate: float
+    encoder: SentenceTransformer, loss: nn.Module, options: TrainingOptions, learning_rate: float
 ) -> torch.optim.Optimizer:
-    """AdamW; biases and norms (one-dimensional parameters) and the temperature are not decayed."""
+    """AdamW; biases and norms (one-dimensional parameters), and what belongs to the loss, are not decayed."""
     trainable = [p for p in encoder.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in trainable if p.ndim > 1], "weight_decay": options.weight_decay},
         {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
-        {"params": list(temperature.parameters()), "weight_decay": 0.0, "lr": options.temperature_learning_rate},
     ]
+    temperature = {id(p) for p in getattr(loss, "temperature", nn.Module()).parameters()}
+    own = list(loss.parameters())
+    for parameters, of in (
+        ([p for p in own if id(p) in temperature], options.temperature),
+        ([p for p in own if id(p) not in temperature], options.loss),
+    ):
+        rate = getattr(of, "learning_rate", learning_rate)
+        groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate)
 
 

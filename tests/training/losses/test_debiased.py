@@ -45,7 +45,7 @@ def test_debiased_is_the_formula(positive, negatives, t, tau, form):
         torch.tensor([weights], **as_row).log(),
     )
     # The temperature is kept in single precision, and where the difference nearly cancels its last digits count.
-    t = loss.temperature().item()
+    t = loss.temperature()[0].item()
     assert got.item() == pytest.approx(slow_debiased(positive, similarity, weights, t, tau, form), rel=1e-6, abs=1e-9)
 
 
@@ -71,10 +71,14 @@ def test_the_floor_stops_the_gradient_of_negatives_already_beaten():
 
 
 def test_options_choose_the_loss():
-    loss = build_loss(TrainingOptions(loss="debiased", tau_plus=0.05, debiased_form="paraphrase", temperature=0.2))
+    loss = build_loss(
+        TrainingOptions(
+            loss={"debiased": {"tau_plus": 0.05, "form": "paraphrase"}}, temperature={"fixed": {"value": 0.2}}
+        )
+    )
     assert isinstance(loss, DebiasedContrastive)
     assert (loss.tau_plus, loss.form) == (0.05, "paraphrase")
-    assert loss.temperature().item() == pytest.approx(0.2)
+    assert loss.temperature()[0].item() == pytest.approx(0.2)
     assert isinstance(build_loss(TrainingOptions()), WeightedInfoNCE)
 
 

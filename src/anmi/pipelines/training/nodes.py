@@ -10,7 +10,7 @@ import pandas as pd
 
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
@@ -47,11 +47,8 @@ def train_retriever(
     from anmi.retrieval.encoders import load_encoder
     from anmi.training.trainer import train
 
-    options = merged_options(recipes.get(recipe), params)
     rows = check_splits(rows, queries)
-    if options.tau_plus is None:
-        labelled = rows.drop_duplicates("query_id").positive_ids.map(len).mean()
-        options = options.model_copy(update={"tau_plus": float(labelled / len(corpus))})
+    options = complete_options(merged_options(recipes.get(recipe), params), rows, len(corpus))
     model = load_encoder(encoder, store.path / "models", dense.max_length)
     measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
     folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from anmi.errors import AnmiError, nearest
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
+from anmi.training.options.estimates import estimate_tau_plus
 
 
 class TrainingParams(BaseModel):
@@ -48,9 +50,24 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
         raise AnmiError(f"training: {_sentence(error)}") from error
 
 
+def complete_options(options: TrainingOptions, rows: pd.DataFrame, corpus_size: int) -> TrainingOptions:
+    """Return the options with what they leave to be estimated from the training rows.
+
+    Raises
+    ------
+    AnmiError
+        It cannot be estimated from these rows.
+    """
+    tau_plus = getattr(options.loss, "tau_plus", None)
+    if not isinstance(tau_plus, str):
+        return options
+    value = estimate_tau_plus(tau_plus, rows, corpus_size)
+    return options.model_copy(update={"loss": options.loss.model_copy(update={"tau_plus": value})})
+
+
 def _sentence(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     name = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         return f'there is no option "{name}": {nearest(name, TrainingOptions.model_fields)}'
-    return f'option "{name}": {first["msg"]}'
+    return f'option "{name}": {first["msg"].removeprefix("Value error, ")}'

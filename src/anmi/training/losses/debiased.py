@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from anmi.training.facts import NOTHING_KNOWN, Facts
 from anmi.training.losses.logspace import weighted_logits
-from anmi.training.temperature import Temperature
 
 _SMALLEST_MEAN: Final = 1e-8
 
@@ -40,13 +40,14 @@ class DebiasedContrastive(nn.Module):
 
     Examples
     --------
+    >>> from anmi.training.temperature import Temperature
     >>> loss = DebiasedContrastive(Temperature(1.0), tau_plus=0.0)
     >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
     [0.6931]
     """
 
     def __init__(
-        self, temperature: Temperature, tau_plus: float = 0.1, form: Literal["source", "paraphrase"] = "source"
+        self, temperature: nn.Module, tau_plus: float = 0.1, form: Literal["source", "paraphrase"] = "source"
     ) -> None:
         super().__init__()
         if not 0.0 <= tau_plus < 1.0:
@@ -55,10 +56,16 @@ class DebiasedContrastive(nn.Module):
         self.tau_plus = tau_plus
         self.form = form
 
-    def forward(self, positive_similarity: Tensor, negative_similarity: Tensor, log_weights: Tensor) -> Tensor:
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
         """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
-        t: Tensor = self.temperature()
-        positive = positive_similarity / t
+        positive_t, t = self.temperature(facts)
+        positive = (positive_similarity[:, None] / positive_t)[:, 0]
         if negative_similarity.shape[1] == 0:
             return positive * 0.0
         lonely = torch.isneginf(log_weights).all(dim=1)
@@ -73,7 +80,7 @@ class DebiasedContrastive(nn.Module):
     def _log_negative(self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
         source = self.form == "source"
         scale = math.log1p(-self.tau_plus) if source else log_count + math.log1p(-self.tau_plus)
-        floor = log_count - 1.0 / t if source else torch.full_like(log_sum, math.log(_SMALLEST_MEAN))
+        floor = log_count - 1.0 / t.reshape(-1) if source else torch.full_like(log_sum, math.log(_SMALLEST_MEAN))
         if self.tau_plus == 0.0:
             return torch.maximum(log_sum - scale, floor)
         share = math.log(self.tau_plus) + positive + (log_count if source else 0.0)

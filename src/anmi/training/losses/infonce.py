@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from anmi.training.facts import NOTHING_KNOWN, Facts
 from anmi.training.losses.logspace import weighted_logits
-from anmi.training.temperature import Temperature
 
 
 class WeightedInfoNCE(nn.Module):
@@ -26,16 +26,23 @@ class WeightedInfoNCE(nn.Module):
 
     Examples
     --------
+    >>> from anmi.training.temperature import Temperature
     >>> loss = WeightedInfoNCE(Temperature(1.0))
     >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
     [0.6931]
     """
 
-    def __init__(self, temperature: Temperature) -> None:
+    def __init__(self, temperature: nn.Module) -> None:
         super().__init__()
         self.temperature = temperature
 
-    def forward(self, positive_similarity: Tensor, negative_similarity: Tensor, log_weights: Tensor) -> Tensor:
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
         """Return the loss of every row.
 
         Parameters
@@ -46,13 +53,15 @@ class WeightedInfoNCE(nn.Module):
             Shape [B, N]; N may be 0.
         log_weights
             Shape [B, N]; -inf removes a negative (padding, known positives).
+        facts
+            What the temperature may read.
 
         Returns
         -------
         torch.Tensor
             Shape [B], never negative; 0, with zero gradient, for a row without negatives.
         """
-        t: Tensor = self.temperature()
-        positive = (positive_similarity / t)[:, None]
-        logits = torch.cat([positive, weighted_logits(negative_similarity, log_weights, t)], dim=1)
+        positive_t, negative_t = self.temperature(facts)
+        positive = positive_similarity[:, None] / positive_t
+        logits = torch.cat([positive, weighted_logits(negative_similarity, log_weights, negative_t)], dim=1)
         return torch.logsumexp(logits, dim=1) - positive[:, 0]

@@ -19,7 +19,7 @@ def weighted_logits(similarity: Tensor, log_weights: Tensor, temperature: Tensor
     log_weights
         Logarithms of the weights, shape [B, N]; -inf removes a negative.
     temperature
-        Scalar t.
+        t without dimensions, or [B, 1].
 
     Returns
     -------

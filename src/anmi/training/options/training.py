@@ -6,14 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from anmi.training.options.curricula import CurriculumOptions, NoCurriculum
+from anmi.training.options.losses import InfoNCEOptions, LossOptions
+from anmi.training.options.temperatures import LearnableTemperature, TemperatureOptions
+
 
 class TrainingOptions(BaseModel):
     """Settings of :func:`anmi.training.trainer.train`, each with the reason of its default.
 
     Examples
     --------
-    >>> TrainingOptions(epochs=3).loss
-    'infonce'
+    >>> TrainingOptions(loss={"debiased": {"tau_plus": 0.1}}).loss.tau_plus
+    0.1
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,44 +55,23 @@ class TrainingOptions(BaseModel):
         ),
     ] = None
     loss: Annotated[
-        Literal["infonce", "debiased"],
+        LossOptions,
         Field(
-            description="infonce: weighted InfoNCE; on SciFact better than debiased by 0.03 to 0.04 on dev. "
-            "debiased: subtracts an expected share tau_plus of false negatives."
+            description="infonce, hybrid, debiased, hard_debiased, triplet, distillation, margin_mse, or library with "
+            "the name of a loss of sentence-transformers. infonce: on SciFact better than debiased by 0.03 to 0.04 on "
+            "dev."
         ),
-    ] = "infonce"
-    debiased_form: Annotated[
-        Literal["source", "paraphrase"],
-        Field(description="source: the formula of the paper. paraphrase: as often retold, without the factor N."),
-    ] = "source"
-    tau_plus: Annotated[
-        float | None,
-        Field(
-            ge=0,
-            lt=1,
-            description="Debiased loss: share of positives among negatives. None estimates it as labelled positives a "
-            "query over corpus size. The paper's 0.1 goes with a temperature of 0.5; at low ones it silences all "
-            "negatives as soon as the positive leads.",
-        ),
-    ] = None
+    ] = InfoNCEOptions()
     temperature: Annotated[
-        float, Field(ge=0.01, le=1, description="Temperature, or its start. 0.07: the customary value for cosines.")
-    ] = 0.07
-    learnable_temperature: Annotated[
-        bool,
+        TemperatureOptions,
         Field(
-            description="Learn log t with the encoder. On: the best fixed value differs between collections and "
-            "recipes, and a recipe should not win by fitting somebody else's temperature."
+            description="fixed, learnable, dual or adaptive. learnable: the best value differs between collections "
+            "and recipes, and a recipe should not win by fitting somebody else's temperature."
         ),
-    ] = True
-    temperature_learning_rate: Annotated[
-        float,
-        Field(
-            gt=0,
-            description="Peak learning rate of log t, without weight decay. 1e-2: a single number needs larger steps "
-            "than weights; in the 75 steps of SciFact it moved t from 0.07 to 0.05.",
-        ),
-    ] = 1e-2
+    ] = LearnableTemperature()
+    curriculum: Annotated[
+        CurriculumOptions, Field(description="In which order negatives are met. none: most recipes have none.")
+    ] = NoCurriculum()
     in_batch: Annotated[
         Literal["none", "positives", "all"],
         Field(
@@ -149,3 +132,8 @@ class TrainingOptions(BaseModel):
             "Without a dev metric the last epoch stays."
         ),
     ] = True
+
+    @property
+    def reads(self) -> set[str]:
+        """Judgments that the training rows must hold."""
+        return {*self.loss.reads, *self.temperature.reads, *self.curriculum.reads}

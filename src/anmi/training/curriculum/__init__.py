@@ -1,0 +1,6 @@
+"""Curricula: in which order, and how hard, negatives are met."""
+
+from anmi.training.curriculum.build import build_curriculum
+from anmi.training.curriculum.protocol import Curriculum, State
+
+__all__ = ["Curriculum", "State", "build_curriculum"]

@@ -1,0 +1,59 @@
+"""What a curriculum is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a curriculum has come.
+
+    Attributes
+    ----------
+    difficulty
+        From 0, easy, to 1, hard.
+    low, high
+        Gaps to the positive that negatives are drawn from, in the unit of the pool's gaps.
+    negatives
+        Negatives a row brings to a step; None is what the options say.
+    """
+
+    difficulty: float
+    low: float
+    high: float
+    negatives: int | None = None
+
+
+class Curriculum(Protocol):
+    """Observes the training and says how hard the next step's negatives are to be."""
+
+    @property
+    def state(self) -> State:
+        """What holds for the next step."""
+        ...
+
+    def observe(self, step: int, loss: float, grad_norm: float, validation: float | None) -> State:
+        """Take in what step number ``step`` (from 1) gave, and return the state for the next one.
+
+        Parameters
+        ----------
+        step
+            Steps made so far.
+        loss
+            Of that step.
+        grad_norm
+            Norm of its gradient before clipping.
+        validation
+            The dev metric, larger is better, where it was measured since the step before; else None.
+        """
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all it needs to go on elsewhere, as plain JSON values."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        ...
