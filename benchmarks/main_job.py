@@ -33,6 +33,11 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "main_job.json"
 METRICS = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 SCIFACT = "beir:../shared/data/scifact"
+MINILM = (
+    "dense.max_length=128,training.options.max_length=128,training.options.epochs=3,training.options.batch_size=32,"
+    "training.options.learning_rate=5e-5,training.options.recompute=false,training.options.negatives=3"
+)
+MINILM_RECIPES = ("in_batch", "naive_top", "nv_retriever", "anmi_2_1", "anmi")
 # (collection, encoder, recipe, extra parameters, seeds at most); MiniLM trains for a quarter of an hour a seed.
 CELLS = {
     "static": [
@@ -43,17 +48,7 @@ CELLS = {
         (SCIFACT, "static", "anmi", "", 9),
     ],
     "api_docs": [("api_docs", "static", "in_batch", "", 9), ("api_docs", "static", "anmi", "", 9)],
-    "minilm": [
-        (
-            SCIFACT,
-            "minilm",
-            "anmi_2_1",
-            "dense.max_length=128,training.options.max_length=128,training.options.epochs=3,"
-            "training.options.batch_size=32,training.options.learning_rate=5e-5,training.options.recompute=false,"
-            "training.options.negatives=3",
-            1,
-        )
-    ],
+    "minilm": [(SCIFACT, "minilm", recipe, MINILM, 1) for recipe in MINILM_RECIPES],
 }
 
 
