@@ -48,4 +48,4 @@ def test_the_recipe_of_the_docs_can_be_run() -> None:
     book = recipe_book(base | {"mine": mine})
     assert len(book.get("mine").steps) == len(mine["steps"])
     # What it extends gives the loss.
-    assert book.get("mine").training == {"loss": "infonce", "temperature": 0.05}
+    assert book.get("mine").training == {"loss": "infonce", "temperature": {"fixed": {"value": 0.05}}}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -34,11 +35,11 @@ def steps_table() -> str:
     _load_steps()
     lines = ["| step | parameter | default | meaning |", "|---|---|---|---|"]
     for kind in sorted(STEPS.values(), key=lambda kind: (kind.sampler, kind.apply.__module__)):
-        lines.append(f"| **`{kind.name}`** | | | {_cell(_summary(kind))} |")
+        lines.append(f"| **`{kind.name}`** | | | {cell(_summary(kind))} |")
         for name, field in kind.params.model_fields.items():
-            default = "" if field.is_required() else f"`{_written(field.default)}`"
-            meaning = " ".join(part for part in (field.description or "", _values(field)) if part)
-            lines.append(f"| | `{name}` | {default} | {_cell(meaning)} |")
+            default = "" if field.is_required() else f"`{written(field.default)}`"
+            meaning = " ".join(part for part in (field.description or "", values(field)) if part)
+            lines.append(f"| | `{name}` | {default} | {cell(meaning)} |")
     return "\n".join(lines)
 
 
@@ -46,48 +47,58 @@ def _summary(kind: StepType) -> str:
     return _SECTION.sub("", (kind.apply.__doc__ or "").strip().split("\n\n")[0])
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Return a text as it may stand in a cell of a table."""
     return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     """Write a value as in YAML.
 
     Examples
     --------
-    >>> _written(None), _written(True), _written((0.5, 1.0)), _written("own")
+    >>> written(None), written(True), written((0.5, 1.0)), written("own")
     ('null', 'true', '[0.5, 1]', 'own')
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_written, value))}]"
+        return f"[{', '.join(map(written, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _values(field: FieldInfo) -> str:
+def values(field: FieldInfo) -> str:
     """Choices of a parameter, or its bounds."""
     kinds = (field.annotation, *get_args(field.annotation))
     for options in (get_args(kind) for kind in kinds if get_origin(kind) is Literal):
-        return f"One of {', '.join(f'`{_written(option)}`' for option in options)}."
+        return f"One of {', '.join(f'`{written(option)}`' for option in options)}."
     bounds = [(*_SIGNS[type(bound)], bound) for bound in field.metadata if type(bound) in _SIGNS]
-    told = ", ".join(f"{sign} {_written(getattr(bound, name))}" for sign, name, bound in bounds)
+    told = ", ".join(f"{sign} {written(getattr(bound, name))}" for sign, name, bound in bounds)
     return f"({told})" if told else ""
 
 
-def updated(text: str) -> str:
+def updated(text: str, start: str = START, end: str = END, make: Callable[[], str] = steps_table) -> str:
     """Return a document with the lines between its marks replaced by the table.
+
+    Parameters
+    ----------
+    text
+        The document.
+    start, end
+        The marks.
+    make
+        Returns what is to stand between them.
 
     Raises
     ------
     ValueError
         The document has not both marks.
     """
-    before, _, rest = text.partition(START)
-    _, found, after = rest.partition(END)
+    before, _, rest = text.partition(start)
+    _, found, after = rest.partition(end)
     if not found:
-        raise ValueError(f"the document lacks the marks {START} and {END}")
-    return f"{before}{START}\n\n{steps_table()}\n\n{END}{after}"
+        raise ValueError(f"the document lacks the marks {start} and {end}")
+    return f"{before}{start}\n\n{make()}\n\n{end}{after}"
 
 
 if __name__ == "__main__":
