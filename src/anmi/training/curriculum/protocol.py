@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anmi.errors import AnmiError
+
 
 @dataclass(frozen=True)
 class State:
@@ -17,13 +19,16 @@ class State:
     low, high
         Gaps to the positive that negatives are drawn from, in the unit of the pool's gaps.
     negatives
-        Negatives a row brings to a step; None is what the options say.
+        Negatives a row brings to a step; None is all there are.
+    tier
+        For those who count in tiers, from 1 to 4.
     """
 
     difficulty: float
     low: float
     high: float
     negatives: int | None = None
+    tier: int | None = None
 
 
 class Curriculum(Protocol):
@@ -57,3 +62,13 @@ class Curriculum(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         ...
+
+
+def checked_kind(state: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return the saved state of a curriculum, or raise an AnmiError if it is of another kind."""
+    if state.get("kind") != kind:
+        raise AnmiError(
+            f'the checkpoint holds a curriculum of the kind "{state.get("kind")}" and the training has "{kind}"; go on '
+            "with the options it was begun with, or begin anew"
+        )
+    return state

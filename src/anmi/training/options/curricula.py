@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, model_validator
 
 from anmi.training.options.part import OneOf, PartOptions
 
@@ -13,5 +15,101 @@ class NoCurriculum(PartOptions):
     kind = "none"
 
 
-CURRICULA: Final = (NoCurriculum,)
+class WindowOptions(PartOptions):
+    """What all curricula share: which negatives of its pool a row is shown at a difficulty."""
+
+    window: Literal["elo", "rank"] = Field(
+        "elo",
+        description="What the window is in. elo: gaps to the positive, in which methods state it. rank: the place in "
+        "the row's pool as a share, 0 the first, for recipes that rate nobody; the pool is to be ordered by hardness.",
+    )
+    danger: float = Field(
+        100.0, description="Gap in Elo below which no negative is ever shown; nothing by rank. 100: the danger zone."
+    )
+    fill: Literal["nearest", "none"] = Field(
+        "nearest",
+        description="What a row is shown where its window holds too few. nearest: those nearest to the window, so that "
+        "the number of negatives does not change with the difficulty. none: just those inside.",
+    )
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The ratings that the gaps are of."""
+        return ("elo",) if self.window == "elo" else ()
+
+
+class TiersOptions(WindowOptions):
+    """Fixed tiers: first easy negatives only, then harder ones besides (ANMI 2.0)."""
+
+    kind = "tiers"
+    shares: tuple[float, float, float, float] = Field(
+        (0.25, 0.25, 0.25, 0.25),
+        description="Share of the steps that each of tier 1 to 4 lasts. A quarter each: the report names none.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> TiersOptions:
+        if min(self.shares) < 0 or abs(sum(self.shares) - 1) > 1e-6:
+            raise ValueError(f"the shares of the tiers are not negative and add up to 1, and not to {sum(self.shares)}")
+        return self
+
+
+class SlidingOptions(WindowOptions):
+    """What the curricula share that set a difficulty between 0 and 1."""
+
+    growth: float = Field(
+        0.5,
+        ge=0,
+        le=4,
+        description="Share of negatives that come on top at difficulty 1; in between it is in proportion. 0.5: that of "
+        "methods §3.6. The pool must be larger for it.",
+    )
+    window_steps: int | None = Field(
+        None,
+        ge=2,
+        description="Steps that one decision looks at and lasts. None goes by the length of the training: a twentieth "
+        "of it for learning progress, so that difficulty can rise from 0 to about 1, and a fortieth for the bandit, so "
+        "that every arm is tried often; at least 5 and at most 100, the number in methods §3.6.",
+    )
+
+
+class LearningProgressOptions(SlidingOptions):
+    """Harder while the model learns or has stopped to, easier when it gets worse (after Graves et al. 2017)."""
+
+    kind = "learning_progress"
+    start: float = Field(0.0, ge=0, le=1, description="Difficulty at first. 0: from easy to hard.")
+    rising: float = Field(0.05, description="Progress above which difficulty rises by `up`. 0.05: that of the report.")
+    falling: float = Field(-0.02, description="Progress below which it falls by `down`. −0.02: that of the report.")
+    plateau: float = Field(
+        0.01, description="Progress below which it rises by `push`, as nothing is learned here. 0.01: the report's."
+    )
+    up: float = Field(0.05, ge=0, le=1, description="See `rising`.")
+    down: float = Field(0.1, ge=0, le=1, description="See `falling`.")
+    push: float = Field(0.02, ge=0, le=1, description="See `plateau`.")
+    centred: bool = Field(
+        True,
+        description="Take the running mean off the stability of the gradient norm. On: it lies above 0 whatever "
+        "happens, and uncentred keeps the progress above `rising`, so that difficulty only ever climbs.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> LearningProgressOptions:
+        if not self.falling <= self.plateau <= self.rising:
+            raise ValueError(
+                f"falling, plateau and rising are thresholds in this order, and not {self.falling:g}, {self.plateau:g} "
+                f"and {self.rising:g}"
+            )
+        return self
+
+
+class BanditOptions(SlidingOptions):
+    """Thompson sampling among difficulties, rewarded by the fall of the loss and the rise of the dev metric."""
+
+    kind = "bandit"
+    arms: int = Field(
+        5, ge=2, le=50, description="Difficulties to choose from, from 0 to 1. 5: the windows of neighbours overlap."
+    )
+
+
+CURRICULA: Final = (NoCurriculum, TiersOptions, LearningProgressOptions, BanditOptions)
 CurriculumOptions = Annotated[PartOptions, OneOf(*CURRICULA)]

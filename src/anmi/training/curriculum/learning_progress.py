@@ -1,0 +1,127 @@
+"""A curriculum by learning progress."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+from anmi.training.curriculum.protocol import State, checked_kind
+from anmi.training.curriculum.window import sliding_state
+from anmi.training.options.curricula import LearningProgressOptions
+
+_VALIDATIONS = 3
+
+
+class LearningProgress:
+    """Makes training harder while it makes progress, and easier when it goes backwards (methods §3.6).
+
+    The idea is that of Graves et al., "Automated Curriculum Learning for Neural Networks", 2017; signals and policy
+    are those of the ANMI 2.1 report. Every ``window`` steps the progress is the mean of what is known of
+
+    - the relative decrease of the mean loss from the window before to this one;
+    - the stability 1/(1 + CV) of the gradient norm in this window, minus the mean stability of all windows before. CV
+      is the coefficient of variation. Uncentred it lies in (0, 1] whatever happens, mostly above a half, and holds
+      the mean of three signals above the threshold for rising;
+    - the relative gain of the dev metric, its last three values against the three before (as many as there are: the
+      last against the one before at first), once after each measurement.
+
+    Parameters
+    ----------
+    options
+        Thresholds and steps of the policy.
+    steps
+        Of the whole training.
+    negatives
+        A row brings to a step at difficulty 0.
+    """
+
+    def __init__(self, options: LearningProgressOptions, steps: int, negatives: int | None) -> None:
+        self._options = options
+        self._negatives = negatives
+        self._window = options.window_steps or min(max(round(steps / 20), 5), 100)
+        self._difficulty = options.start
+        self._losses: list[float] = []
+        self._norms: list[float] = []
+        self._before: float | None = None
+        self._stabilities = 0
+        self._mean_stability = 0.0
+        self._validations: list[float] = []
+        self._validated = False
+
+    @property
+    def state(self) -> State:
+        """What holds for the next step."""
+        return sliding_state(self._options, self._difficulty, self._negatives)
+
+    def observe(self, step: int, loss: float, grad_norm: float, validation: float | None) -> State:
+        """Take in a step, and set the difficulty anew when it was the last of a window."""
+        if validation is not None:
+            self._validations = [*self._validations, validation][-2 * _VALIDATIONS :]
+            self._validated = True
+        self._losses.append(loss)
+        # Not measured where gradients are not clipped.
+        if math.isfinite(grad_norm):
+            self._norms.append(grad_norm)
+        if len(self._losses) >= self._window:
+            signals = [signal for signal in (self._decrease(), self._stability(), self._gain()) if signal is not None]
+            if signals:
+                self._difficulty = min(max(self._difficulty + self._change(statistics.fmean(signals)), 0.0), 1.0)
+            self._losses, self._norms = [], []
+        return self.state
+
+    def _decrease(self) -> float | None:
+        now, before = statistics.fmean(self._losses), self._before
+        self._before = now
+        return None if before is None else (before - now) / max(abs(before), 1e-12)
+
+    def _stability(self) -> float | None:
+        if len(self._norms) < 2:
+            return None
+        mean = statistics.fmean(self._norms)
+        stability = 1 / (1 + statistics.pstdev(self._norms, mean) / max(mean, 1e-12))
+        mean_before, known = self._mean_stability, self._stabilities
+        self._stabilities += 1
+        self._mean_stability += (stability - mean_before) / self._stabilities
+        if not self._options.centred:
+            return stability
+        return stability - mean_before if known else None
+
+    def _gain(self) -> float | None:
+        count = min(len(self._validations) // 2, _VALIDATIONS)
+        if not self._validated or not count:
+            return None
+        self._validated = False
+        now = statistics.fmean(self._validations[-count:])
+        before = statistics.fmean(self._validations[-2 * count : -count])
+        return (now - before) / max(abs(before), 1e-12)
+
+    def _change(self, progress: float) -> float:
+        given = self._options
+        if progress > given.rising:
+            return given.up
+        if progress < given.falling:
+            return -given.down
+        return given.push if progress < given.plateau else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all it needs to go on elsewhere, as plain JSON values."""
+        return {
+            "kind": self._options.kind,
+            "difficulty": self._difficulty,
+            "losses": list(self._losses),
+            "norms": list(self._norms),
+            "before": self._before,
+            "stabilities": self._stabilities,
+            "mean_stability": self._mean_stability,
+            "validations": list(self._validations),
+            "validated": self._validated,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        checked_kind(state, self._options.kind)
+        self._difficulty, self._before = state["difficulty"], state["before"]
+        self._losses, self._norms = list(state["losses"]), list(state["norms"])
+        self._stabilities, self._mean_stability = state["stabilities"], state["mean_stability"]
+        self._validations, self._validated = list(state["validations"]), state["validated"]
