@@ -8,17 +8,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 import torch
 import transformers
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
@@ -26,15 +26,14 @@ from anmi.errors import AnmiError
 from anmi.retrieval.encoders import is_static, resolve_precision
 from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.curriculum import build_curriculum
+from anmi.training.loop import Loop, RowNumbers
 from anmi.training.losses import build_loss
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.recorder import Recorder
-from anmi.training.sampler import NegativeSampler, build_sampler
+from anmi.training.sampler import build_sampler
+from anmi.training.setup import build_optimizer, training_arguments
 from anmi.training.tokenise import Tokeniser
-
-STATIC_LEARNING_RATE: Final = 8e-3
-TRANSFORMER_LEARNING_RATE: Final = 2e-5
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,10 @@ def train(
     AnmiError
         Rows are missing or inconsistent, the loss became NaN or infinite, or no weight has changed.
     """
-    loss = build_loss(options, encoder.get_embedding_dimension())
+    loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     data = read_rows(rows, getattr(loss, "columns", ()), getattr(loss, "uncertain", 0))
+    if hasattr(loss, "prepare"):
+        loss.prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
         raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
     before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
@@ -102,7 +103,7 @@ def train(
     started = time.monotonic()
     with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
         steps = options.epochs * math.ceil(len(data) / options.batch_size)
-        arguments = _arguments(options, encoder, seed, Path(scratch), steps)
+        arguments = training_arguments(options, encoder, seed, Path(scratch), steps)
         recorder = _run(
             data,
             encoder,
@@ -127,7 +128,7 @@ def train(
         "best_epoch": recorder.best_epoch,
         "best_dev_ndcg@10": recorder.best_dev,
         "final_loss": float(log["loss"].iloc[-1]),
-        "final_temperature": float(log["temperature"].iloc[-1]),
+        "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
         "learning_rate": arguments.learning_rate,
         "precision": str(precision).removeprefix("torch."),
         "device": str(encoder.device),
@@ -163,44 +164,6 @@ def save(encoder: SentenceTransformer, output: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-class _Trainer(SentenceTransformerTrainer):  # type: ignore[misc]
-    """The library's trainer with our objective, which wants the whole batch, and without its model card.
-
-    The loader gives row numbers only. Negatives are chosen, and texts tokenised, when the step is made: a loader
-    fetches ahead, and would choose by the state of a curriculum before the last step was observed.
-    """
-
-    sampler: NegativeSampler
-    batcher: Batcher
-    recorder: Recorder
-
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
-        step = self.state.global_step
-        rows = self.sampler(inputs["row"].cpu().numpy(), step)
-        loss = self.loss(self._prepare_input(self.batcher(rows)) | {"step": step})
-        self.recorder.loss = loss.item()
-        return (loss, {}) if return_outputs else loss
-
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        self.recorder.grad_norm = float(super()._get_grad_norm(model, grad_norm))
-        return self.recorder.grad_norm
-
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """No card is written, and its callback would look for codecarbon."""
-
-
-class _RowNumbers:
-    """Collates ``{"row": number}`` to one tensor."""
-
-    # Read by the trainer when it builds its batch sampler; there are no labels here.
-    valid_label_columns: tuple[str, ...] = ()
-
-    def __call__(self, features: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
-        return {"row": torch.tensor([feature["row"] for feature in features])}
-
-
 def _run(
     data: list[Row],
     encoder: SentenceTransformer,
@@ -215,15 +178,15 @@ def _run(
 ) -> Recorder:
     curriculum = build_curriculum(options.curriculum, steps, arguments.seed)
     recorder = Recorder(loss, curriculum, evaluate_dev, keep_best=options.keep_best, show_progress=show_progress)
-    trainer = _Trainer(
+    trainer = Loop(
         model=encoder,
         args=arguments,
         train_dataset=Dataset.from_dict({"row": list(range(len(data)))}),
         loss=ContrastiveObjective(
             encoder, loss, precision if precision != torch.float32 else None, recompute=options.recompute
         ),
-        data_collator=_RowNumbers(),
-        optimizers=(_optimizer(encoder, loss, options, arguments.learning_rate), None),
+        data_collator=RowNumbers(),
+        optimizers=(build_optimizer(encoder, loss, options, arguments.learning_rate), None),
         callbacks=[recorder],
     )
     trainer.sampler = build_sampler(data, options, curriculum, arguments.seed)
@@ -237,56 +200,6 @@ def _run(
     finally:
         recorder.close()
     return recorder
-
-
-def _arguments(
-    options: TrainingOptions, encoder: SentenceTransformer, seed: int, scratch: Path, steps: int
-) -> SentenceTransformerTrainingArguments:
-    by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(scratch),
-        num_train_epochs=options.epochs,
-        per_device_train_batch_size=options.batch_size,
-        learning_rate=options.learning_rate or by_kind,
-        # The first warm-up step has a learning rate of 0; a run of one step must not consist of it.
-        warmup_steps=min(math.ceil(options.warmup * steps), steps - 1),
-        lr_scheduler_type=options.scheduler,
-        max_grad_norm=options.max_grad_norm,
-        seed=seed,
-        data_seed=seed,
-        use_cpu=encoder.device.type == "cpu",
-        save_strategy="no",
-        eval_strategy="no",
-        logging_strategy="no",
-        logging_nan_inf_filter=False,
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-        remove_unused_columns=False,
-    )
-    # One process, one device: with more, the library would wrap the model in DataParallel.
-    arguments._n_gpu = min(arguments.n_gpu, 1)
-    return arguments
-
-
-def _optimizer(
-    encoder: SentenceTransformer, loss: nn.Module, options: TrainingOptions, learning_rate: float
-) -> torch.optim.Optimizer:
-    """AdamW; biases and norms (one-dimensional parameters), and what belongs to the loss, are not decayed."""
-    trainable = [p for p in encoder.parameters() if p.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": options.weight_decay},
-        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    temperature = {id(p) for p in getattr(loss, "temperature", nn.Module()).parameters()}
-    own = list(loss.parameters())
-    for parameters, of in (
-        ([p for p in own if id(p) in temperature], options.temperature),
-        ([p for p in own if id(p) not in temperature], options.loss),
-    ):
-        rate = getattr(of, "learning_rate", learning_rate)
-        groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate)
 
 
 def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> float:
