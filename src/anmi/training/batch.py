@@ -158,6 +158,8 @@ class Assembly:
         Column of every row's positive, int64 [B].
     weights
         Weight of every document as a negative of every row, float32 [B, U]; 0 where it is none.
+    negatives
+        Columns of the row's own negatives of a weight above 0, best first, int64 [B, n], padded with -1.
     judged
         By column name, what judges said of every document for every row, float32 [B, U]; NaN where nobody did.
     """
@@ -165,6 +167,7 @@ class Assembly:
     texts: list[str]
     positive: NDArray[np.int64]
     weights: NDArray[np.float32]
+    negatives: NDArray[np.int64]
     judged: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
@@ -203,7 +206,18 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
                 own[column[text]] = min(weight, own.get(column[text], weight))
         weights[i, list(own.keys())] = list(own.values())
     _mask_positives(rows, column, weights)
-    return Assembly(list(column), positive, weights, _judgments(rows, column))
+    return Assembly(list(column), positive, weights, _own(rows, column, weights), _judgments(rows, column))
+
+
+def _own(rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float32]) -> NDArray[np.int64]:
+    own = [
+        [c for c in dict.fromkeys(column[text] for text in row.negatives if text in column) if weights[i, c] > 0]
+        for i, row in enumerate(rows)
+    ]
+    result = np.full((len(own), max(map(len, own))), -1, np.int64)
+    for i, columns in enumerate(own):
+        result[i, : len(columns)] = columns
+    return result
 
 
 def _judgments(rows: Sequence[Row], column: dict[str, int]) -> dict[str, NDArray[np.float32]]:
@@ -264,6 +278,7 @@ class Batcher:
             "documents": self._groups(assembly.texts, "document"),
             "positive": torch.from_numpy(assembly.positive),
             "weights": torch.from_numpy(assembly.weights),
+            "negatives": torch.from_numpy(assembly.negatives),
             "query_weight": torch.tensor([row.query_weight for row in rows], dtype=torch.float32),
             "judged": {name: torch.from_numpy(values) for name, values in assembly.judged.items()},
         }

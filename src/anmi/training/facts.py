@@ -17,6 +17,8 @@ class Facts:
         Normalised embeddings, [B, d] and [N, d], or None where a loss is used on similarities alone.
     positive_column
         Column of each row's own positive among the N documents, int64 [B], or None.
+    negative_columns
+        Columns of each row's own mined negatives, best first, int64 [B, n], padded with -1, or None.
     hardness
         Hardness of the queries in [0, 1], [B], or None.
     positive_judged
@@ -30,6 +32,7 @@ class Facts:
     query: Tensor | None = None
     document: Tensor | None = None
     positive_column: Tensor | None = None
+    negative_columns: Tensor | None = None
     hardness: Tensor | None = None
     positive_judged: dict[str, Tensor] = field(default_factory=dict)
     judged: dict[str, Tensor] = field(default_factory=dict)

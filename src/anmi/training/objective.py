@@ -27,9 +27,9 @@ class ContrastiveObjective(nn.Module):
         Type to encode in, or None for the encoder's own. Similarities and losses are always float32: divided by a
         small temperature, the three digits of bfloat16 would be noise of the size of the gaps.
     recompute
-        Where texts take several passes, keep only their embeddings and run the passes again for the gradient
-        (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016): the same gradients in the memory of one
-        pass, for about a third more time.
+        Gradient caching: where texts take several passes, keep only their embeddings and run the passes again for the
+        gradient (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016): the same gradients in the memory
+        of one pass, for about a third more time, with any loss.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class ContrastiveObjective(nn.Module):
             query=queries,
             document=documents,
             positive_column=batch["positive"],
+            negative_columns=batch["negatives"],
             hardness=batch.get("hardness"),
             positive_judged={name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()},
             judged=batch["judged"],

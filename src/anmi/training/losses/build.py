@@ -12,7 +12,7 @@ from anmi.training.options.losses import DebiasedOptions, InfoNCEOptions
 from anmi.training.temperature import build_temperature
 
 
-def build_loss(options: TrainingOptions, dimensions: int | None = None) -> nn.Module:
+def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: int = 0) -> nn.Module:
     """Return the loss that ``options`` describe.
 
     Parameters
