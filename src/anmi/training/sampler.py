@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
 from anmi.training.options import TrainingOptions
+from anmi.training.options.curricula import WindowOptions
+from anmi.training.pool import PoolSampler, check_pool
 
 
 class NegativeSampler(Protocol):
@@ -41,7 +43,11 @@ class FirstNegatives:
 
 
 def build_sampler(
-    rows: Sequence[Row], options: TrainingOptions, curriculum: Curriculum | None, seed: int
+    rows: Sequence[Row],
+    options: TrainingOptions,
+    curriculum: Curriculum | None,
+    seed: int,
+    keep: Sequence[str] | None = None,
 ) -> NegativeSampler:
     """Return what chooses the negatives of every step.
 
@@ -55,5 +61,18 @@ def build_sampler(
         Whose state each draw goes by; None for none.
     seed
         Of the training.
+    keep
+        Judgments that the loss reads; others serve the draw only. None keeps all.
+
+    Raises
+    ------
+    AnmiError
+        There is a curriculum, and no row has more negatives than a step takes.
     """
+    keep = tuple(rows[0].judged) if keep is None else keep
+    if curriculum is not None and isinstance(options.curriculum, WindowOptions):
+        check_pool(rows, options.negatives)
+        return PoolSampler(rows, options.negatives, seed, curriculum, options.curriculum, keep)
+    if options.draw == "random":
+        return PoolSampler(rows, options.negatives, seed, keep=keep)
     return FirstNegatives(rows, options.negatives)

@@ -83,6 +83,13 @@ class TrainingOptions(BaseModel):
         int | None,
         Field(ge=0, description="Use at most so many mined negatives of a row, best first. None: all the recipe gave."),
     ] = None
+    draw: Annotated[
+        Literal["first", "random"],
+        Field(
+            description="Where a row has more mined negatives than that: the first in every step, or others at random "
+            "in each. first: the best are the best. A curriculum always draws, from its window."
+        ),
+    ] = "first"
     warmup: Annotated[
         float, Field(ge=0, lt=1, description="Share of the steps in which the learning rate rises. 0.1: customary.")
     ] = 0.1
