@@ -97,8 +97,8 @@ def read_rows(table: pd.DataFrame, columns: Sequence[str] = (), uncertain: int =
     unjudged = [name for name in columns if f"negative_{name}" not in table or f"positive_{name}" not in table]
     if unjudged:
         raise AnmiError(
-            f"The loss learns from the judgments {', '.join(unjudged)}, which were not mined for these training rows; "
-            "name them under `reads` of the recipe and run the mining again, or choose another loss."
+            f"Training learns from the judgments {', '.join(unjudged)}, which were not mined for these training rows; "
+            "name them under `reads` of the recipe and run the mining again, or choose another loss or curriculum."
         )
     return [_row(record, columns, uncertain) for record in table.to_dict("records")]
 

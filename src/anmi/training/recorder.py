@@ -55,6 +55,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self.best_dev: float | None = None
         # Measured since the last step, for the curriculum to be told with the next.
         self._validation: float | None = None
+        # What draws the negatives, whose ``report`` is logged if it has one.
+        self.sampler: Any = None
         self.loss = float("nan")
         self.grad_norm = float("nan")
 
@@ -88,7 +90,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
                 **_report(getattr(self._loss, "temperature", None)),
                 "learning_rate": kwargs["optimizer"].param_groups[0]["lr"],
                 **_report(self._loss),
-                **({} if self._curriculum is None else {"difficulty": self._curriculum.state.difficulty}),
+                **({} if self._curriculum is None else self._curriculum.state.report()),
+                **_report(self.sampler),
                 DEV_METRIC: np.nan,
             }
         )
@@ -126,6 +129,6 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             self._bar.close()
 
 
-def _report(module: nn.Module | None) -> dict[str, float]:
-    report: dict[str, float] = module.report() if hasattr(module, "report") else {}  # type: ignore[union-attr, operator]
+def _report(part: Any) -> dict[str, float]:
+    report: dict[str, float] = part.report() if hasattr(part, "report") else {}
     return report

@@ -93,7 +93,8 @@ def train(
         Rows are missing or inconsistent, the loss became NaN or infinite, or no weight has changed.
     """
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
-    data = read_rows(rows, getattr(loss, "columns", ()), getattr(loss, "uncertain", 0))
+    columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads))
+    data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
     if hasattr(loss, "prepare"):
         loss.prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
@@ -176,7 +177,7 @@ def _run(
     evaluate_dev: Callable[[SentenceTransformer], float] | None,
     show_progress: bool,
 ) -> Recorder:
-    curriculum = build_curriculum(options.curriculum, steps, arguments.seed)
+    curriculum = build_curriculum(options.curriculum, steps, arguments.seed, options.negatives)
     recorder = Recorder(loss, curriculum, evaluate_dev, keep_best=options.keep_best, show_progress=show_progress)
     trainer = Loop(
         model=encoder,
@@ -189,7 +190,8 @@ def _run(
         optimizers=(build_optimizer(encoder, loss, options, arguments.learning_rate), None),
         callbacks=[recorder],
     )
-    trainer.sampler = build_sampler(data, options, curriculum, arguments.seed)
+    trainer.sampler = build_sampler(data, options, curriculum, arguments.seed, getattr(loss, "columns", ()))
+    recorder.sampler = trainer.sampler
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     trainer.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)

@@ -30,6 +30,11 @@ class State:
     negatives: int | None = None
     tier: int | None = None
 
+    def report(self) -> dict[str, float]:
+        """Return the columns of the log."""
+        tier = {} if self.tier is None else {"tier": float(self.tier)}
+        return {"difficulty": self.difficulty, **tier, "low": self.low, "high": self.high}
+
 
 class Curriculum(Protocol):
     """Observes the training and says how hard the next step's negatives are to be."""
