@@ -30,6 +30,7 @@ EDGE = (
     "hooks",
     "datasets",
     "cli",
+    "cli_ablation",
     "cli_audit",
     "cli_mining",
     "cli_explain",
@@ -142,7 +143,8 @@ def test_nothing_travels_in_memory(stages: dict[str, Pipeline], configuration: A
 
 
 def test_the_catalog_holds_nothing_that_nobody_makes_or_reads(stages: dict[str, Pipeline], configuration: Any) -> None:
-    used = {dataset for pipeline in (*stages.values(), pipelines["audit"]) for dataset in pipeline.datasets()}
+    beside = (pipelines["audit"], pipelines["ablation"])
+    used = {dataset for pipeline in (*stages.values(), *beside) for dataset in pipeline.datasets()}
     assert configuration["catalog"].keys() <= used
 
 

@@ -16,6 +16,7 @@ import click
 from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.cli.utils import CONTEXT_SETTINGS, env_option
 
+from anmi.cli_ablation import ablation
 from anmi.cli_audit import audit
 from anmi.cli_explain import explain
 from anmi.cli_export import export
@@ -118,6 +119,7 @@ def anmi() -> None:
 
 anmi.add_command(store)
 anmi.add_command(audit)
+anmi.add_command(ablation)
 anmi.add_command(negatives)
 anmi.add_command(explain)
 anmi.add_command(export)

@@ -22,7 +22,9 @@ STAGES: Final = (
 
 
 def register_pipelines() -> dict[str, Pipeline]:
-    """Return every stage as a pipeline of its own, ``mining`` (to selection), ``__default__`` (all), and ``audit``.
+    """Return every stage as a pipeline of its own, ``mining`` (to selection), ``__default__`` (all).
+
+    Besides there are ``audit`` and ``ablation``, which run stages of their own on collections of their own.
 
     Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of that name.
     """
@@ -32,5 +34,5 @@ def register_pipelines() -> dict[str, Pipeline]:
         **stages,
         "mining": sum((stages[name] for name in mining), Pipeline([])),
         "__default__": sum(stages.values(), Pipeline([])),
-        "audit": importlib.import_module("anmi.pipelines.audit").create_pipeline(),
+        **{name: importlib.import_module(f"anmi.pipelines.{name}").create_pipeline() for name in ("audit", "ablation")},
     }

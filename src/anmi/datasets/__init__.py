@@ -4,6 +4,7 @@ from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.candidates import CandidateShardsDataset
 from anmi.datasets.files import JsonDataset, NumpyDataset, TableDataset, TextDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
+from anmi.datasets.work import WorkFolderDataset
 
 __all__ = [
     "ArtifactDataset",
@@ -15,4 +16,5 @@ __all__ = [
     "StoreDataset",
     "TableDataset",
     "TextDataset",
+    "WorkFolderDataset",
 ]

@@ -1,0 +1,84 @@
+"""What every engine offers, whatever it runs on."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+from anmi.errors import AnmiError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an item has no result.
+
+    Attributes
+    ----------
+    message
+        One sentence for people.
+    trace
+        Where it happened, as Python prints it; empty where the worker process ended without saying why.
+    expected
+        True for an error that the user can do something about (:class:`anmi.errors.AnmiError`).
+    """
+
+    message: str
+    trace: str = ""
+    expected: bool = False
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        """Describe an exception; one that stems from an :class:`AnmiError` is told by that error's sentence.
+
+        Examples
+        --------
+        >>> Failure.of(ZeroDivisionError("division by zero")).message
+        'ZeroDivisionError: division by zero'
+        """
+        trace = "".join(traceback.format_exception(error))
+        cause: BaseException | None = error
+        seen: list[BaseException] = []
+        while cause is not None and cause not in seen:
+            if isinstance(cause, AnmiError):
+                return cls(" ".join(str(cause).split()), trace, expected=True)
+            seen.append(cause)
+            cause = cause.__cause__ or cause.__context__
+        text = " ".join(str(error).split())
+        return cls(f"{type(error).__name__}: {text}" if text else type(error).__name__, trace)
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Item, Result]):
+    """What became of one item: a result, or the failure that came instead."""
+
+    item: Item
+    result: Result | None = None
+    failure: Failure | None = None
+
+
+class Engine(Protocol):
+    """Runs a function over items.
+
+    The results must not depend on the engine, on how many workers it has, or on the order in which they finish.
+    """
+
+    def map(
+        self, function: Callable[[Item], Result], items: Sequence[Item], *, description: str = ""
+    ) -> Iterator[Outcome[Item, Result]]:
+        """Yield the outcome of each item as it is finished, in whatever order that is.
+
+        Parameters
+        ----------
+        function
+            A function of a module, so that other processes can import it.
+        items
+            What it is called with; plain data that can be sent to other processes.
+        description
+            Name of the progress bar; none is drawn without.
+        """
+        ...

@@ -1,0 +1,159 @@
+"""Worker processes on this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tqdm import tqdm
+
+from anmi.engine.base import Failure, Item, Outcome, Result
+
+# Each library for arithmetic has a name of its own for the same thing.
+_THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class LocalEngine:
+    """A pool of worker processes, each with its share of the threads.
+
+    Two processes that each use all threads slow each other several times, so the number of threads per worker is
+    fixed; it does not depend on the number of workers, since it can change the last bits of a sum. Workers are spawned
+    (a fork of a process with threads may hang), take one item after the other, and end with this process, however
+    that ends.
+
+    A worker that dies (killed for its memory, for example) breaks the pool. The items that were under way are then
+    tried once more, each alone, so that the one to blame fails and no other.
+
+    Parameters
+    ----------
+    workers
+        Processes at once, at least 1; with 1, work is still done in a process of its own.
+    threads
+        Of each worker, at least 1.
+    quiet
+        Draw no progress bars inside the workers; those of several would overwrite each other.
+
+    Examples
+    --------
+    >>> with LocalEngine(workers=1) as engine:
+    ...     [outcome.result for outcome in engine.map(len, ["ab"])]
+    [2]
+    """
+
+    def __init__(self, *, workers: int, threads: int = 1, quiet: bool = True) -> None:
+        if workers < 1 or threads < 1:
+            raise ValueError(f"at least one worker with one thread is needed, not {workers} with {threads}")
+        self.workers, self.threads, self._quiet = workers, threads, quiet
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(at_once=error is not None)
+
+    def map(
+        self, function: Callable[[Item], Result], items: Sequence[Item], *, description: str = ""
+    ) -> Iterator[Outcome[Item, Result]]:
+        """Yield the outcome of each item as it is finished; see :class:`anmi.engine.Engine`."""
+        with tqdm(total=len(items), desc=description, disable=not description, delay=2) as bar:
+            for outcome in self._run(function, list(items)):
+                bar.update()
+                yield outcome
+
+    def _run(self, function: Callable[[Any], Any], items: list[Any]) -> Iterator[Outcome[Any, Any]]:
+        waiting, suspects = list(reversed(items)), list[Any]()
+        running: dict[Future[Any], Any] = {}
+        while waiting or running:
+            # No more than there are workers: what is in the pool when it breaks is what was under way.
+            while waiting and len(running) < self.workers:
+                item = waiting.pop()
+                try:
+                    running[self._submit(function, item)] = item
+                except BrokenProcessPool:
+                    self.close(at_once=True)
+                    waiting.append(item)
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                item = running.pop(future)
+                if isinstance(future.exception(), BrokenProcessPool):
+                    suspects.append(item)
+                else:
+                    yield _outcome(item, future)
+        for item in suspects:
+            self.close(at_once=True)
+            future = self._submit(function, item)
+            wait([future])
+            yield _outcome(item, future)
+        if suspects:
+            self.close(at_once=True)
+
+    def _submit(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
+        variables = dict.fromkeys(_THREADS, str(self.threads))
+        if self._quiet:
+            variables["TQDM_DISABLE"] = "1"
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self.workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_watch_parent,
+            )
+        with _environment(variables):
+            return self._pool.submit(function, item)
+
+    def close(self, *, at_once: bool = False) -> None:
+        """End the workers: when they have finished what they are at, or at once."""
+        if self._pool is None:
+            return
+        processes = list((getattr(self._pool, "_processes", None) or {}).values()) if at_once else []
+        for process in processes:
+            process.terminate()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = None
+
+
+def _outcome(item: Item, future: Future[Result]) -> Outcome[Item, Result]:
+    error = future.exception()
+    if error is None:
+        return Outcome(item, future.result())
+    if isinstance(error, BrokenProcessPool):
+        return Outcome(item, failure=Failure("the worker process was killed, most likely for want of memory"))
+    return Outcome(item, failure=Failure.of(error))
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes that are started meanwhile.
+
+    A worker cannot set them for itself: what it imports to find the function may read them before.
+    """
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _watch_parent() -> None:
+    """Let this worker end when its parent is gone; it would wait for work for ever."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,259 @@
+"""From the cells of an ablation to its table: means, intervals, tests, and what they say of each recipe.
+
+A cell is one training: collection × recipe × seed. Of a query the mean over seeds counts, queries are what is
+resampled, and the tests are paired by query. Where more is known to be relevant than the labels say, every figure
+stands twice: by the ``original`` labels and by the ``completed`` ones, which are the better truth; the two disagree
+about clean negatives, since incomplete labels reward a model for pushing down what is relevant but unlabelled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from anmi.evaluation.significance import compare, holm, interval
+from anmi.seeds import stream
+
+ORIGINAL: Final = "original"
+COMPLETED: Final = "completed"
+BEST_KNOWN: Final = "best known"
+METRIC: Final = "ndcg@10"
+_BATCH: Final = 500
+_MEANS: Final = ("train_seconds", "search_seconds", "memory_mb")
+_PER_RECIPE: Final = ("leak", "leak_from", "coverage", "rows", "promoted")
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is compared with what.
+
+    Attributes
+    ----------
+    encoder
+        Trained in all cells.
+    recipes, collections
+        In the order of the tables.
+    baseline
+        Recipe all others are tested against.
+    focus
+        Recipe that is tested against each other one; None for none.
+    ours
+        Recipes that have to earn their place.
+    seed, resamples, confidence
+        Of bootstrap and permutation; see :func:`anmi.evaluation.significance.compare`.
+    level
+        A p-value after Holm's correction below it counts as a difference, in (0, 1).
+    """
+
+    encoder: str
+    recipes: Sequence[str]
+    collections: Sequence[str]
+    baseline: str
+    focus: str | None = None
+    ours: Sequence[str] = field(default=())
+    seed: int = 1
+    resamples: int = 10_000
+    confidence: float = 0.95
+    level: float = 0.05
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Arguments of the resampling."""
+        return {"seed": self.seed, "resamples": self.resamples, "confidence": self.confidence}
+
+
+def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.DataFrame:
+    """Return the labels with what else is known to be relevant: own documents 2, the others 1.
+
+    Parameters
+    ----------
+    qrels
+        ``query_id, document_id, relevance``; every label above 0 is an own document.
+    equivalents
+        ``query_id, document_id``: relevant though no label says so.
+
+    Examples
+    --------
+    >>> qrels = pd.DataFrame({"query_id": ["q"], "document_id": ["own"], "relevance": [1]})
+    >>> same = pd.DataFrame({"query_id": ["q", "other"], "document_id": ["twin", "x"]})
+    >>> completed_judgments(qrels, same).values.tolist()
+    [['q', 'own', 2], ['q', 'twin', 1]]
+    """
+    pair = ["query_id", "document_id"]
+    own = qrels.loc[qrels.relevance > 0, pair].assign(relevance=2)
+    known = equivalents.loc[equivalents.query_id.isin(own.query_id), pair].assign(relevance=1)
+    return pd.concat([own, known], ignore_index=True).drop_duplicates(pair, ignore_index=True)
+
+
+def table(cells: pd.DataFrame, queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
+    """Return a row per collection, judgments and recipe.
+
+    Parameters
+    ----------
+    cells
+        The finished ones: ``collection, recipe, seed`` and ``leak, leak_from, coverage, rows, promoted, train_seconds,
+        search_seconds, memory_mb``.
+    queries
+        ``collection, recipe, seed, judgments, query_id, ndcg@10`` and ``bucket``, the kind of query it is.
+    design
+        What is compared.
+
+    Returns
+    -------
+    list of dict
+        ``collection, encoder, recipe, seed_count, queries, judgments, ndcg_10`` in [0, 1] with its interval ``low,
+        high``; ``spread``, the standard deviation of the seeds' means (None with one seed); ``baseline, difference``
+        (to the baseline), ``p_value, p_holm``; ``focus, focus_difference`` (the focus' lead), ``p_holm_focus``;
+        ``buckets``, by kind of query its number and nDCG@10; and what is known of the recipe's cells, of which times
+        in seconds and memory in MiB are means over seeds. What cannot be is None: the test of a recipe against itself.
+    """
+    rows = []
+    for collection in design.collections:
+        for judgments in (COMPLETED, ORIGINAL):
+            chosen = queries[(queries.collection == collection) & (queries.judgments == judgments)]
+            rows += _of_collection(chosen, cells[cells.collection == collection], collection, judgments, design)
+    return rows
+
+
+def _of_collection(
+    queries: pd.DataFrame, cells: pd.DataFrame, collection: str, judgments: str, design: Design
+) -> list[dict[str, Any]]:
+    values = per_query(queries, design.recipes)
+    to_baseline = _tests(values, design.baseline, design)
+    to_focus = _tests(values, design.focus, design)
+    kind = queries.drop_duplicates("query_id").set_index("query_id").bucket.reindex(values.index)
+    rows = []
+    for recipe in values.columns:
+        own = values[recipe].to_numpy()
+        mean, low, high = interval(own, **design.settings)
+        seeds = queries[queries.recipe == recipe].groupby("seed")[METRIC].mean()
+        difference, p_value, p_holm = to_baseline.get(recipe, (None, None, None))
+        behind, _, p_focus = to_focus.get(recipe, (None, None, None))
+        mine = cells[cells.recipe == recipe]
+        buckets = values[recipe].groupby(kind, sort=True).agg(["size", "mean"])
+        rows.append({
+            "collection": collection, "encoder": design.encoder, "recipe": recipe, "seed_count": len(seeds),
+            "queries": len(values), "judgments": judgments, "ndcg_10": mean, "low": low, "high": high,
+            "spread": float(seeds.std()) if len(seeds) > 1 else None,
+            "baseline": design.baseline, "difference": difference, "p_value": p_value, "p_holm": p_holm,
+            "focus": design.focus, "focus_difference": None if behind is None else -behind, "p_holm_focus": p_focus,
+            "buckets": {
+                str(name): {"queries": int(row["size"]), "ndcg_10": float(row["mean"])}
+                for name, row in buckets.iterrows()
+            },
+            **{name: _plain(mine[name].iloc[0]) for name in _PER_RECIPE},
+            **{name: float(mine[name].mean()) for name in _MEANS},
+        })  # fmt: skip
+    return rows
+
+
+def per_query(queries: pd.DataFrame, recipes: Sequence[str]) -> pd.DataFrame:
+    """Return the mean over seeds of every query (rows, sorted by id) and recipe (columns, in the order given)."""
+    means = queries.pivot_table(index="query_id", columns="recipe", values=METRIC, aggfunc="mean")
+    return means[[name for name in recipes if name in means.columns]]
+
+
+def _tests(values: pd.DataFrame, against: str | None, design: Design) -> dict[str, tuple[float, float, float]]:
+    """Return difference, p-value and corrected p-value of every other recipe against one."""
+    if against is None or against not in values.columns:
+        return {}
+    others = [name for name in values.columns if name != against]
+    second = values[against].to_numpy()
+    found = [compare(values[name].to_numpy(), second, **design.settings) for name in others]
+    corrected = holm([each.p_value for each in found])
+    return {
+        name: (each.difference, each.p_value, float(p))
+        for name, each, p in zip(others, found, corrected, strict=True)
+    }  # fmt: skip
+
+
+def means(queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
+    """Return the mean over the collections of each recipe that has cells in all of them, the best first.
+
+    Collections count alike, whatever their number of queries; the interval resamples the queries of each.
+
+    Parameters
+    ----------
+    queries, design
+        As for :func:`table`.
+
+    Returns
+    -------
+    list of dict
+        ``recipe, judgments, collections, ndcg_10, low, high``; judgments ``best known`` (completed ones where there
+        are such, else the original) and ``original``.
+    """
+    rows = []
+    for judgments in (BEST_KNOWN, ORIGINAL):
+        values = [per_query(_judged(queries, name, judgments), design.recipes) for name in design.collections]
+        names = [name for name in design.recipes if all(name in found.columns for found in values)]
+        if not names:
+            continue
+        centre = np.mean([found[names].mean().to_numpy() for found in values], axis=0)
+        drawn = np.mean(
+            [
+                resampled(found[names].to_numpy(), stream(design.seed, "ablation/means", collection), design.resamples)
+                for collection, found in zip(design.collections, values, strict=True)
+            ],
+            axis=0,
+        )
+        tail = (1 - design.confidence) / 2
+        low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+        for place in np.argsort(-centre, kind="stable"):
+            rows.append({
+                "recipe": names[place], "judgments": judgments, "collections": len(values),
+                "ndcg_10": float(centre[place]), "low": float(low[place]), "high": float(high[place]),
+            })  # fmt: skip
+    return rows
+
+
+def _judged(queries: pd.DataFrame, collection: str, judgments: str) -> pd.DataFrame:
+    mine = queries[queries.collection == collection]
+    known = judgments == BEST_KNOWN and (mine.judgments == COMPLETED).any()
+    return mine[mine.judgments == (COMPLETED if known else ORIGINAL)]
+
+
+def resampled(values: NDArray[Any], generator: np.random.Generator, resamples: int) -> NDArray[np.float64]:
+    """Return the column means of bootstrap samples of the rows.
+
+    Parameters
+    ----------
+    values
+        [n, columns]; all columns see the same samples.
+    generator
+        Of the draws.
+    resamples
+        Number of samples.
+
+    Returns
+    -------
+    numpy.ndarray
+        [resamples, columns].
+    """
+    n = len(values)
+    parts = []
+    for start in range(0, resamples, _BATCH):
+        size = min(_BATCH, resamples - start)
+        drawn = generator.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
+        parts.append(counts @ values / n)
+    return np.concatenate(parts)
+
+
+def best_known(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return of each collection the rows by completed judgments, where it has such, else those by the original."""
+    with_truth = {row["collection"] for row in rows if row["judgments"] == COMPLETED}
+    return [row for row in rows if (row["judgments"] == COMPLETED) == (row["collection"] in with_truth)]
+
+
+def _plain(value: Any) -> Any:
+    """Return a Python value, None for NaN."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,254 @@
+"""The work of an ablation on one mined collection: select once per recipe, then train and search once per seed.
+
+Both run in worker processes. Each leaves one file, written aside and renamed, that carries the fingerprint of all that
+can change it; where a file with that fingerprint lies, the work is done.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pandas as pd
+
+from anmi.pipelines.ablation.mining import Mined, book_of, code, digest, mined
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.selection.recipe import RecipeBook
+
+CUTOFFS: Final = (10, 100)
+METRICS: Final = ("ndcg@10", "mrr@10", "recall@100")
+_SELECTION_CODE: Final = ("selection", "candidates.py", "seeds.py", "pipelines/selection")
+_TRAINING_CODE: Final = (
+    "training", "retrieval/encoders.py", "retrieval/dense.py", "evaluation/metrics.py", "evaluation/retrieval.py",
+    "pipelines/training", "pipelines/ablation/cells.py",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """A mined collection, as worker processes find it.
+
+    Attributes
+    ----------
+    name
+        Of the collection in the set.
+    fingerprint
+        Of what was mined.
+    folder
+        What was mined, and beside it what is made from it.
+    """
+
+    name: str
+    fingerprint: str
+    configuration: Path
+    folder: Path
+    store: Path
+    truth: Literal["equivalents", "none"]
+    leak: Literal["auto", "none"]
+
+    @property
+    def mined(self) -> Mined:
+        """The artifacts."""
+        return mined(self.configuration, self.folder, self.store)
+
+    def file(self, kind: str, name: str) -> Path:
+        """Return where a file of this collection lies; beside the mined folder, which is thrown away as a whole."""
+        return self.folder.parent / kind / name
+
+
+@dataclass(frozen=True)
+class SelectionJob:
+    """Negatives of one recipe on one collection."""
+
+    place: Place
+    recipe: str
+    recipes: RecipeBook = field(repr=False)
+    seed: int
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what can change the selection: what was mined, the steps, the seed, the code."""
+        chosen = self.recipes.get(self.recipe).model_dump(mode="json", include={"steps", "negatives"})
+        return digest([self.place.fingerprint, chosen, self.seed, self.place.leak, code(*_SELECTION_CODE)])
+
+    @property
+    def rows(self) -> Path:
+        """The training rows."""
+        return self.place.file("selections", f"{self.recipe}-{self.fingerprint}.parquet")
+
+    @property
+    def target(self) -> Path:
+        """The facts about them; written last."""
+        return self.rows.with_suffix(".json")
+
+
+@dataclass(frozen=True)
+class CellJob:
+    """One training: a recipe and a seed on one collection."""
+
+    selection: SelectionJob
+    encoder: str
+    training: TrainingParams
+    dense: DenseParams
+    seed: int
+
+    @property
+    def place(self) -> Place:
+        """The collection."""
+        return self.selection.place
+
+    @property
+    def recipe(self) -> str:
+        """Name of the recipe."""
+        return self.selection.recipe
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what can change the cell: its selection, training options, encoder, seed, truth, the code."""
+        options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
+        dense = self.dense.model_dump(mode="json")
+        parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
+        return digest([*parts, self.place.truth, code(*_TRAINING_CODE)])
+
+    @property
+    def target(self) -> Path:
+        """The file of the finished cell."""
+        return self.place.file("cells", f"{self.recipe}-seed{self.seed}-{self.fingerprint}.json")
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """Return what a finished job left, None where it is not finished."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    from anmi.datasets.artifact import aside
+    from anmi.datasets.files import plain
+
+    with aside(path) as unfinished:
+        text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
+        unfinished.write_text(text, encoding="utf-8")
+
+
+def select(job: SelectionJob) -> None:
+    """Run a recipe on the rated candidates; leave the training rows and what is to be said of them."""
+    from anmi.datasets.artifact import aside
+    from anmi.pipelines.selection.nodes import make_training_rows, select_negatives
+
+    started = time.monotonic()
+    data, recipe = job.place.mined, job.recipes.get(job.recipe)
+    selection = select_negatives(data["rated_candidates"], data["consistency"], job.recipe, job.recipes, job.seed)
+    rows = make_training_rows(
+        selection, data["corpus"], data["queries"], data["kin"], data["duplicates"], job.recipe, job.recipes
+    )
+    labelled = rows[rows.origin == "qrels"]
+    filled = labelled.negative_ids.map(len) >= recipe.negatives
+    seconds = round(time.monotonic() - started, 2)
+    with aside(job.rows) as path:
+        rows.to_parquet(path, index=False, compression="zstd")
+    _write(job.target, {
+        "rows": len(labelled), "promoted": len(rows) - len(labelled), "coverage": float(filled.mean()),
+        "select_seconds": seconds, **_leak(job, labelled),
+    })  # fmt: skip
+
+
+def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the share of negatives that are in truth relevant, and by what it is known or why it is not."""
+    if job.place.leak == "none":
+        return {"leak": None, "leak_from": "not measured: the set's collection says leak: none"}
+    if not rows.negative_ids.map(len).sum():
+        return {"leak": None, "leak_from": "no mined negatives"}
+    data = job.place.mined
+    if job.place.truth == "equivalents":
+        from anmi.evaluation.diagnostics import leak
+
+        return {"leak": leak(rows, data["equivalents"], data["qrels"])["share"], "leak_from": "equivalents"}
+    if data.no_audit:
+        return {"leak": None, "leak_from": f"no audit: {data.no_audit}"}
+    from anmi.pipelines.audit.nodes import audit_recipes
+
+    found = audit_recipes(
+        data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
+        data["audit.collection_info"], book_of(job.recipes, [job.recipe]), job.seed,
+    )  # fmt: skip
+    return {"leak": float(found.loc[found.default, "leak"].iloc[0]), "leak_from": "audit: hidden positives"}
+
+
+def run_cell(job: CellJob) -> None:
+    """Train with one seed, search the whole corpus, and leave every test query's metrics.
+
+    Training is the node that a run trains with, epochs chosen on dev and all. Completed judgments are made here, after
+    training, and go nowhere but into the metrics.
+    """
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import run_table, search
+    from anmi.hooks.timing import peak_mib, reset_peak
+    from anmi.pipelines.training.nodes import train_retriever
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.store import Store
+
+    started, data = time.time(), job.place.mined
+    corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
+    rows = pd.read_parquet(job.selection.rows)
+    reset_peak()
+    with Store(job.place.store) as store:
+        made = train_retriever(
+            rows=rows, corpus=corpus, queries=queries, qrels=qrels, encoder=job.encoder, recipe=job.recipe,
+            recipes=job.selection.recipes, params=job.training, dense=job.dense, seed=job.seed, store=store,
+        )  # fmt: skip
+        model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
+    asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
+    before = time.monotonic()
+    found = search(
+        model, asked.text.tolist(), document_texts(corpus), max(CUTOFFS), precision=job.dense.precision,
+        prompts=(job.dense.prompt_query, job.dense.prompt_document), batch_size=job.dense.batch_size,
+    )  # fmt: skip
+    seconds = round(time.monotonic() - before, 2)
+    memory = peak_mib()
+    shutil.rmtree(made["trained_model"], ignore_errors=True)
+    run = run_table(asked.query_id.tolist(), corpus.document_id.tolist(), *found)
+    summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
+    _write(job.target, {
+        "collection": job.place.name, "recipe": job.recipe, "seed": job.seed, "encoder": job.encoder,
+        "started": started, "ended": time.time(), "train_seconds": summary["seconds"], "search_seconds": seconds,
+        "memory_mb": round(memory), "training": summary, "queries": measure(run, asked, qrels, data, job.place.truth),
+    })  # fmt: skip
+
+
+def measure(
+    run: pd.DataFrame, asked: pd.DataFrame, qrels: pd.DataFrame, data: Any, truth: str
+) -> dict[str, dict[str, list[Any]]]:
+    """Return for ``original`` and, where truth is known, ``completed`` judgments the columns of a table of queries."""
+    from anmi.evaluation.ablation import COMPLETED, ORIGINAL, completed_judgments
+    from anmi.evaluation.metrics import evaluate
+
+    own = qrels[qrels.query_id.isin(asked.query_id)]
+    judgments = {ORIGINAL: own}
+    if truth == "equivalents":
+        judgments[COMPLETED] = completed_judgments(own, data["equivalents"])
+    bucket = buckets(asked, qrels)
+    made = {}
+    for name, labels in judgments.items():
+        table = evaluate(labels, run, CUTOFFS).loc[asked.query_id.tolist(), list(METRICS)]
+        made[name] = {"query_id": asked.query_id.tolist(), "bucket": bucket} | {
+            metric: table[metric].tolist() for metric in METRICS
+        }
+    return made
+
+
+def buckets(asked: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
+    """Return of each query whether a document of its own was also labelled for a training query.
+
+    On ``seen`` documents a model may score by memory; what it learnt shows on the ``unseen``.
+    """
+    trained = set(qrels.loc[qrels.split == "train", "document_id"])
+    touched = set(qrels.loc[qrels.document_id.isin(trained) & qrels.query_id.isin(asked.query_id), "query_id"])
+    return ["seen" if query in touched else "unseen" for query in asked.query_id]

@@ -1,0 +1,45 @@
+"""Wiring of the ablation."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines.ablation.nodes import compare_recipes, finish, render_ablation, run_ablation
+
+_PARAMETERS = (
+    "ablation", "recipes", "ingestion", "bm25", "consistency", "dense", "denoising", "elo", "audit", "training", "seed",
+)  # fmt: skip
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline.
+
+    One node does all cells, since what a cell needs is known only when its collection is mined, and a set is to be
+    resumed cell by cell and not node by node.
+    """
+    return Pipeline([
+        Node(
+            run_ablation,
+            inputs={name: f"params:{name}" for name in _PARAMETERS} | {"work": "ablation_work", "store": "store"},
+            outputs=["ablation_cells", "ablation_queries"],
+            name="run_ablation",
+        ),
+        Node(
+            compare_recipes,
+            inputs=["ablation_cells", "ablation_queries", "params:ablation", "params:seed"],
+            outputs="ablation_results",
+            name="compare_recipes",
+        ),
+        Node(
+            render_ablation,
+            inputs="ablation_results",
+            outputs=["ablation_table", "ablation_report"],
+            name="render_ablation",
+        ),
+        Node(
+            finish,
+            inputs=["ablation_results", "ablation_table", "ablation_report"],
+            outputs=None,
+            name="finish_ablation",
+        ),
+    ])  # fmt: skip
