@@ -1,0 +1,131 @@
+"""How hard a query is to answer, told from its text alone: long, varied, punctuated, and mixed in language.
+
+The heuristic of HANS: a weighted sum of four parts, each in [0, 1]. It lies in this room because training adapts to
+it and evaluation reports by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from anmi.corpus.characters import PUNCTUATION, Characters, read_characters, split_words
+from anmi.corpus.code_mix import mixed_share
+
+
+class HardnessParams(BaseModel):
+    """What makes a query hard, and how much of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    length_weight: float = Field(0.35, ge=0, le=1, description="Of the number of words. 0.35: the report's.")
+    entropy_weight: float = Field(0.25, ge=0, le=1, description="Of the entropy of characters. 0.25: the report's.")
+    punctuation_weight: float = Field(0.20, ge=0, le=1, description="Of the punctuation. 0.20: the report's.")
+    code_mix_weight: float = Field(0.20, ge=0, le=1, description="Of the mixing of languages. 0.20: the report's.")
+    most_tokens: float = Field(24.0, gt=0, description="Words from which on a query is as long as it counts. 24: its.")
+    most_entropy: float = Field(4.0, gt=0, description="Bits from which on entropy counts in full. 4: the report's.")
+    most_punctuation: float = Field(
+        0.25, gt=0, le=1, description="Share of punctuation that counts in full. 0.25: the report's."
+    )
+    code_mix: Literal["language", "script"] = Field(
+        "language",
+        description="What must differ for a word to be mixed in. language: or the script, since scripts alone miss "
+        "romanised Hindi in English; needs the extra code-mix. script: scripts only, no lists of words to load.",
+    )
+    main_language: str | None = Field(
+        None, description="The language that words are compared with. None: each query's own main one, as published."
+    )
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Self:
+        total = self.length_weight + self.entropy_weight + self.punctuation_weight + self.code_mix_weight
+        if total > 1.0 + 1e-9:
+            raise ValueError(f"the weights of hardness add up to {total:g}; they must not exceed 1")
+        return self
+
+
+@dataclass(frozen=True)
+class Hardness:
+    """Hardness of Q queries and its parts, float64 [Q] each.
+
+    Attributes
+    ----------
+    value
+        In [0, 1], larger is harder.
+    tokens
+        Number of words; each Chinese character is one.
+    entropy
+        Of the characters of a query, in bits.
+    punctuation
+        Share of punctuation and symbols among the characters.
+    code_mix
+        See :func:`anmi.corpus.code_mix.code_mix_share`.
+    """
+
+    value: NDArray[np.float64]
+    tokens: NDArray[np.float64]
+    entropy: NDArray[np.float64]
+    punctuation: NDArray[np.float64]
+    code_mix: NDArray[np.float64]
+
+
+def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hardness:
+    """Return the hardness of queries.
+
+    0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) + 0.20·code-mix share,
+    where ``params`` does not say otherwise. It depends on each text alone, not on those given with it.
+
+    Parameters
+    ----------
+    texts
+        Q queries; an empty one has a hardness of 0.
+    params
+        Weights and scales.
+
+    Raises
+    ------
+    AnmiError
+        Languages are to be told apart and the extra ``code-mix`` is not installed.
+
+    Examples
+    --------
+    >>> found = hardness(["aab?"], HardnessParams(code_mix="script"))
+    >>> found.tokens.item(), found.entropy.item(), found.punctuation.item(), round(found.value.item(), 4)
+    (1.0, 1.5, 0.25, 0.3083)
+    """
+    p = params or HardnessParams()
+    characters = read_characters(texts)
+    words = split_words(characters)
+    lengths = np.bincount(characters.text, minlength=len(texts))
+    marks = np.bincount(characters.text, weights=characters.kind == PUNCTUATION, minlength=len(texts))
+    tokens = np.bincount(words.text, minlength=len(texts)).astype(np.float64)
+    punctuation = marks / np.maximum(lengths, 1)
+    entropy = _entropy(characters, lengths)
+    if p.code_mix_weight > 0:
+        mixed = mixed_share(characters, words, by=p.code_mix, main=p.main_language)
+    else:
+        mixed = np.zeros(len(texts))
+    value = (
+        p.length_weight * np.minimum(tokens / p.most_tokens, 1.0)
+        + p.entropy_weight * np.minimum(entropy / p.most_entropy, 1.0)
+        + p.punctuation_weight * np.minimum(punctuation / p.most_punctuation, 1.0)
+        + p.code_mix_weight * mixed
+    )
+    return Hardness(np.minimum(value, 1.0), tokens, entropy, punctuation, mixed)
+
+
+def _entropy(characters: Characters, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the Shannon entropy of each text's distribution of characters, in bits."""
+    if not len(characters.text):
+        return np.zeros(characters.count)
+    size = int(characters.place.max()) + 1
+    pairs, counts = np.unique(characters.text * size + characters.place, return_counts=True)
+    text = pairs // size
+    share = counts / lengths[text]
+    # The sum of a text's terms may be -0.0 or a rounding below it.
+    return np.maximum(np.bincount(text, weights=-share * np.log2(share), minlength=characters.count), 0.0)
