@@ -65,4 +65,5 @@ def build_optimizer(
     ):
         rate = getattr(of, "learning_rate", learning_rate)
         groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate)
+    # Fused is one pass over the memory instead of ten; for a table of token vectors they are a third of the step.
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
