@@ -139,19 +139,20 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
     start = {key: value.clone() for key, value in encoder.state_dict().items()}
     found: dict[str, list[float]] = {"library": [], "curriculum": [], "first": []}
     for _ in range(repeats):
-        for side in found:
+        for side, values in found.items():
             encoder.load_state_dict(start)
             encoder.train()
-            found[side].append(
+            values.append(
                 theirs(rows, encoder, batch, rate)
                 if side == "library"
                 else ours(rows, encoder, batch, rate, side == "curriculum")
             )
-            print(name, side, round(found[side][-1], 4), flush=True)
+            print(name, side, round(values[-1], 4), flush=True)
     medians = {side: statistics.median(values) for side, values in found.items()}
     ratios = [a / b for a, b in zip(found["curriculum"], found["library"], strict=True)]
     return {
-        "case": name, "encoder": model, "collection": collection, "batch": batch, "negatives": NEGATIVES, "pool": POOL, "steps": len(rows) // batch,
+        "case": name, "encoder": model, "collection": collection,
+        "batch": batch, "negatives": NEGATIVES, "pool": POOL, "steps": len(rows) // batch,
         "repeats": repeats, "threads": torch.get_num_threads(),
         "library_seconds": round(medians["library"], 4), "curriculum_seconds": round(medians["curriculum"], 4),
         "first_negatives_seconds": round(medians["first"], 4),
