@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from anmi.errors import AnmiError
 from anmi.training.facts import Facts
+from anmi.training.failures import not_finite
 
 
 class ContrastiveObjective(nn.Module):
@@ -48,7 +48,7 @@ class ContrastiveObjective(nn.Module):
 
         Raises
         ------
-        AnmiError
+        NotFiniteError
             The loss is not finite; names the queries of the batch.
         """
         queries, documents = self._encode(batch["queries"]), self._encode(batch["documents"])
@@ -69,10 +69,7 @@ class ContrastiveObjective(nn.Module):
             wrong = [
                 q for q, value in zip(batch["query_ids"], losses.tolist(), strict=True) if not math.isfinite(value)
             ]
-            raise AnmiError(
-                f"The training loss became {result.item()} in the batch with the queries {', '.join(wrong[:8])}"
-                f"{' and others' if len(wrong) > 8 else ''}; lower the learning rate, or look at these rows."
-            )
+            raise not_finite("training loss", result.item(), wrong)
         return result
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,37 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self.sampler: Any = None
         self.loss = float("nan")
         self.grad_norm = float("nan")
+        self._began = time.monotonic()
+        self._earlier = 0.0
+        self.resumed_from: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Time since it was made, and that of the runs that this one goes on from up to their checkpoints."""
+        return self._earlier + time.monotonic() - self._began
+
+    def state_dict(self) -> tuple[dict[str, Any], dict[str, torch.Tensor] | None]:
+        """Return what it recorded as JSON values, and the best weights so far."""
+        values = {
+            "steps": pd.DataFrame(self._steps).to_dict("list"),
+            "best_epoch": self.best_epoch,
+            "best_dev": self.best_dev,
+            "validation": self._validation,
+            "seconds": self.seconds,
+        }
+        return values, self._best_state
+
+    def load_state_dict(self, values: dict[str, Any], best: dict[str, torch.Tensor] | None) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._steps = [
+            {str(name): value for name, value in step.items()}
+            for step in pd.DataFrame(values["steps"]).to_dict("records")
+        ]
+        self.best_epoch, self.best_dev = values["best_epoch"], values["best_dev"]
+        self._validation = values["validation"]
+        self._best_state = best
+        self._earlier = values["seconds"]
+        self.resumed_from = len(self._steps)
 
     def log(self) -> pd.DataFrame:
         """Return one row a step.
@@ -76,7 +108,13 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the progress bar."""
-        self._bar = tqdm(total=state.max_steps, desc="training", unit="step", disable=not self._show_progress)
+        self._bar = tqdm(
+            total=state.max_steps,
+            initial=state.global_step,
+            desc="training",
+            unit="step",
+            disable=not self._show_progress,
+        )
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the step while the learning rate is still the one it was made with."""

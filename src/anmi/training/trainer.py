@@ -7,7 +7,6 @@ import math
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +24,9 @@ from transformers.trainer_callback import PrinterCallback
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import is_static, resolve_precision
 from anmi.training.batch import Batcher, Row, read_rows
+from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import build_curriculum
-from anmi.training.loop import Loop, RowNumbers
+from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
@@ -65,6 +65,7 @@ def train(
     evaluate_dev: Callable[[SentenceTransformer], float] | None = None,
     seed: int,
     show_progress: bool = True,
+    checkpoints: CheckpointPlan | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place and save it.
 
@@ -86,22 +87,29 @@ def train(
         The same seed gives the same weights on a CPU.
     show_progress
         Draw a progress bar.
+    checkpoints
+        Where to keep checkpoints while training, and which to go on from; None keeps none. A training that went on
+        gives the same weights on a CPU as one that was never stopped.
 
     Raises
     ------
     AnmiError
-        Rows are missing or inconsistent, the loss became NaN or infinite, or no weight has changed.
+        Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did not suffice, a given
+        checkpoint is of another training, or no weight has changed.
     """
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads))
     data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
-    if hasattr(loss, "prepare"):
-        loss.prepare(data)
+    if callable(prepare := getattr(loss, "prepare", None)):
+        prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
         raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
     before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
     precision = choose_precision(options, encoder)
-    started = time.monotonic()
+    kept = None
+    if checkpoints is not None:
+        wanted = identity(rows, encoder, options, seed, checkpoints.facts)
+        kept = Checkpoints(checkpoints, wanted, options.checkpoints_kept)
     with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
         steps = options.epochs * math.ceil(len(data) / options.batch_size)
         arguments = training_arguments(options, encoder, seed, Path(scratch), steps)
@@ -115,6 +123,7 @@ def train(
             precision=precision,
             evaluate_dev=evaluate_dev,
             show_progress=show_progress,
+            checkpoints=kept,
         )
     moved = _moved(before, encoder)
     if options.keep_best:
@@ -134,11 +143,14 @@ def train(
         "precision": str(precision).removeprefix("torch."),
         "device": str(encoder.device),
         "relative_weight_change": moved,
-        "seconds": round(time.monotonic() - started, 2),
+        "resumed_from_step": recorder.resumed_from,
+        "seconds": round(recorder.seconds, 2),
         "seed": seed,
     }
     if output is not None:
         save(encoder, output)
+    if kept is not None and kept.owned:
+        kept.remove()
     return TrainingResult(encoder, log, summary)
 
 
@@ -176,6 +188,7 @@ def _run(
     precision: torch.dtype,
     evaluate_dev: Callable[[SentenceTransformer], float] | None,
     show_progress: bool,
+    checkpoints: Checkpoints | None,
 ) -> Recorder:
     curriculum = build_curriculum(options.curriculum, steps, arguments.seed, options.negatives)
     recorder = Recorder(loss, curriculum, evaluate_dev, keep_best=options.keep_best, show_progress=show_progress)
@@ -188,17 +201,17 @@ def _run(
         ),
         data_collator=RowNumbers(),
         optimizers=(build_optimizer(encoder, loss, options, arguments.learning_rate), None),
-        callbacks=[recorder],
+        callbacks=[recorder, Timer(options)] if checkpoints is not None else [recorder],
     )
     trainer.sampler = build_sampler(data, options, curriculum, arguments.seed, getattr(loss, "columns", ()))
     recorder.sampler = trainer.sampler
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     trainer.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
-    trainer.recorder = recorder
+    trainer.recorder, trainer.curriculum = recorder, curriculum
     trainer.remove_callback(PrinterCallback)
     try:
-        trainer.train()
+        trainer.run(options, checkpoints)
     finally:
         recorder.close()
     return recorder

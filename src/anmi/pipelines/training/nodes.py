@@ -44,7 +44,8 @@ def train_retriever(
 ) -> dict[str, Any]:
     """Train the encoder on the rows; epochs are chosen on dev."""
     from anmi.evaluation.retrieval import dev_metric
-    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.encoders import load_encoder, short_name
+    from anmi.training.checkpoint import CheckpointPlan, digest_table
     from anmi.training.trainer import train
 
     rows = check_splits(rows, queries)
@@ -52,7 +53,21 @@ def train_retriever(
     model = load_encoder(encoder, store.path / "models", dense.max_length)
     measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
     folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
-    result = train(rows, encoder=model, options=options, output=folder, evaluate_dev=measure, seed=seed)
+    dev = digest_table(queries)[:16] + digest_table(qrels)[:16]
+    plan = CheckpointPlan(
+        folder=store.path / "checkpoints",
+        resume=params.resume,
+        start=None if params.checkpoint is None else Path(params.checkpoint).resolve(),
+        facts={
+            "recipe": recipe,
+            "encoder": short_name(encoder),
+            "dev queries": dev,
+            "dev documents": str(params.dev_documents),
+        },
+    )
+    result = train(
+        rows, encoder=model, options=options, output=folder, evaluate_dev=measure, seed=seed, checkpoints=plan
+    )
     return {
         "trained_model": folder,
         "training_log": result.log,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -24,6 +25,28 @@ class TrainingParams(BaseModel):
     dev_documents: int = Field(
         20_000, ge=1, description="Documents searched when an epoch is measured on dev; the positives are among them."
     )
+
+    resume: bool = Field(
+        True,
+        description="Go on from the newest checkpoint of the very same training where a killed run left one. On: the "
+        "result is the same, sooner. Off: start anew, and remove its checkpoints.",
+    )
+    checkpoint: str | None = Field(
+        None,
+        description="Folder of a checkpoint to go on from; its training may have had another learning rate, length or "
+        "use of memory, and nothing else. None: what `resume` finds.",
+    )
+
+    @field_validator("checkpoint")
+    @classmethod
+    def _present(cls, value: str | None) -> str | None:
+        """Fail before mining, not after it."""
+        if value is not None and not (Path(value) / "manifest.json").is_file():
+            raise ValueError(
+                f'"{value}" is no checkpoint, which is a folder with a manifest.json, such as '
+                "<store>/checkpoints/<training>/step-00000040"
+            )
+        return value
 
     @field_validator("options")
     @classmethod

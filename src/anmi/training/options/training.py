@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.training.options.curricula import CurriculumOptions, NoCurriculum
+from anmi.training.options.hardness import HardnessOptions, NoAdaptation
 from anmi.training.options.losses import InfoNCEOptions, LossOptions
 from anmi.training.options.temperatures import LearnableTemperature, TemperatureOptions
 
@@ -72,6 +73,17 @@ class TrainingOptions(BaseModel):
     curriculum: Annotated[
         CurriculumOptions, Field(description="In which order negatives are met. none: most recipes have none.")
     ] = NoCurriculum()
+    hardness: Annotated[
+        HardnessOptions,
+        Field(description="Whether training adapts to the hardness of queries: none or hans. none: few recipes do."),
+    ] = NoAdaptation()
+    encoders: Annotated[
+        Literal["shared", "two"],
+        Field(
+            description="shared: one encoder for queries and documents. two: separate copies of its weights (DPR). "
+            "shared: half the memory, and what is learned about a word serves both sides."
+        ),
+    ] = "shared"
     in_batch: Annotated[
         Literal["none", "positives", "all"],
         Field(
@@ -139,6 +151,24 @@ class TrainingOptions(BaseModel):
             "Without a dev metric the last epoch stays."
         ),
     ] = True
+
+    checkpoint_minutes: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="Minutes between two checkpoints, from which a stopped training goes on. 10: at most so much "
+            "is lost, and a shorter training writes none; one is four times the weights and takes a second. "
+            "None: none by time.",
+        ),
+    ] = 10.0
+    checkpoint_steps: Annotated[
+        int | None,
+        Field(ge=1, description="A checkpoint after every so many steps as well. None: by time, which costs alike."),
+    ] = None
+    checkpoints_kept: Annotated[
+        int,
+        Field(ge=1, description="The newest so many stay. 2: the one before remains should the newest be damaged."),
+    ] = 2
 
     @property
     def reads(self) -> set[str]:
