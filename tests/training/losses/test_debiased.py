@@ -77,7 +77,7 @@ def test_options_choose_the_loss():
         )
     )
     assert isinstance(loss, DebiasedContrastive)
-    assert (loss.tau_plus, loss.form) == (0.05, "paraphrase")
+    assert (loss.tau_plus.initial, loss.form) == (0.05, "paraphrase")
     assert loss.temperature()[0].item() == pytest.approx(0.2)
     assert isinstance(build_loss(TrainingOptions()), WeightedInfoNCE)
 

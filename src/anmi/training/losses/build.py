@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from anmi.errors import AnmiError
+from anmi.training.losses.adaptive import HardnessAdaptive
 from anmi.training.losses.debiased import DebiasedContrastive
+from anmi.training.losses.distillation import Distillation
+from anmi.training.losses.hard_debiased import HardDebiasedContrastive
+from anmi.training.losses.hybrid import Hybrid
 from anmi.training.losses.infonce import WeightedInfoNCE
+from anmi.training.losses.library import LibraryLoss
+from anmi.training.losses.tau_plus import TauPlus
+from anmi.training.losses.triplet import Triplet
 from anmi.training.options import TrainingOptions
-from anmi.training.options.losses import DebiasedOptions, InfoNCEOptions
+from anmi.training.options.hardness import HansOptions
+from anmi.training.options.library_losses import WHOLE_BATCH
+from anmi.training.options.losses import (
+    DebiasedOptions,
+    DistillationOptions,
+    HardDebiasedOptions,
+    HybridOptions,
+    InfoNCEOptions,
+    LibraryOptions,
+    MarginMSEOptions,
+    TauPlusOptions,
+    TripletOptions,
+)
+from anmi.training.options.part import PartOptions
 from anmi.training.temperature import build_temperature
 
 
@@ -21,13 +42,65 @@ def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: in
         Of the training; what is to be estimated from the data must have been.
     dimensions
         Of the embeddings, for what reads them.
+    seed
+        Of the first weights of small networks; what was drawn before does not matter, and what is drawn later neither.
+
+    Raises
+    ------
+    AnmiError
+        The loss cannot be had with these options.
     """
-    temperature = build_temperature(options.temperature, dimensions)
-    match options.loss:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        loss = _build(options, dimensions)
+        if not isinstance(options.hardness, HansOptions):
+            return loss
+        if dimensions is None:
+            raise AnmiError("training by hardness needs the number of dimensions of the embeddings")
+        return HardnessAdaptive(loss, options.hardness, dimensions)
+
+
+def _build(options: TrainingOptions, dimensions: int | None) -> nn.Module:
+    loss = options.loss
+    if isinstance(loss, TripletOptions):
+        return Triplet(loss.margin)
+    if isinstance(loss, MarginMSEOptions):
+        return LibraryLoss("MarginMSELoss", column=loss.column, scale=loss.scale)
+    if isinstance(loss, LibraryOptions):
+        return _library(loss, options.in_batch, dimensions)
+    return _with_temperature(loss, build_temperature(options.temperature, dimensions))
+
+
+def _with_temperature(loss: PartOptions, temperature: nn.Module) -> nn.Module:
+    match loss:
         case InfoNCEOptions():
             return WeightedInfoNCE(temperature)
-        case DebiasedOptions(tau_plus=float(tau_plus), form=form):
-            return DebiasedContrastive(temperature, tau_plus, form)
+        case HybridOptions():
+            return Hybrid(temperature, loss.alpha, loss.hidden)
+        case HardDebiasedOptions():
+            return HardDebiasedContrastive(temperature, _tau_plus(loss), loss.form, loss.beta)
         case DebiasedOptions():
-            raise AnmiError("the debiased loss needs tau_plus as a number: no corpus is at hand to estimate it from")
-    raise ValueError(f"{options.loss!r} is no loss")
+            return DebiasedContrastive(temperature, _tau_plus(loss), loss.form)
+        case DistillationOptions():
+            return Distillation(temperature, loss.column, loss.share, loss.label_temperature, loss.uncertain)
+    raise ValueError(f"{loss!r} is no loss")
+
+
+def _tau_plus(options: TauPlusOptions) -> TauPlus:
+    if not isinstance(options.tau_plus, float):
+        raise AnmiError("the debiased loss needs tau_plus as a number: no corpus is at hand to estimate it from")
+    if options.learned and options.tau_plus == 0.0:
+        raise AnmiError(
+            "tau_plus is to be learned and starts at 0 (given, or estimated where no negative was judged relevant), "
+            "where its logit is infinite: give it a small number, or do not learn it"
+        )
+    return TauPlus(options.tau_plus, learnable=options.learned, prior_strength=options.prior_strength)
+
+
+def _library(options: LibraryOptions, in_batch: str, dimensions: int | None) -> LibraryLoss:
+    if options.name in WHOLE_BATCH and in_batch != "all":
+        raise AnmiError(
+            f"{options.name} takes the whole batch for negatives, whatever it is told: set `in_batch: all`, "
+            "or choose a loss of ours"
+        )
+    return LibraryLoss(options.name, options.arguments, options.column, options.scale, dimensions)

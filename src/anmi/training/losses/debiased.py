@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from anmi.training.facts import NOTHING_KNOWN, Facts
-from anmi.training.losses.logspace import weighted_logits
+from anmi.training.losses.logspace import weighted_logits, without_lonely_rows
+from anmi.training.losses.tau_plus import TauPlus
 
 _SMALLEST_MEAN: Final = 1e-8
 
@@ -30,7 +31,7 @@ class DebiasedContrastive(nn.Module):
     temperature
         The module that gives t.
     tau_plus
-        τ⁺ in [0, 1).
+        τ⁺ in [0, 1), or the module that gives it.
     form
         ``source`` or ``paraphrase``.
 
@@ -47,13 +48,11 @@ class DebiasedContrastive(nn.Module):
     """
 
     def __init__(
-        self, temperature: nn.Module, tau_plus: float = 0.1, form: Literal["source", "paraphrase"] = "source"
+        self, temperature: nn.Module, tau_plus: float | TauPlus = 0.1, form: Literal["source", "paraphrase"] = "source"
     ) -> None:
         super().__init__()
-        if not 0.0 <= tau_plus < 1.0:
-            raise ValueError(f"tau_plus {tau_plus} lies outside [0, 1)")
         self.temperature = temperature
-        self.tau_plus = tau_plus
+        self.tau_plus = tau_plus if isinstance(tau_plus, TauPlus) else TauPlus(tau_plus)
         self.form = form
 
     def forward(
@@ -68,25 +67,29 @@ class DebiasedContrastive(nn.Module):
         positive = (positive_similarity[:, None] / positive_t)[:, 0]
         if negative_similarity.shape[1] == 0:
             return positive * 0.0
-        lonely = torch.isneginf(log_weights).all(dim=1)
-        # A row of -inf alone has no gradient in logsumexp; it gets a harmless stand-in and is masked at the end.
-        safe = log_weights.masked_fill(lonely[:, None], 0.0)
-        similarity = negative_similarity.masked_fill(lonely[:, None], 0.0)
-        log_sum = torch.logsumexp(weighted_logits(similarity, safe, t), dim=1)
+        similarity, safe, lonely = without_lonely_rows(negative_similarity, log_weights)
         log_count = torch.logsumexp(safe, dim=1)
-        log_negative = self._log_negative(positive, log_sum, log_count, t)
-        return functional.softplus(log_negative - positive).masked_fill(lonely, 0.0)
+        log_sum = self._log_sum(similarity, safe, log_count, t)
+        result = functional.softplus(self._log_negative(positive, log_sum, log_count, t) - positive)
+        return (result + self.tau_plus.penalty(log_count.detach().exp())).masked_fill(lonely, 0.0)
+
+    def report(self) -> dict[str, float]:
+        """Return τ⁺ where it is learned."""
+        return self.tau_plus.report()
+
+    def _log_sum(self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
+        """Return log Σ, [B]."""
+        return torch.logsumexp(weighted_logits(similarity, log_weights, t), dim=1)
 
     def _log_negative(self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
         source = self.form == "source"
-        scale = math.log1p(-self.tau_plus) if source else log_count + math.log1p(-self.tau_plus)
+        log_share, log_rest = self.tau_plus()
+        scale = log_rest if source else log_count + log_rest
         floor = log_count - 1.0 / t.reshape(-1) if source else torch.full_like(log_sum, math.log(_SMALLEST_MEAN))
-        if self.tau_plus == 0.0:
-            return torch.maximum(log_sum - scale, floor)
-        share = math.log(self.tau_plus) + positive + (log_count if source else 0.0)
+        expected = log_share + positive + (log_count if source else 0.0)
         # log(exp(a) - exp(b)) = a + log(1 - exp(b - a)) for b < a; elsewhere the difference is not positive and the
         # floor holds. The double `where` keeps the branch not taken free of NaN gradients.
-        above = share < log_sum
-        exponent = torch.where(above, share - log_sum, torch.full_like(log_sum, -1.0))
+        above = expected < log_sum
+        exponent = torch.where(above, expected - log_sum, torch.full_like(log_sum, -1.0))
         difference = log_sum + torch.log(-torch.expm1(exponent)) - scale
         return torch.where(above, torch.maximum(difference, floor), floor)

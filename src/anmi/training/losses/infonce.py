@@ -61,7 +61,11 @@ class WeightedInfoNCE(nn.Module):
         torch.Tensor
             Shape [B], never negative; 0, with zero gradient, for a row without negatives.
         """
-        positive_t, negative_t = self.temperature(facts)
-        positive = positive_similarity[:, None] / positive_t
-        logits = torch.cat([positive, weighted_logits(negative_similarity, log_weights, negative_t)], dim=1)
-        return torch.logsumexp(logits, dim=1) - positive[:, 0]
+        return infonce(positive_similarity, negative_similarity, log_weights, self.temperature(facts))
+
+
+def infonce(positive: Tensor, negatives: Tensor, log_weights: Tensor, temperatures: tuple[Tensor, Tensor]) -> Tensor:
+    """Return what :class:`WeightedInfoNCE` does, from the positive's and the negatives' temperature."""
+    own = positive[:, None] / temperatures[0]
+    logits = torch.cat([own, weighted_logits(negatives, log_weights, temperatures[1])], dim=1)
+    return torch.logsumexp(logits, dim=1) - own[:, 0]

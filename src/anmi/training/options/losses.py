@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from anmi.training.options.library_losses import FED_WITH, LEARNS_SCORES, check_library_name
 from anmi.training.options.part import OneOf, PartOptions
 
 
@@ -29,7 +30,7 @@ class HybridOptions(PartOptions):
         return ("elo",)
 
 
-class _TauPlusOptions(PartOptions):
+class TauPlusOptions(PartOptions):
     """What the debiased losses share."""
 
     tau_plus: float | Literal["labelled", "judged"] = Field(
@@ -39,37 +40,54 @@ class _TauPlusOptions(PartOptions):
         "negatives that the judges hold for relevant. The paper's 0.1 goes with a temperature of 0.5; at low ones it "
         "silences all negatives as soon as the positive leads.",
     )
-    learned: bool = Field(False, description="Learn its logit. Off: without a prior it runs to 1 (methods §3.3).")
-    prior_strength: float = Field(
-        100.0,
-        ge=0,
-        description="Pseudo-counts of the Beta prior around the start value, where it is learned. 100: a start value "
-        "from about as many judged negatives. 0: none, to show why there is one.",
-    )
-    learning_rate: float = Field(1e-2, gt=0, description="Of the logit, as that of the temperature.")
-
-
-class DebiasedOptions(_TauPlusOptions):
-    """Subtracts an expected share of false negatives."""
-
-    kind = "debiased"
     form: Literal["source", "paraphrase"] = Field(
         "source", description="source: the paper's formula. paraphrase: as often retold, without the factor N."
     )
+    learned: bool = Field(
+        False,
+        description="Learn its logit. Off: the loss always falls with a larger share once the positive leads, so it "
+        "says more about the loss than about the data.",
+    )
+    prior_strength: float = Field(
+        3.0,
+        ge=0,
+        description="Strength k of the Beta prior around the start value, where it is learned, in judged negatives for "
+        "every negative of a row. 3: the share cannot grow beyond k / (k - 1) times its start, that is one and a half "
+        "times. 1 and less promise nothing; 0: none, to show why there is one.",
+    )
+    learning_rate: float = Field(1e-2, gt=0, description="Of the logit. 1e-2: as that of the temperature.")
+
+    @field_validator("tau_plus")
+    @classmethod
+    def _a_share(cls, value: float | str) -> float | str:
+        if isinstance(value, float) and not 0.0 <= value < 1.0:
+            raise ValueError(f"{value:g} lies outside [0, 1)")
+        return value
 
 
-class HardDebiasedOptions(_TauPlusOptions):
+class DebiasedOptions(TauPlusOptions):
+    """Subtracts an expected share of false negatives."""
+
+    kind = "debiased"
+
+
+class HardDebiasedOptions(TauPlusOptions):
     """Debiased, the harder negatives weighing more (HCL)."""
 
     kind = "hard_debiased"
-    beta: float = Field(1.0, ge=0, description="How much more the harder weigh; 0 is debiased. 1: the paper's.")
+    beta: float = Field(
+        1.0,
+        ge=0,
+        description="How much more the harder weigh; 0 is debiased. 1: the paper's, at its temperature of 0.5. At 0.07 "
+        "little but the hardest negative counts with it.",
+    )
 
 
 class TripletOptions(PartOptions):
     """Every negative is to stay a margin behind the positive."""
 
     kind = "triplet"
-    margin: float = Field(0.2, gt=0, description="In cosine distance. 0.2: FaceNet's, for unit vectors.")
+    margin: float = Field(0.2, gt=0, le=2, description="In cosine distance. 0.2: FaceNet's, for unit vectors.")
 
 
 class DistillationOptions(PartOptions):
@@ -80,8 +98,11 @@ class DistillationOptions(PartOptions):
         "p_relevant", description="Whose judgment. p_relevant: the fused, calibrated one."
     )
     share: float = Field(0.5, ge=0, le=1, description="Of the distillation; the rest is InfoNCE. 0.5: both alike.")
-    label_temperature: float = Field(
-        0.1, gt=0, description="Softmax of the judgments is taken at this. 0.1: that of methods §3.1."
+    label_temperature: float | None = Field(
+        None,
+        gt=0,
+        description="Softmax of the judgments is taken at this. None: 0.1 for p_relevant, that of methods §3.1, and 1 "
+        "for logits (cross) and strengths (of which Elo is 1000 + 200 e), which are spread far wider.",
     )
     uncertain: int = Field(
         2, ge=0, description="Documents a row whose relevance is uncertain that are learned from besides. 2: few have "
@@ -98,7 +119,12 @@ class MarginMSEOptions(PartOptions):
     """Learns the judges' margins between positive and negative (sentence-transformers' MarginMSELoss)."""
 
     kind = "margin_mse"
-    column: Literal["cross", "p_relevant"] = Field("cross", description="Whose margins. cross: the paper's.")
+    column: Literal["p_relevant", "cross", "elo"] = Field(
+        "p_relevant",
+        description="Whose margins. p_relevant: they lie within [-1, 1], so that the margins of cosines can reach "
+        "them; those of a cross-encoder's logits, the paper's, are far wider and want a `scale`.",
+    )
+    scale: float = Field(1.0, gt=0, description="Judgments are multiplied by it. 1: right for probabilities.")
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -107,11 +133,40 @@ class MarginMSEOptions(PartOptions):
 
 
 class LibraryOptions(PartOptions):
-    """Any loss of sentence-transformers that takes (anchor, positive, negatives)."""
+    """Any loss of sentence-transformers that queries, positives and negatives can be fed to.
+
+    It has its own ``scale`` in place of our temperature, takes negatives of any weight above 0 alike, and gives one
+    number for the batch, so that weights of queries scale whole batches only.
+    """
 
     kind = "library"
-    name: str = Field("MultipleNegativesRankingLoss", description="Class in sentence_transformers' losses.")
-    arguments: dict[str, Any] = Field(default_factory=dict, description="Its own arguments besides the model.")
+    name: str = Field(
+        "MultipleNegativesRankingLoss", description="Class in sentence_transformers' losses. That one: its InfoNCE."
+    )
+    arguments: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Of the class, besides the model. None: the library's defaults; MatryoshkaLoss takes the name of "
+        "another as `loss`.",
+    )
+    column: Literal["p_relevant", "cross", "elo"] | None = Field(
+        None,
+        description="Judgment that serves as label. None: p_relevant for losses that learn margins or scores, and 1 or "
+        "0 for those that learn pairs.",
+    )
+    scale: float = Field(1.0, gt=0, description="Judgments are multiplied by it. 1: right for probabilities.")
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return check_library_name(value)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The labels, where the loss has use for any."""
+        fed = FED_WITH.get(str(self.arguments.get("loss", self.name)))
+        if fed in LEARNS_SCORES:
+            return (self.column or "p_relevant",)
+        return (self.column,) if self.column and fed == "rated_pairs" else ()
 
 
 LOSSES: Final = (

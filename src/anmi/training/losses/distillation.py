@@ -1,0 +1,121 @@
+"""Learning the judges' soft labels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from anmi.errors import AnmiError
+from anmi.training.facts import NOTHING_KNOWN, Facts
+from anmi.training.losses.infonce import infonce
+
+# By column, where zero of the scale lies, its unit, and the temperature at which its soft labels are taken. Of Elo the
+# strength e counts, of which it is 1000 + 200 e; logits and strengths are spread much wider than probabilities.
+_SCALES: Final = {"p_relevant": (0.0, 1.0, 0.1), "cross": (0.0, 1.0, 1.0), "elo": (1000.0, 200.0, 1.0)}
+
+
+class Distillation(nn.Module):
+    """``share · KL(soft labels ‖ model) + (1 - share) · InfoNCE``.
+
+    Soft labels are the softmax of the judgments of a row at a temperature of their own; the model's are the softmax of
+    its similarities at t. Both are taken over the row's own positive and all documents judged for this row: its
+    negatives, and the documents whose relevance is uncertain, which are nobody's negatives and of weight 0 in InfoNCE.
+    A document of weight 0 that nobody judged is not there; other weights count in InfoNCE only, the soft label being
+    what the weight stands for. A row whose positive, or everything else, is unjudged has InfoNCE alone.
+
+    Parameters
+    ----------
+    temperature
+        The module that gives t.
+    column
+        Judgments: ``p_relevant``, ``cross`` (logits) or ``elo``.
+    share
+        Of the distillation, in [0, 1].
+    label_temperature
+        Above 0; None is 0.1 for ``p_relevant``, and 1 for ``cross`` and for the strength behind ``elo``.
+    uncertain
+        Uncertain documents a row brings at most. Only ``p_relevant`` is known of them.
+
+    References
+    ----------
+    Qu et al., "RocketQA", NAACL 2021, for labels of a cross-encoder; Hinton, Vinyals and Dean, "Distilling the
+    Knowledge in a Neural Network", 2015.
+
+    Examples
+    --------
+    >>> from anmi.training.temperature import Temperature
+    >>> loss = Distillation(Temperature(0.1), share=1.0)
+    >>> facts = Facts(positive_judged={"p_relevant": torch.tensor([0.9])}, judged={"p_relevant": torch.tensor([[0.4]])})
+    >>> [round(x, 4) for x in loss(torch.tensor([0.8]), torch.tensor([[0.3]]), torch.zeros(1, 1), facts).tolist()]
+    [0.0]
+    """
+
+    def __init__(
+        self,
+        temperature: nn.Module,
+        column: str = "p_relevant",
+        share: float = 0.5,
+        label_temperature: float | None = None,
+        uncertain: int = 0,
+    ) -> None:
+        super().__init__()
+        if not 0.0 <= share <= 1.0:
+            raise ValueError(f"share {share} lies outside [0, 1]")
+        self.temperature = temperature
+        self.columns = (column,)
+        self.share = share
+        self.centre, self.unit, usual = _SCALES[column]
+        self.label_temperature = usual if label_temperature is None else label_temperature
+        self.uncertain = uncertain
+        self._divergence = torch.tensor(0.0)
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
+        column = self.columns[0]
+        if column not in facts.judged:
+            raise AnmiError(f"The distillation learns {column}: give it the facts with `positive_judged` and `judged`.")
+        temperatures = self.temperature(facts)
+        contrastive = infonce(positive_similarity, negative_similarity, log_weights, temperatures)
+        judged = facts.judged[column]
+        if facts.positive_column is not None:
+            # The row's own positive is a column like any other, and stands before all of them already.
+            judged = judged.scatter(1, facts.positive_column[:, None], torch.nan)
+        divergence = self._kl(
+            positive_similarity, negative_similarity, facts.positive_judged[column], judged, temperatures
+        )
+        self._divergence = divergence.detach().mean()
+        return self.share * divergence + (1 - self.share) * contrastive
+
+    def report(self) -> dict[str, float]:
+        """Return the mean divergence of the last batch."""
+        return {"divergence": float(self._divergence)}
+
+    def _kl(
+        self,
+        positive: Tensor,
+        documents: Tensor,
+        positive_judged: Tensor,
+        judged: Tensor,
+        temperatures: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        labels = (torch.cat([positive_judged[:, None], judged], dim=1) - self.centre) / self.unit
+        known = torch.isfinite(labels)
+        usable = known[:, :1] & known[:, 1:].any(dim=1, keepdim=True)
+        known = known & usable
+        logits = torch.cat([positive[:, None] / temperatures[0], documents / temperatures[1]], dim=1)
+        # A row without labels gets zeros all along, for the sake of finite gradients.
+        removed = ~known & usable
+        told, found = (
+            torch.log_softmax(values.masked_fill(~known, 0.0).masked_fill(removed, -torch.inf), dim=1)
+            for values in (labels / self.label_temperature, logits)
+        )
+        difference = (told - found).masked_fill(~known, 0.0)
+        return (told.exp() * difference).sum(dim=1)
