@@ -98,13 +98,12 @@ class LocalEngine:
 
     def _submit(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
         variables = dict.fromkeys(_THREADS, str(self.threads))
-        if self._quiet:
-            variables["TQDM_DISABLE"] = "1"
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self.workers,
                 mp_context=multiprocessing.get_context("spawn"),
-                initializer=_watch_parent,
+                initializer=_begin,
+                initargs=(self._quiet,),
             )
         with _environment(variables):
             return self._pool.submit(function, item)
@@ -147,9 +146,17 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _watch_parent() -> None:
-    """Let this worker end when its parent is gone; it would wait for work for ever."""
+def _begin(quiet: bool) -> None:
+    """Let this worker end when its parent is gone, as it would wait for work for ever, and draw bars only if asked."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    if quiet:
+        # Not by TQDM_DISABLE, which does not reach a bar that is told explicitly to be drawn.
+        draw = tqdm.__init__
+
+        def hidden(*arguments: Any, **options: Any) -> None:
+            draw(*arguments, **(options | {"disable": True}))
+
+        tqdm.__init__ = hidden  # type: ignore[method-assign]
 
 
 def _end_with_parent() -> None:

@@ -12,10 +12,12 @@ from kedro.config import AbstractConfigLoader
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.framework.project import pipelines
+from kedro.io import CatalogProtocol
 from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel, ValidationError
 
 from anmi.errors import AnmiError, nearest
+from anmi.pipelines.ablation.params import AblationParams
 from anmi.selection.recipe import RecipeBook
 
 ENCODERS: Final = ("minilm", "static")
@@ -51,6 +53,12 @@ class CheckHooks:
             check_model(name, parameters, model)
             if model is RecipeBook:
                 check_training(parameters[name])
+
+    @hook_impl
+    def before_pipeline_run(self, run_params: Mapping[str, Any], catalog: CatalogProtocol) -> None:
+        """Check what only an ablation asks for."""
+        if "ablation" in (run_params.get("pipeline_names") or ()):
+            check_ablation(catalog.load("params:ablation"), catalog.load("params:recipes"), Path.cwd())
 
 
 def known_parameters(loader: AbstractConfigLoader) -> set[str]:
@@ -146,6 +154,30 @@ def check_training(recipes: Mapping[str, Any]) -> None:
             raise AnmiError(
                 f'recipe "{name}" trains on {columns}, which it does not mine: add `reads: [{columns}]` to it'
             )
+
+
+def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path) -> None:
+    """Refuse a set with a recipe, an encoder, a collection or a training option that is not there."""
+    from anmi.corpus.contents import files_of
+    from anmi.pipelines.training.params import TrainingParams, merged_options
+
+    chosen = ablation.chosen
+    ablation.check_recipes(recipes.names())
+    check_encoder(chosen.encoder, project)
+    for name in chosen.collections:
+        entry = ablation.collections[name]
+        check_collection(entry.collection)
+        if entry.collection.startswith(("beir:", "pairs:")) and not files_of(entry.collection):
+            raise AnmiError(
+                f'ablation set "{ablation.set}": there is nothing at {entry.collection}, which is its collection '
+                f'"{name}"; correct ablation.collections or take another set'
+            )
+        for recipe in chosen.recipes:
+            try:
+                merged_options(recipes.get(recipe), TrainingParams(options={**chosen.training, **entry.training}))
+            except (AnmiError, ValidationError) as error:
+                reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+                raise AnmiError(f'ablation set "{ablation.set}", recipe "{recipe}", {reason}') from None
 
 
 def check_encoder(encoder: Any, project: Path) -> None:

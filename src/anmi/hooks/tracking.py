@@ -59,7 +59,8 @@ class TrackingHooks:
     """Write parameters, dataset versions, metrics and small artifacts of a run to MLflow.
 
     A dataset takes part by its catalog metadata: ``metadata: {anmi: {mlflow: metrics}}`` for JSON whose numbers are
-    metrics (a list of numbers becomes a curve), ``{anmi: {mlflow: artifact}}`` for a file to keep beside the run.
+    metrics (a list of numbers becomes a curve), ``{anmi: {mlflow: artifact}}`` for a file to keep beside the run,
+    ``{anmi: {mlflow: cells}}`` for a table of which each row becomes a run inside this one.
 
     Parameters
     ----------
@@ -112,6 +113,8 @@ class TrackingHooks:
                 self._log_metrics(data)
             elif kind == "artifact":
                 self._log_artifact(dataset_name, dataset)
+            elif kind == "cells":
+                self._log_cells(data)
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Pipeline) -> None:
@@ -213,6 +216,33 @@ class TrackingHooks:
         ]
         for batch in _batches(metrics):
             self._client.log_batch(self._run_id, metrics=batch)
+
+    def _log_cells(self, cells: Any) -> None:
+        """Log each row as a run inside this one: texts and truth values as tags, numbers as metrics.
+
+        Of the columns ``started`` and ``ended`` are seconds since 1970, and a text under ``error`` is why it failed.
+        """
+        from mlflow.entities import Metric, RunTag
+
+        experiment = self._client.get_run(self._run_id).info.experiment_id
+        for row in map(plain, cells.to_dict("records")):
+            now = time.time()
+            start, end = (int(1000 * (row.pop(name, None) or now)) for name in ("started", "ended"))
+            texts: dict[str, Any] = {
+                name: value for name, value in row.items() if isinstance(value, (str, bool)) and value != ""
+            }
+            texts |= {"mlflow.parentRunId": self._run_id, "seed": row.pop("seed", "")}
+            name = " ".join(str(row[key]) for key in ("collection", "recipe") if key in row) + f" {texts['seed']}"
+            run = self._client.create_run(experiment, start_time=start, run_name=name)
+            tags = [RunTag(_name(key), str(value).lower() if isinstance(value, bool) else str(value)[:_LONGEST_VALUE])
+                    for key, value in texts.items()]  # fmt: skip
+            metrics = [
+                Metric(_name(key), float(value), end, 0)
+                for key, value in row.items()
+                if isinstance(value, (int, float)) and not isinstance(value, bool)
+            ]
+            self._client.log_batch(run.info.run_id, metrics=metrics, tags=tags)
+            self._client.set_terminated(run.info.run_id, "FAILED" if row.get("error") else "FINISHED", end_time=end)
 
     def _log_artifact(self, name: str, dataset: Any) -> None:
         path = dataset._get_load_path() if hasattr(dataset, "_get_load_path") else dataset._filepath

@@ -111,12 +111,17 @@ def run(plan: Plan) -> Iterator[Done]:
     """Yield every cell of the set as it is finished, collection by collection; a failure is one more kind of end."""
     chosen = plan.params.chosen
     asked = len(chosen.collections) * len(chosen.recipes) * len(chosen.seeds)
-    count = 0
+    count = new = 0
+    started = time.monotonic()
     with LocalEngine(workers=plan.workers, threads=plan.params.threads) as engine:
         for name in chosen.collections:
             for done in _of_collection(plan, name, engine):
                 count += 1
-                log.info("%4d/%d  %s", count, asked, _line(done))
+                new += not done.reused
+                left = (time.monotonic() - started) / max(new, 1) * (asked - count)
+                log.info(
+                    "%4d/%d  %s", count, asked, _line(done) + (f"  ({left / 60:.0f} min left)" if left > 60 else "")
+                )
                 yield done
 
 
@@ -142,7 +147,8 @@ def _of_collection(plan: Plan, name: str, engine: Engine) -> Iterator[Done]:
             yield Done(name, cell.recipe, cell.seed, found, facts[cell.recipe], reused=True)
         else:
             missing.append(cell)
-    for outcome in engine.map(run_cell, missing, description=f"{name}: training"):
+    # Without a bar: every finished cell is told in a line of its own.
+    for outcome in engine.map(run_cell, missing):
         cell = outcome.item
         error = _error(outcome)
         yield Done(name, cell.recipe, cell.seed, None if error else read(cell.target), facts[cell.recipe], error)
