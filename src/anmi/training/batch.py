@@ -38,6 +38,8 @@ class Row:
         By column name, what judges said of the positive, and of each negative and then of each uncertain document.
     uncertain_ids, uncertain
         Documents fit for distillation only, the likeliest first.
+    hardness
+        Of the query, in [0, 1]; NaN where training does not ask for it.
     """
 
     query_id: str
@@ -53,6 +55,7 @@ class Row:
     judged: Mapping[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
     uncertain_ids: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
+    hardness: float = math.nan
 
     def pick(self, places: Sequence[int]) -> Row:
         """Return the row with those of its negatives that stand at ``places``, in that order."""
@@ -272,6 +275,7 @@ class Batcher:
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
         assembly = assemble(rows, self._in_batch)
+        hardness = [row.hardness for row in rows]
         return {
             "query_ids": [row.query_id for row in rows],
             "queries": self._groups([row.query for row in rows], "query"),
@@ -281,6 +285,7 @@ class Batcher:
             "negatives": torch.from_numpy(assembly.negatives),
             "query_weight": torch.tensor([row.query_weight for row in rows], dtype=torch.float32),
             "judged": {name: torch.from_numpy(values) for name, values in assembly.judged.items()},
+            "hardness": None if any(map(math.isnan, hardness)) else torch.tensor(hardness, dtype=torch.float32),
         }
 
     def _groups(self, texts: list[str], role: str) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
+from anmi.training.hardness import HardnessSampler, rated
 from anmi.training.options import TrainingOptions
 from anmi.training.options.curricula import WindowOptions
+from anmi.training.options.hardness import HansOptions
 from anmi.training.pool import PoolSampler, check_pool
 
 
@@ -70,6 +72,15 @@ def build_sampler(
         There is a curriculum, and no row has more negatives than a step takes.
     """
     keep = tuple(rows[0].judged) if keep is None else keep
+    if isinstance(hans := options.hardness, HansOptions):
+        inner = _by_options(rated(rows, hans.heuristic), options, curriculum, seed, keep)
+        return HardnessSampler(inner, hans.negatives, seed)
+    return _by_options(rows, options, curriculum, seed, keep)
+
+
+def _by_options(
+    rows: Sequence[Row], options: TrainingOptions, curriculum: Curriculum | None, seed: int, keep: Sequence[str]
+) -> NegativeSampler:
     if curriculum is not None and isinstance(options.curriculum, WindowOptions):
         check_pool(rows, options.negatives)
         return PoolSampler(rows, options.negatives, seed, curriculum, options.curriculum, keep)

@@ -58,10 +58,12 @@ def build_optimizer(
         {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
     ]
     temperature = {id(p) for p in getattr(loss, "temperature", nn.Module()).parameters()}
+    predictor = {id(p) for p in getattr(loss, "predictor", nn.Module()).parameters()}
     own = list(loss.parameters())
     for parameters, of in (
         ([p for p in own if id(p) in temperature], options.temperature),
-        ([p for p in own if id(p) not in temperature], options.loss),
+        ([p for p in own if id(p) in predictor], options.hardness),
+        ([p for p in own if id(p) not in temperature | predictor], options.loss),
     ):
         rate = getattr(of, "learning_rate", learning_rate)
         groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})

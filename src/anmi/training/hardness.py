@@ -1,0 +1,92 @@
+"""The number of negatives by the hardness of a query, drawn anew in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anmi import seeds
+from anmi.corpus.hardness import HardnessParams, hardness
+from anmi.training.batch import Row
+from anmi.training.options.hardness import Adaptation
+
+STREAM: Final = "training/hardness"
+
+
+def rated(rows: Sequence[Row], params: HardnessParams) -> list[Row]:
+    """Return the rows with the hardness of their queries; every distinct query is looked at once."""
+    texts = list(dict.fromkeys(row.query for row in rows))
+    value = dict(zip(texts, hardness(texts, params).value.tolist(), strict=True))
+    return [replace(row, hardness=value[row.query]) for row in rows]
+
+
+def round_at_random(values: NDArray[np.float64], query_ids: Sequence[str], step: int, seed: int) -> NDArray[np.int64]:
+    """Round up with the probability of the fraction, so that the mean over steps is the value itself.
+
+    Parameters
+    ----------
+    values
+        Not negative, [B].
+    query_ids
+        Whose stream each draw comes from, B.
+    step
+        Of the training, from 0.
+    seed
+        Of the training.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64 [B]; a query's draw depends on the seed, its id and the step, on nothing else.
+
+    Examples
+    --------
+    >>> round_at_random(np.array([2.0, 1.5]), ["q1", "q2"], step=0, seed=1)[0].item()
+    2
+    """
+    slots = np.full((len(query_ids), 1), step, np.int32)
+    uniform = seeds.uniform(seed, STREAM, query_ids, slots)[:, 0]
+    whole = np.floor(values)
+    return (whole + (uniform < values - whole)).astype(np.int64)
+
+
+class HardnessSampler:
+    """Lets a row keep the first of the negatives that another sampler chose, as many as its hardness asks for.
+
+    Parameters
+    ----------
+    inner
+        Chooses the negatives of a step, best first.
+    count
+        How many there are at a hardness; off keeps all.
+    seed
+        Of the training.
+    """
+
+    def __init__(self, inner: Callable[[NDArray[np.int64], int], list[Row]], count: Adaptation, seed: int) -> None:
+        self._inner = inner
+        self._count = count
+        self._seed = seed
+        self._mean: float | None = None
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the negatives of this step (from 0)."""
+        found = self._inner(rows, step)
+        if not self._count.on:
+            return found
+        wanted = self._count.at(np.array([row.hardness for row in found]))
+        counts = round_at_random(wanted, [row.query_id for row in found], step, self._seed)
+        kept = [
+            row.pick(range(min(count, len(row.negatives)))) for row, count in zip(found, counts.tolist(), strict=True)
+        ]
+        self._mean = sum(len(row.negatives) for row in kept) / len(kept)
+        return kept
+
+    def report(self) -> dict[str, float]:
+        """Return the inner sampler's numbers, and the mean number of negatives of the last step."""
+        inner: dict[str, float] = self._inner.report() if hasattr(self._inner, "report") else {}
+        return inner if self._mean is None else inner | {"negatives": self._mean}

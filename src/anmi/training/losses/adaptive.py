@@ -1,0 +1,154 @@
+"""Training that adapts to the hardness of queries (HANS): weight, temperature and margin of any loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from torch import Tensor, nn
+
+from anmi.errors import AnmiError
+from anmi.training.facts import NOTHING_KNOWN, Facts
+from anmi.training.options.hardness import Adaptation, HansOptions
+
+
+class HardnessPredictor(nn.Module):
+    """Hardness from a query's embedding: LayerNorm → Linear(d, max(32, d/4)) → ReLU → Linear(1) → sigmoid.
+
+    Parameters
+    ----------
+    dimensions
+        d.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        super().__init__()
+        hidden = max(32, dimensions // 4)
+        self.network = nn.Sequential(
+            nn.LayerNorm(dimensions), nn.Linear(dimensions, hidden), nn.ReLU(), nn.Linear(hidden, 1), nn.Sigmoid()
+        )
+
+    def forward(self, query: Tensor) -> Tensor:
+        """Return the hardness of [B, d] embeddings, [B] in (0, 1)."""
+        return cast(Tensor, self.network(query))[:, 0]
+
+
+class ScaledTemperature(nn.Module):
+    """A temperature times a factor that goes by the hardness of each query.
+
+    Parameters
+    ----------
+    base
+        The temperature.
+    factor
+        On, or this would be the base itself.
+    """
+
+    def __init__(self, base: nn.Module, factor: Adaptation) -> None:
+        super().__init__()
+        self.base = base
+        self._factor = factor
+
+    def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
+        """Return the positive's and the negatives' temperature of every query, [B, 1] each."""
+        if facts.hardness is None:
+            raise AnmiError("a temperature that goes by hardness needs the hardness of the queries among the facts")
+        factor = self._factor.at(facts.hardness)[:, None]
+        positive, negative = self.base(facts)
+        return positive * factor, negative * factor
+
+    def report(self) -> dict[str, float]:
+        """Return what the base says of itself, before the factor."""
+        report: dict[str, float] = self.base.report()  # type: ignore[operator]
+        return report
+
+
+class HardnessAdaptive(nn.Module):
+    """Any loss, adapted to the hardness h of each query (methods §4).
+
+    The loss of a row is ``w(h) · L(s⁺ ∓ m(h)·t, s, t·f(h)) + 0.1 · (ĥ − heuristic)²``: in L the margin m stands on the
+    positive's logit s⁺/t. Here h is the predicted hardness ĥ or the heuristic itself. It is always detached in w, m
+    and f: otherwise the loss could be lowered by calling hard queries easy.
+
+    Parameters
+    ----------
+    loss
+        Any loss of this package; one without a temperature cannot have it adapted, nor a margin on its logits.
+    options
+        Directions and ranges.
+    dimensions
+        Of the embeddings.
+
+    References
+    ----------
+    The HANS report as told in methods §4; its formulas and its prose contradict each other, which
+    :class:`~anmi.training.options.hardness.HansOptions` tells about each part.
+    """
+
+    def __init__(self, loss: nn.Module, options: HansOptions, dimensions: int) -> None:
+        super().__init__()
+        temperature = getattr(loss, "temperature", None)
+        if temperature is None and (options.temperature.on or options.margin.on):
+            raise AnmiError(
+                f"{type(loss).__name__} has no temperature, so hardness can adapt neither it nor a margin on its "
+                "logits; set hardness.hans.temperature and hardness.hans.margin to the direction off"
+            )
+        if options.temperature.on:
+            loss.temperature = ScaledTemperature(cast(nn.Module, temperature), options.temperature)
+        self.predictor = HardnessPredictor(dimensions)
+        self.loss = loss
+        self.columns: tuple[str, ...] = tuple(getattr(loss, "columns", ()))
+        self.uncertain: int = getattr(loss, "uncertain", 0)
+        self._options = options
+        self._report: dict[str, float] = {}
+
+    @property
+    def temperature(self) -> nn.Module:
+        """Of the loss inside; a module without parameters where it has none."""
+        return cast(nn.Module, getattr(self.loss, "temperature", nn.Module()))
+
+    def prepare(self, rows: object) -> None:
+        """Let the loss inside see the training rows, if it wants to."""
+        if hasattr(self.loss, "prepare"):
+            self.loss.prepare(rows)  # type: ignore[operator]
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
+
+        Raises
+        ------
+        AnmiError
+            The facts lack the queries' embeddings or their heuristic hardness.
+        """
+        if facts.query is None or facts.hardness is None:
+            raise AnmiError("training by hardness needs the queries' embeddings and their hardness among the facts")
+        p = self._options
+        target = facts.hardness.to(facts.query.dtype)
+        predicted = self.predictor(facts.query.detach() if p.detached else facts.query)
+        hardness = predicted.detach() if p.by == "predicted" else target
+        facts = replace(facts, hardness=hardness)
+        if p.margin.on:
+            t: Tensor = self.temperature(facts)[0]
+            # Divided by t in the loss, it stands on the logit as it is.
+            margin = p.margin.at(hardness) * t.reshape(-1)
+            positive_similarity = positive_similarity + (margin if p.margin_is == "added" else -margin)
+        losses: Tensor = self.loss(positive_similarity, negative_similarity, log_weights, facts)
+        error = (predicted - target).square()
+        self._report = {
+            "hardness": float(hardness.mean()),
+            "hardness_error": float(error.detach().mean()),
+        }
+        if p.weight.on:
+            losses = losses * p.weight.at(hardness)
+        return losses + p.predictor_weight * error
+
+    def report(self) -> dict[str, float]:
+        """Return the loss's numbers, the mean hardness the last step adapted to and the predictor's squared error."""
+        inner: dict[str, float] = self.loss.report() if hasattr(self.loss, "report") else {}  # type: ignore[operator]
+        return inner | self._report

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from anmi.errors import AnmiError
+from anmi.training.facts import Facts
+from anmi.training.losses import WeightedInfoNCE, build_loss
+from anmi.training.losses.adaptive import HardnessAdaptive, HardnessPredictor
+from anmi.training.losses.triplet import Triplet
+from anmi.training.options import TrainingOptions
+from anmi.training.options.hardness import Adaptation, HansOptions
+from anmi.training.temperature import Dual, Temperature
+
+OFF = Adaptation(low=0, high=0, direction="off")
+NONE = {"negatives": OFF, "weight": OFF, "temperature": OFF, "margin": OFF, "by": "heuristic", "predictor_weight": 0.0}
+AS_PUBLISHED = {
+    "weight": {"low": 0.5, "high": 1.5, "direction": "falling"},
+    "temperature": {"low": 0.5, "high": 1.0, "direction": "rising"},
+    "margin": {"low": 0.1, "high": 0.5, "direction": "falling"},
+    "margin_is": "added",
+}
+T = 0.1
+
+
+def facts(hardness: list[float], dimensions: int = 8) -> Facts:
+    query = torch.randn(len(hardness), dimensions, generator=torch.Generator().manual_seed(0))
+    return Facts(query=query.requires_grad_(), hardness=torch.tensor(hardness))
+
+
+def numbers(rows: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.full((rows,), 0.5), torch.full((rows, 3), 0.45), torch.zeros(rows, 3)
+
+
+def adaptive(t: torch.nn.Module | None = None, **changes) -> HardnessAdaptive:
+    return HardnessAdaptive(WeightedInfoNCE(t or Temperature(T)), HansOptions(**(NONE | changes)), 8)
+
+
+def by_hand(positive: float, negative: float, t: float, margin: float = 0.0, weight: float = 1.0) -> float:
+    """InfoNCE of three equal negatives with a margin subtracted from the positive's logit."""
+    own = positive / t - margin
+    return weight * (math.log(math.exp(own) + 3 * math.exp(negative / t)) - own)
+
+
+def test_with_everything_off_it_is_the_loss_inside():
+    given, about = numbers(), facts([0.2, 0.9])
+    assert torch.equal(adaptive()(*given, about), WeightedInfoNCE(Temperature(T))(*given))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"weight": Adaptation(low=0.5, high=1.5, direction="rising")}, lambda h: {"weight": 0.5 + h}),
+        ({"weight": Adaptation(low=0.5, high=1.5, direction="falling")}, lambda h: {"weight": 1.5 - h}),
+        ({"temperature": Adaptation(low=0.5, high=1, direction="falling")}, lambda h: {"t": T * (1 - h / 2)}),
+        ({"temperature": Adaptation(low=0.5, high=1, direction="rising")}, lambda h: {"t": T * (0.5 + h / 2)}),
+        ({"margin": Adaptation(low=0.1, high=0.5, direction="rising")}, lambda h: {"margin": 0.1 + 0.4 * h}),
+        ({"margin": Adaptation(low=0.1, high=0.5, direction="falling")}, lambda h: {"margin": 0.5 - 0.4 * h}),
+        (
+            {"margin": Adaptation(low=0.1, high=0.5, direction="falling"), "margin_is": "added"},
+            lambda h: {"margin": -(0.5 - 0.4 * h)},
+        ),
+    ],
+)
+def test_each_adaptation_is_linear_in_hardness_in_its_direction(change, expected):
+    hardness = [0.0, 0.25, 1.0]
+    found = adaptive(**change)(*numbers(3), facts(hardness)).tolist()
+    assert found == pytest.approx([by_hand(0.5, 0.45, **({"t": T} | expected(h))) for h in hardness], rel=1e-5)
+
+
+def test_the_default_makes_hard_queries_count_more_and_the_published_formulas_less():
+    given, about = numbers(), facts([0.1, 0.9])
+    wanted = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(by="heuristic", predictor_weight=0), 8)
+    published = HardnessAdaptive(
+        WeightedInfoNCE(Temperature(T)), HansOptions(by="heuristic", predictor_weight=0, **AS_PUBLISHED), 8
+    )
+    easy, hard = wanted(*given, about).tolist()
+    assert hard > 1.5 * easy
+    easy, hard = published(*given, about).tolist()
+    assert hard < easy
+
+
+def test_a_margin_is_a_constant_on_the_logit_whatever_the_temperature_learns():
+    temperature = Temperature(T, learnable=True)
+    loss = adaptive(temperature, margin=Adaptation(low=0.3, high=0.3, direction="rising"))
+    loss(*numbers(1), facts([0.5])).sum().backward()
+    t = torch.tensor(math.log(T), requires_grad=True)
+    own = 0.5 / t.exp() - 0.3
+    (torch.logsumexp(torch.stack([own, *[0.45 / t.exp()] * 3]), 0) - own).backward()
+    assert temperature.log_t.grad.item() == pytest.approx(t.grad.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("detached", [True, False])
+def test_the_predictor_learns_the_heuristic_and_moves_the_embedding_only_if_it_may(detached):
+    loss, about = adaptive(predictor_weight=0.1, detached=detached), facts([0.2, 0.9])
+    result = loss(*numbers(), about)
+    predicted = loss.predictor(about.query)
+    expected = WeightedInfoNCE(Temperature(T))(*numbers()) + 0.1 * (predicted - about.hardness) ** 2
+    assert result.tolist() == pytest.approx(expected.tolist())
+    result.sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in loss.predictor.parameters())
+    assert (about.query.grad is None) == detached
+
+
+def test_calling_queries_easy_is_no_way_to_a_lower_loss():
+    """With the predictor's own term off nothing pulls at it, however the adaptations depend on it."""
+    loss = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(predictor_weight=0.0, detached=False), 8)
+    loss(*numbers(), facts([0.2, 0.9])).sum().backward()
+    assert all(p.grad is None or not p.grad.any() for p in loss.predictor.parameters())
+
+
+def test_the_predictor_can_tell_hard_from_easy():
+    predictor = HardnessPredictor(8)
+    assert sum(p.numel() for p in predictor.parameters()) == 16 + 9 * 32 + 33
+    query = torch.nn.functional.normalize(torch.randn(64, 8, generator=torch.Generator().manual_seed(1)), dim=1)
+    target = (query[:, 0] > 0).float() * 0.8 + 0.1
+    optimizer = torch.optim.AdamW(predictor.parameters(), lr=1e-2)
+    for _ in range(150):
+        optimizer.zero_grad()
+        (predictor(query) - target).square().mean().backward()
+        optimizer.step()
+    assert (predictor(query) - target).abs().mean() < 0.1
+
+
+@pytest.mark.parametrize("hardness", [0.0, 1.0])
+@pytest.mark.parametrize("similarity", [-1.0, 1.0])
+def test_gradients_are_finite_at_the_ends(hardness, similarity):
+    positive = torch.tensor([similarity], requires_grad=True)
+    others = torch.tensor([[-similarity, similarity]], requires_grad=True)
+    loss = HardnessAdaptive(WeightedInfoNCE(Dual(0.01, 0.01)), HansOptions(), 8)
+    result = loss(positive, others, torch.tensor([[0.0, -torch.inf]]), facts([hardness]))
+    result.sum().backward()
+    assert result.isfinite().all()
+    assert positive.grad.isfinite().all()
+    assert others.grad.isfinite().all()
+    assert others.grad[0, 1] == 0
+
+
+def test_a_loss_without_temperature_says_what_to_turn_off():
+    with pytest.raises(AnmiError, match=r"Triplet has no temperature.*off"):
+        HardnessAdaptive(Triplet(0.2), HansOptions(), 8)
+    options = HansOptions(**(NONE | {"weight": Adaptation(low=0.5, high=1.5, direction="rising")}))
+    losses = HardnessAdaptive(Triplet(0.2), options, 8)(*numbers(), facts([0.0, 1.0])).tolist()
+    assert losses[1] == pytest.approx(3 * losses[0])
+
+
+def test_it_is_built_from_options_and_reports():
+    loss = build_loss(TrainingOptions(hardness={"hans": {"by": "heuristic"}}), dimensions=8)
+    loss(*numbers(), facts([0.25, 0.75]))
+    assert loss.report()["hardness"] == pytest.approx(0.5)
+    assert loss.report()["hardness_error"] > 0
+    assert {name.split(".")[0] for name in loss.state_dict()} == {"loss", "predictor"}
+    with pytest.raises(AnmiError, match="dimensions"):
+        build_loss(TrainingOptions(hardness="hans"))
+
+
+def test_facts_that_are_missing_are_named():
+    with pytest.raises(AnmiError, match="embeddings and their hardness"):
+        adaptive()(*numbers(), Facts())

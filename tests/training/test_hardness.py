@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from anmi.corpus.hardness import HardnessParams
+from anmi.training.batch import Batcher, Row, assemble
+from anmi.training.hardness import rated, round_at_random
+from anmi.training.options import TrainingOptions
+from anmi.training.options.hardness import Adaptation
+from anmi.training.sampler import build_sampler
+
+HEURISTIC = {"code_mix": "script"}
+
+
+def row(name: str, query: str = "what is it", negatives: int = 4) -> Row:
+    documents = tuple(f"{name}-n{i}" for i in range(negatives))
+    return Row(
+        query_id=name,
+        query=query,
+        positive_id=f"{name}-p",
+        positive=f"{name} positive",
+        negative_ids=documents,
+        negatives=documents,
+        weights=(1.0,) * negatives,
+        query_weight=1.0,
+        positive_ids=frozenset({f"{name}-p"}),
+    )
+
+
+def sampler(rows: list[Row], seed: int = 1, **hans):
+    options = TrainingOptions(hardness={"hans": {"heuristic": HEURISTIC, **hans}}, negatives=3)
+    return build_sampler(rows, options, None, seed)
+
+
+def test_rounding_is_right_on_average_and_exact_for_whole_numbers():
+    values = np.array([1.0, 1.3, 2.75, 3.0])
+    ids = ["a", "b", "c", "d"]
+    drawn = np.array([round_at_random(values, ids, step, seed=3) for step in range(4000)])
+    assert (drawn[:, [0, 3]] == [1, 3]).all()
+    assert set(drawn[:, 1]) == {1, 2}
+    assert set(drawn[:, 2]) == {2, 3}
+    # Four standard errors.
+    assert np.abs(drawn.mean(0) - values).max() < 4 * 0.5 / np.sqrt(4000)
+
+
+def test_a_draw_depends_on_seed_query_and_step_only():
+    values, ids = np.linspace(1, 3, 30), [f"q{i}" for i in range(30)]
+    drawn = round_at_random(values, ids, step=5, seed=1)
+    order = np.random.default_rng(0).permutation(30)
+    assert (round_at_random(values[order], [ids[i] for i in order], 5, 1) == drawn[order]).all()
+    assert round_at_random(values[7:8], ids[7:8], 5, 1) == drawn[7]
+    assert (round_at_random(values, ids, 6, 1) != drawn).any()
+    assert (round_at_random(values, ids, 5, 2) != drawn).any()
+
+
+def test_harder_queries_bring_more_of_the_best_negatives():
+    rows = [row("easy", "go"), row("hard", "why, oh! " * 30)]
+    draw = sampler(rows)
+    counts = {"easy": [], "hard": []}
+    for step in range(50):
+        for found in draw(np.array([0, 1]), step):
+            counts[found.query_id].append(len(found.negatives))
+            assert found.negatives == row(found.query_id).negatives[: len(found.negatives)]
+    assert min(map(min, counts.values())) >= 1
+    assert max(map(max, counts.values())) <= 3
+    assert np.mean(counts["hard"]) > np.mean(counts["easy"]) + 0.5
+    assert draw.report() == {"negatives": (counts["easy"][-1] + counts["hard"][-1]) / 2}
+
+
+def test_falling_gives_hard_queries_fewer_and_off_gives_all():
+    rows = [row("easy", "go"), row("hard", "why, oh! " * 30)]
+    falling = sampler(rows, negatives={"low": 1, "high": 3, "direction": "falling"})
+    found = [[len(r.negatives) for r in falling(np.array([0, 1]), step)] for step in range(50)]
+    assert np.mean(found, axis=0)[0] > np.mean(found, axis=0)[1] + 0.5
+    off = sampler(rows, negatives={"low": 1, "high": 3, "direction": "off"})
+    assert [len(r.negatives) for r in off(np.array([0, 1]), 0)] == [3, 3]
+
+
+def test_a_row_with_fewer_negatives_brings_what_it_has():
+    found = sampler([row("hard", "why, oh! " * 30, negatives=1)])(np.array([0]), 0)
+    assert len(found[0].negatives) == 1
+
+
+def test_hardness_reaches_the_batch_and_is_absent_without_it():
+    rows = rated([row("a", "go"), row("b", "why, oh! " * 30)], HardnessParams(code_mix="script"))
+    assert 0 < rows[0].hardness < rows[1].hardness <= 1
+
+    def tokenise(texts: list[str], role: str) -> dict[str, object]:
+        return {"role": role, "texts": texts}
+
+    batch = Batcher(tokenise, "all", 8)(rows)
+    assert batch["hardness"].tolist() == pytest.approx([r.hardness for r in rows])
+    assert Batcher(tokenise, "all", 8)([row("a")])["hardness"] is None
+    assert assemble(rows, "all").weights.shape == (2, 10)
+
+
+def test_wrong_ranges_are_refused():
+    with pytest.raises(ValidationError, match="low is 3 and must not exceed high"):
+        Adaptation(low=3, high=1, direction="rising")
+    with pytest.raises(ValidationError, match='no parameter "wieght"; did you mean "weight"'):
+        TrainingOptions(hardness={"hans": {"wieght": {}}})
