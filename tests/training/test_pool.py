@@ -1,0 +1,187 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi import seeds
+from anmi.errors import AnmiError
+from anmi.training.batch import Row, assemble
+from anmi.training.curriculum import State
+from anmi.training.options.curricula import WindowOptions
+from anmi.training.pool import STREAM, PoolSampler, check_pool
+
+ELO = 1500.0
+
+
+class Held:
+    """A curriculum that stays where it is."""
+
+    def __init__(self, low: float, high: float, negatives: int | None = None) -> None:
+        self.state = State(0.5, low, high, negatives)
+
+
+def row(number: int, gaps, weights=None) -> Row:
+    """A row whose negative of gap g is the document "g" of query "q<number>"."""
+    names = tuple(f"{number}:{place}:{gap}" for place, gap in enumerate(gaps))
+    return Row(
+        query_id=f"q{number}",
+        query=f"query {number}",
+        positive_id=f"d{number}",
+        positive=f"document {number}",
+        negative_ids=tuple(name.upper() for name in names),
+        negatives=names,
+        weights=tuple(weights or [1.0] * len(names)),
+        query_weight=1.0,
+        positive_ids=frozenset({f"d{number}"}),
+        judged={
+            "elo": (ELO, tuple(ELO - gap for gap in gaps)),
+            "cross": (0.9, tuple(float(place) for place in range(len(gaps)))),
+        },
+    )
+
+
+def sampler(rows, count=3, curriculum=None, seed=1, **options) -> PoolSampler:
+    return PoolSampler(rows, count, seed, curriculum, WindowOptions(**options), ["cross"])
+
+
+def gaps_of(picked: Row) -> list[float]:
+    return [float(text.split(":")[2]) for text in picked.negatives]
+
+
+POOLS = st.lists(
+    st.lists(st.one_of(st.integers(-300, 900).map(float), st.just(float("nan"))), max_size=12), min_size=1, max_size=5
+)
+WINDOWS = st.tuples(st.integers(-200, 700), st.integers(0, 400)).map(lambda w: (float(w[0]), float(w[0] + w[1])))
+
+
+def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: int, strict: bool) -> list[str]:
+    """Take candidates one by one, as a reader of the rules would."""
+    uniform = seeds.uniform(
+        seed, f"{STREAM}/{step}", [f"{one.query_id}\x1f{one.positive_id}"], np.arange(len(one.negatives))[None]
+    )[0]
+    left = []
+    for place, rating in enumerate(one.judged["elo"][1]):
+        gap = ELO - rating
+        if gap < 100 or one.weights[place] == 0:
+            continue
+        distance = np.inf if np.isnan(gap) else low - gap if gap < low else gap - high if gap > high else 0.0
+        if distance == 0 or not strict:
+            left.append((distance, uniform[place], one.negatives[place]))
+    return [name for _, _, name in sorted(left)[:count]]
+
+
+@given(pools=POOLS, window=WINDOWS, count=st.integers(0, 6), step=st.integers(0, 5), strict=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_draw_is_that_of_the_rules_one_by_one(pools, window, count, step, strict):
+    rows = [
+        row(number, gaps, [float(place % 4 != 3) for place in range(len(gaps))]) for number, gaps in enumerate(pools)
+    ]
+    found = sampler(rows, count, Held(*window), fill="none" if strict else "nearest")(np.arange(len(rows)), step)
+    assert [list(one.negatives) for one in found] == [slow_draw(one, 1, step, *window, count, strict) for one in rows]
+
+
+@given(pools=POOLS, window=WINDOWS, count=st.integers(1, 6), step=st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_what_is_drawn_is_of_the_pool_safe_and_different(pools, window, count, step):
+    rows = [row(number, gaps) for number, gaps in enumerate(pools)]
+    for one, picked in zip(rows, sampler(rows, count, Held(*window))(np.arange(len(rows)), step), strict=True):
+        gaps = np.array([ELO - rating for rating in one.judged["elo"][1]])
+        safe = ~(gaps < 100)
+        assert set(picked.negatives) <= set(one.negatives)
+        assert len(set(picked.negatives)) == len(picked.negatives) == min(count, safe.sum())
+        drawn = np.array(gaps_of(picked))
+        assert not (drawn < 100).any()
+        inside = int((safe & (gaps >= window[0]) & (gaps <= window[1])).sum())
+        assert ((drawn >= window[0]) & (drawn <= window[1])).sum() == min(count, inside)
+
+
+@given(order=st.permutations(range(6)), step=st.integers(0, 3))
+@settings(max_examples=20, deadline=None)
+def test_neither_the_order_of_a_batch_nor_what_else_is_in_it_matters(order, step):
+    rows = [row(number, range(100, 900, 50)) for number in range(6)]
+    draw = sampler(rows, 4, Held(200, 500))
+    alone = [draw(np.array([number]), step)[0] for number in order]
+    assert draw(np.array(order), step) == alone
+    # Nor does a longer row elsewhere, or the row's number in the table.
+    others = [row(9, range(100, 2000, 50)), *rows[::-1]]
+    assert sampler(others, 4, Held(200, 500))(np.array([6 - number for number in order]), step) == alone
+
+
+def test_the_first_of_a_draw_are_a_smaller_draw():
+    rows = [row(0, range(100, 900, 20))]
+    small, large = (sampler(rows, count, Held(200, 400))(np.array([0]), 7)[0].negatives for count in (3, 20))
+    assert large[:3] == small
+
+
+def test_all_inside_are_drawn_alike_and_anew_in_every_step():
+    rows = [row(0, range(100, 900, 50))]  # seven of them from 200 to 500
+    draw = sampler(rows, 2, Held(200, 500))
+    drawn = [gaps_of(draw(np.array([0]), step)[0]) for step in range(800)]
+    values, counts = np.unique(drawn, return_counts=True)
+    assert values.tolist() == list(range(200, 501, 50))
+    assert np.abs(counts / 800 - 2 / 7).max() < 0.06
+    assert len({tuple(sorted(pair)) for pair in drawn}) == 21
+    other = sampler(rows, 2, Held(200, 500), seed=2)
+    assert [gaps_of(other(np.array([0]), step)[0]) for step in range(20)] != drawn[:20]
+
+
+def test_weights_and_judgments_go_with_the_negatives_and_elo_stays_behind():
+    one = row(0, [150.0, 250.0, 350.0], [0.5, 1.0, 0.7])
+    (picked,) = sampler([one], 2, Held(240, 400))(np.array([0]), 0)
+    assert sorted(zip(gaps_of(picked), picked.weights, picked.judged["cross"][1], strict=True)) == [
+        (250.0, 1.0, 1.0),
+        (350.0, 0.7, 2.0),
+    ]
+    assert set(picked.judged) == {"cross"}
+
+
+def test_what_is_too_close_does_not_come_back_through_another_row():
+    close = row(0, [50.0, 300.0])
+    # The second row brings the document that is too close to the first one's positive.
+    other = replace(row(1, [300.0]), negative_ids=close.negative_ids[:1], negatives=close.negatives[:1])
+    batch = sampler([close, other], 2, Held(100, 400))(np.array([0, 1]), 0)
+    assembly = assemble(batch, "all")
+    weights = dict(zip(assembly.texts, assembly.weights[0], strict=True))
+    assert weights[close.negatives[0]] == 0
+    assert weights[close.negatives[1]] == 1
+
+
+def test_by_rank_the_window_is_a_share_of_the_rows_own_pool():
+    rows = [row(0, [float("nan")] * 5), row(1, [float("nan")] * 9)]
+    draw = PoolSampler(rows, 9, 1, Held(0.5, 1.0), WindowOptions(window="rank", fill="none"))
+    places = [sorted(int(text.split(":")[1]) for text in one.negatives) for one in draw(np.array([0, 1]), 0)]
+    assert places == [[2, 3, 4], [4, 5, 6, 7, 8]]
+
+
+def test_the_state_says_how_many():
+    rows = [row(0, range(100, 900, 50))]
+    assert len(sampler(rows, 2, Held(200, 500, 5))(np.array([0]), 0)[0].negatives) == 5
+
+
+def test_the_log_says_how_many_were_inside():
+    rows = [row(0, [300.0, 320.0, 700.0]), row(1, [800.0])]
+    draw = sampler(rows, 3, Held(200, 500))
+    draw(np.array([0, 1]), 0)
+    assert draw.report() == {"negatives": 2.0, "inside": 0.5}
+
+
+def test_without_a_curriculum_all_of_the_pool_is_drawn_from():
+    rows = [row(0, [float("nan"), -50.0, 900.0, 300.0])]
+    draw = PoolSampler(rows, 2, 1)
+    seen = {text for step in range(50) for text in draw(np.array([0]), step)[0].negatives}
+    assert seen == set(rows[0].negatives)
+    assert draw.report() == {}
+
+
+def test_a_row_without_negatives_stays_as_it_is():
+    rows = [row(0, []), row(1, [])]
+    assert [one.negatives for one in sampler(rows, 3, Held(100, 400))(np.array([1, 0]), 0)] == [(), ()]
+
+
+@pytest.mark.parametrize(("negatives", "message"), [(3, "3 negatives a row .* more than 3"), (None, "all negatives")])
+def test_a_pool_with_nothing_to_choose_is_refused(negatives, message):
+    with pytest.raises(AnmiError, match=message):
+        check_pool([row(0, [1.0, 2.0, 3.0])], negatives)
+    check_pool([row(0, [1.0, 2.0, 3.0])], 2)
