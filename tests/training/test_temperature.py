@@ -1,7 +1,11 @@
 import pytest
 import torch
+from torch.nn import functional
 
-from anmi.training.temperature import Temperature
+from anmi.errors import AnmiError
+from anmi.training.losses import Facts, WeightedInfoNCE
+from anmi.training.options import TrainingOptions
+from anmi.training.temperature import Adaptive, Dual, Temperature, build_temperature
 
 
 def test_fixed_temperature_has_nothing_to_learn():
@@ -18,6 +22,8 @@ def test_learned_temperature_stops_at_its_bounds_and_comes_back(direction, bound
         optimizer.zero_grad()
         (direction * temperature()[0].log()).backward()
         optimizer.step()
+        # The log is written after the step, and must not show what the next step will not use.
+        assert 0.0099 < temperature.report()["temperature"] < 1.0001
     assert temperature()[0].item() == pytest.approx(bound, rel=1e-5)
     optimizer.zero_grad()
     (-direction * temperature()[0].log()).backward()
@@ -30,3 +36,91 @@ def test_learned_temperature_stops_at_its_bounds_and_comes_back(direction, bound
 def test_initial_outside_the_bounds_is_refused(initial):
     with pytest.raises(ValueError, match="temperature"):
         Temperature(initial)
+
+
+def test_dual_of_two_equal_ones_is_one():
+    similarity = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+    block = similarity[:, 0], similarity[:, 1:], torch.zeros(4, 2)
+    torch.testing.assert_close(WeightedInfoNCE(Dual(0.1, 0.1))(*block), WeightedInfoNCE(Temperature(0.1))(*block))
+
+
+def test_each_of_the_two_divides_its_own():
+    loss = WeightedInfoNCE(Dual(0.2, 0.5))
+    got = loss(torch.tensor([0.3]), torch.tensor([[0.4]]), torch.zeros(1, 1))
+    torch.testing.assert_close(got, functional.softplus(torch.tensor([0.4 / 0.5 - 0.3 / 0.2])))
+
+
+def test_dual_lowers_the_loss_of_positives_that_trail_all_negatives():
+    """The pathology its description warns of: the encoder is frozen, every ranking is wrong, and the loss goes to 0."""
+    dual = Dual()
+    loss = WeightedInfoNCE(dual)
+    positive = torch.full((3,), 0.4, requires_grad=True)
+    negatives = torch.tensor([[0.5, 0.6, 0.7]]).repeat(3, 1)
+    optimizer = torch.optim.Adam(dual.parameters(), lr=0.1)
+    values = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        value = loss(positive, negatives, torch.zeros(3, 3)).sum()
+        value.backward()
+        optimizer.step()
+        values.append(value.item())
+    assert values[0] > 10
+    assert values[-1] < 1e-6
+    assert dual.report()["temperature"] < 0.03
+    assert dual.report()["temperature_negative"] > 0.2
+    assert positive.grad[0].abs() < 1e-4 * 0.07
+    # One temperature for both cannot do that: the best it finds is to call all documents alike.
+    assert WeightedInfoNCE(Temperature(1.0))(positive, negatives, torch.zeros(3, 3)).min() > 1.3
+
+
+QUERIES = functional.normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(1)))
+
+
+def test_adaptive_starts_at_its_base_for_every_query():
+    temperature = Adaptive(8, base=0.05)
+    for t in temperature(Facts(query=QUERIES)):
+        torch.testing.assert_close(t, torch.full((5, 1), 0.05))
+
+
+def test_adaptive_is_learned_for_each_query_and_does_not_move_it():
+    queries = QUERIES.clone().requires_grad_()
+    torch.manual_seed(0)
+    temperature = Adaptive(8)
+    optimizer = torch.optim.Adam(temperature.parameters(), lr=0.01)
+    wanted = torch.tensor([0.02, 0.12, 0.05, 0.1, 0.03])[:, None]
+    for _ in range(300):
+        optimizer.zero_grad()
+        ((temperature(Facts(query=queries))[0] / wanted).log() ** 2).sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(temperature(Facts(query=queries))[0], wanted, atol=0.01, rtol=0)
+    assert queries.grad is None
+    assert temperature.report()["temperature"] == pytest.approx(wanted.mean().item(), abs=0.01)
+
+
+@pytest.mark.parametrize(("base", "bias", "bound"), [(0.07, -9.0, 0.01), (0.5, 9.0, 0.5)])
+def test_adaptive_is_clamped_and_comes_back(base, bias, bound):
+    temperature = Adaptive(8, base=base)
+    last = temperature.network[-1]
+    torch.nn.init.constant_(last.bias, bias)
+    t = temperature(Facts(query=QUERIES))[0]
+    torch.testing.assert_close(t, torch.full((5, 1), bound))
+    outwards = 1.0 if bias < 0 else -1.0
+    for direction, moves in ((outwards, False), (-outwards, True)):
+        temperature.zero_grad()
+        (direction * temperature(Facts(query=QUERIES))[0]).sum().backward()
+        assert bool(last.bias.grad.abs() > 0) == moves
+
+
+def test_adaptive_says_what_it_lacks():
+    with pytest.raises(AnmiError, match="embeddings"):
+        Adaptive(8)()
+    with pytest.raises(AnmiError, match="dimensions"):
+        build_temperature(TrainingOptions(temperature="adaptive").temperature, None)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "learnable", "dual", "adaptive"])
+def test_options_choose_the_temperature(kind):
+    temperature = build_temperature(TrainingOptions(temperature=kind).temperature, 8)
+    for t in temperature(Facts(query=QUERIES)):
+        torch.testing.assert_close(t.reshape(-1)[:1], torch.tensor([0.07]))
+    assert bool(list(temperature.parameters())) == (kind != "fixed")

@@ -12,6 +12,7 @@ from anmi.training.facts import NOTHING_KNOWN, Facts
 from anmi.training.options.part import PartOptions
 from anmi.training.options.temperatures import (
     HIGHEST,
+    HIGHEST_ADAPTIVE,
     LOWEST,
     AdaptiveTemperature,
     DualTemperature,
@@ -67,11 +68,20 @@ class Temperature(nn.Module):
 
     def report(self) -> dict[str, float]:
         """Return what the log of a training says of it."""
-        return {"temperature": float(self.log_t.detach().exp())}
+        return {"temperature": float(self.log_t.detach().clamp(math.log(LOWEST), math.log(HIGHEST)).exp())}
 
 
 class Dual(nn.Module):
-    """Two learned temperatures, the positive's and the negatives' (methods §3.7).
+    """Two learned temperatures, t⁺ of the positive and t⁻ of the negatives (methods §3.7).
+
+    InfoNCE becomes ``-s⁺/t⁺ + log(exp(s⁺/t⁺) + Σ wᵢ exp(sᵢ/t⁻))``, with pᵢ the share of a term in the sum and p⁺ that
+    of the positive. Its gradients are -(1 - p⁺)/t⁺ for s⁺ and pᵢ/t⁻ for sᵢ. They no longer cancel, so that all
+    similarities of a query drift, up if t⁺ < t⁻.
+
+    And the loss can fall without any learning: wherever s⁺ > 0 a smaller t⁺ makes it smaller, whether or not the
+    positive leads, and so does a larger t⁻ where the sᵢ > 0. Left long enough the two drift apart until the loss is 0,
+    and with it the encoder's gradient; a positive behind all its negatives then counts as found. It is here to be
+    compared with: its loss does not compare with that of one temperature, and only dev tells whether it learns.
 
     Parameters
     ----------
@@ -99,7 +109,8 @@ class Dual(nn.Module):
 class Adaptive(nn.Module):
     """A temperature per query: base · 2 · sigmoid(offset), within [0.01, 0.5], the offset from a small network.
 
-    The network sees a detached embedding: the temperature is to follow the query, not to move it.
+    The network sees a detached embedding: the temperature is to follow the query, not to move it. Where the clamp
+    holds, only a gradient that leads back from it is let through.
 
     Parameters
     ----------
@@ -118,19 +129,19 @@ class Adaptive(nn.Module):
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.network = nn.Sequential(nn.Linear(dimensions, hidden), nn.ReLU(), last)
-        self._last = base
+        self._last = torch.tensor(base)
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
         """Return the queries' temperatures twice, [B, 1]."""
         if facts.query is None:
             raise AnmiError("the adaptive temperature needs the queries' embeddings: give the loss their facts")
-        t = (self.base * 2 * torch.sigmoid(self.network(facts.query.detach()))).clamp(LOWEST, 0.5)
-        self._last = float(t.detach().mean())
+        t = _within(self.base * 2 * torch.sigmoid(self.network(facts.query.detach())), LOWEST, HIGHEST_ADAPTIVE)
+        self._last = t.detach().mean()
         return t, t
 
     def report(self) -> dict[str, float]:
         """Return the mean of the last batch."""
-        return {"temperature": self._last}
+        return {"temperature": float(self._last)}
 
 
 def build_temperature(options: PartOptions, dimensions: int | None) -> nn.Module:
@@ -150,6 +161,17 @@ def build_temperature(options: PartOptions, dimensions: int | None) -> nn.Module
                 raise AnmiError("the adaptive temperature needs the number of dimensions of the embeddings")
             return Adaptive(dimensions, options.base, options.hidden)
     raise ValueError(f"{options!r} is no temperature")
+
+
+def _within(t: Tensor, low: float, high: float) -> Tensor:
+    """Clamp, but keep the gradient that leads back: a query clamped without any would be stuck there."""
+    if t.requires_grad:
+        below, above = t.detach() < low, t.detach() > high
+        # A positive gradient lowers t when descended along.
+        t.register_hook(  # type: ignore[no-untyped-call]
+            lambda gradient: gradient.masked_fill((below & (gradient > 0)) | (above & (gradient < 0)), 0.0)
+        )
+    return t + (t.clamp(low, high) - t).detach()
 
 
 def _project(log_t: Tensor) -> None:

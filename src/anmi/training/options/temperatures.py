@@ -10,6 +10,7 @@ from anmi.training.options.part import OneOf, PartOptions
 
 LOWEST: Final = 0.01
 HIGHEST: Final = 1.0
+HIGHEST_ADAPTIVE: Final = 0.5
 _LEARNING_RATE: Final = (
     "Peak learning rate, without weight decay. 1e-2: a single number needs larger steps than weights; in the 75 steps "
     "of SciFact it moved t from 0.07 to 0.05."
@@ -33,7 +34,10 @@ class LearnableTemperature(PartOptions):
 
 
 class DualTemperature(PartOptions):
-    """One for the positive and one for the negatives, both learned."""
+    """One for the positive and one for the negatives, both learned.
+
+    The loss falls as the two drift apart, also where the encoder learns nothing: a recipe of it is for comparison.
+    """
 
     kind = "dual"
     positive: _Value = Field(0.07, description="Start of the positive's. 0.07: the customary value for cosines.")
@@ -45,7 +49,9 @@ class AdaptiveTemperature(PartOptions):
     """One per query, from its embedding by a small network."""
 
     kind = "adaptive"
-    base: float = Field(0.07, ge=LOWEST, le=0.5, description="What an offset of zero gives. 0.07: customary.")
+    base: float = Field(
+        0.07, ge=LOWEST, le=HIGHEST_ADAPTIVE, description="What an offset of zero gives. 0.07: customary."
+    )
     hidden: int = Field(16, ge=1, description="Width of the network's hidden layer. 16: it gives one number.")
     learning_rate: float = Field(1e-3, gt=0, description="Of the network. 1e-3: AdamW's customary one.")
 
