@@ -60,6 +60,7 @@ def test_dual_lowers_the_loss_of_positives_that_trail_all_negatives():
     values = []
     for _ in range(60):
         optimizer.zero_grad()
+        positive.grad = None
         value = loss(positive, negatives, torch.zeros(3, 3)).sum()
         value.backward()
         optimizer.step()
@@ -68,7 +69,7 @@ def test_dual_lowers_the_loss_of_positives_that_trail_all_negatives():
     assert values[-1] < 1e-6
     assert dual.report()["temperature"] < 0.03
     assert dual.report()["temperature_negative"] > 0.2
-    assert positive.grad[0].abs() < 1e-4 * 0.07
+    assert positive.grad.abs().max() < 1e-4
     # One temperature for both cannot do that: the best it finds is to call all documents alike.
     assert WeightedInfoNCE(Temperature(1.0))(positive, negatives, torch.zeros(3, 3)).min() > 1.3
 
