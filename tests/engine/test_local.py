@@ -1,0 +1,107 @@
+"""Worker processes: every item ends somehow, whatever becomes of the others and of the worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from anmi.engine import Engine, LocalEngine
+from anmi.errors import AnmiError
+
+
+def work(item: int) -> int:
+    """Square; 2 is wrong, 3 is a defect, 4 kills its worker, 5 takes its time."""
+    if item == 2:
+        try:
+            raise KeyError(item)
+        except KeyError as error:
+            raise AnmiError("two is not allowed:\nuse another") from error
+    if item == 3:
+        return item // 0
+    if item == 4:
+        os._exit(9)
+    if item == 5:
+        time.sleep(0.3)
+    return item * item
+
+
+def where(_: int) -> tuple[str, str | None, int]:
+    from tqdm import tqdm
+
+    with tqdm(total=1, disable=False) as bar:
+        return os.environ["OMP_NUM_THREADS"], os.environ.get("TQDM_DISABLE"), int(bar.disable)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    with LocalEngine(workers=2) as found:
+        yield found
+
+
+def test_failures_are_outcomes_and_lose_no_other_item(engine: Engine) -> None:
+    found = {outcome.item: outcome for outcome in engine.map(work, [1, 2, 3, 4, 5, 6])}
+    assert {item: outcome.result for item, outcome in found.items()} == {1: 1, 2: None, 3: None, 4: None, 5: 25, 6: 36}
+    failures = {item: outcome.failure for item, outcome in found.items() if outcome.failure}
+    assert failures[2].message == "two is not allowed: use another"
+    assert failures[2].expected
+    assert failures[3].message.startswith("ZeroDivisionError")
+    assert "return item // 0" in failures[3].trace
+    assert not failures[3].expected
+    assert "killed" in failures[4].message
+    # The pool that broke was replaced.
+    assert [outcome.result for outcome in engine.map(work, [7])] == [49]
+
+
+def test_workers_have_their_share_of_threads_and_draw_no_bars(engine: Engine) -> None:
+    (outcome,) = engine.map(where, [1])
+    assert outcome.result == ("1", None, 1)
+    assert os.environ.get("OMP_NUM_THREADS") != "1" or "OMP_NUM_THREADS" in os.environ
+
+
+def test_a_pool_needs_workers() -> None:
+    with pytest.raises(ValueError, match="at least one worker"):
+        LocalEngine(workers=0)
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from anmi.engine import LocalEngine\n"
+        "def note(folder):\n"
+        "    Path(folder, 'pid').write_text(str(os.getpid()))\n"
+        "    time.sleep(60)\n"
+        "if __name__ == '__main__':\n"
+        "    list(LocalEngine(workers=1).map(note, [sys.argv[1]]))\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
+    try:
+        worker = int(wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+    finally:
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    assert wait_for(lambda: not is_alive(worker))
+
+
+def wait_for(what, seconds: float = 20):  # type: ignore[no-untyped-def]
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := what():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().split()[2]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,144 @@
+"""Sets of an ablation, and what makes a cell another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from anmi.errors import AnmiError
+from anmi.hooks.checks import check_ablation
+from anmi.pipelines.ablation.cells import CellJob, Place, SelectionJob, buckets, measure, read
+from anmi.pipelines.ablation.mining import book_of, fingerprint
+from anmi.pipelines.ablation.params import AblationParams
+from anmi.pipelines.bm25.params import BM25Params
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.training.params import TrainingParams
+from anmi.selection.recipe import RecipeBook, recipe_book
+
+ROOT = Path(__file__).parents[2]
+RAW: dict[str, Any] = {
+    "set": "one",
+    "collections": {"docs": {"collection": "api_docs"}},
+    "sets": {"one": {"description": "One.", "recipes": ["plain", "judged"], "collections": ["docs"],
+                     "baseline": "plain"}},
+}  # fmt: skip
+RECIPES: dict[str, Any] = {
+    "plain": {"description": "Top.", "steps": [{"top": {"by": "dense"}}], "training": {"epochs": 2}},
+    "judged": {"description": "Clean.", "steps": [{"denoise": {"threshold": 0.1}}, {"top": {"by": "dense"}}]},
+}
+
+
+def params(**one: Any) -> dict[str, Any]:
+    return RAW | {"sets": {"one": RAW["sets"]["one"] | one}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (RAW | {"set": "onne"}, 'there is no set "onne": did you mean "one"'),
+        (
+            params(collections=["dogs"]),
+            'set "one" names the collection "dogs", which is not below: did you mean "docs"',
+        ),
+        (params(baseline="plane"), 'baseline "plane" is none of its recipes; did you mean "plain"'),
+        (params(focus="judge"), 'focus "judge" is none of its recipes; did you mean "judged"'),
+        (params(ours=["clean"]), 'ours[0] "clean" is none'),
+        (params(seeds=[1, 1]), '"1" stands twice'),
+        (RAW | {"collections": {"docs": {"collection": "api_docs", "ingestion": {"max_query": 1}}}}, "max_queries"),
+    ],
+)
+def test_a_set_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        AblationParams.model_validate(wrong)
+    assert message in caught.value.errors()[0]["msg"]
+
+
+def test_what_a_set_names_is_looked_up_before_anything_runs(tmp_path: Path) -> None:
+    book = recipe_book(RECIPES)
+    check_ablation(AblationParams.model_validate(RAW), book, ROOT)
+    misspelt = AblationParams.model_validate(params(recipes=["plain", "juged"]))
+    with pytest.raises(AnmiError, match=r'set "one": there is no recipe "juged": did you mean "judged"'):
+        check_ablation(misspelt, book, ROOT)
+    absent = AblationParams.model_validate(RAW | {"collections": {"docs": {"collection": f"beir:{tmp_path}/x"}}})
+    with pytest.raises(AnmiError, match=r'nothing at beir:.*/x, which is its collection "docs"'):
+        check_ablation(absent, book, ROOT)
+    with pytest.raises(AnmiError, match=r'recipe "plain", .*epoch'):
+        check_ablation(AblationParams.model_validate(params(training={"epoch": 3})), book, ROOT)
+
+
+def test_the_sets_of_the_project_are_of_its_recipes() -> None:
+    raw = yaml.safe_load((ROOT / "conf/base/parameters_ablation.yml").read_text(encoding="utf-8"))["ablation"]
+    book = yaml.safe_load((ROOT / "conf/base/parameters_recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    for name in raw["sets"]:
+        AblationParams.model_validate(raw | {"set": name}).check_recipes(book)
+    headline = AblationParams.model_validate(raw | {"set": "headline"}).chosen
+    assert len(headline.seeds) >= 3
+    assert {"anmi", "naive_top", "nv_retriever", "bm25_random"} <= set(headline.recipes)
+
+
+def cell(recipes: dict[str, Any] = RECIPES, recipe: str = "plain", mined: str = "m", seed: int = 1,
+         options: dict[str, Any] | None = None, dense: DenseParams | None = None) -> CellJob:  # fmt: skip
+    place = Place("docs", mined, ROOT / "conf", Path("work/mined-m"), Path("store"), "none", "none")
+    training = TrainingParams(options=options or {})
+    selection = SelectionJob(place, recipe, recipe_book(recipes), 1)
+    return CellJob(selection, "static", training, dense or DenseParams(), seed)
+
+
+def test_only_what_changes_a_cell_makes_it_another_one() -> None:
+    own = cell()
+    other = RECIPES | {"judged": RECIPES["judged"] | {"negatives": 3}, "new": RECIPES["plain"]}
+    same = [cell(other), cell({**RECIPES, "plain": RECIPES["plain"] | {"description": "Said otherwise."}})]
+    assert {each.target for each in same} == {own.target}
+    trained = cell(RECIPES | {"plain": RECIPES["plain"] | {"training": {"epochs": 3}}})
+    assert trained.selection.target == own.selection.target
+    chosen = cell(RECIPES | {"plain": RECIPES["plain"] | {"negatives": 3}})
+    changed = [
+        trained, chosen, cell(mined="n"), cell(seed=2), cell(options={"epochs": 3}), cell(recipe="judged"),
+        cell(dense=DenseParams(max_length=64)),
+    ]  # fmt: skip
+    assert len({own.target, *(each.target for each in changed)}) == 1 + len(changed) - 1, "two ways to three epochs"
+    assert chosen.selection.target != own.selection.target
+
+
+def test_a_collection_is_mined_again_for_other_judges_only() -> None:
+    book = recipe_book(RECIPES | {"judged_too": RECIPES["judged"] | {"negatives": 3}})
+
+    def of(names: list[str], **changed: Any) -> str:
+        parameters = {"collection": "api_docs", "bm25": BM25Params(), "seed": 1} | changed
+        return fingerprint(parameters, book_of(book, names), ROOT)
+
+    assert of(["plain", "judged"]) == of(["judged_too"]) != of(["plain"])
+    assert of(["plain"]) == of(["plain"], bm25=BM25Params(shard=7)) != of(["plain"], bm25=BM25Params(k1=2))
+    assert of(["plain"]) != of(["plain"], seed=2)
+    assert isinstance(book_of(book, ["plain"]), RecipeBook)
+
+
+def test_a_half_written_cell_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "cell.json"
+    assert read(path) is None
+    path.write_text('{"fingerprint": "x", "quer')
+    assert read(path) is None
+
+
+def test_completed_judgments_count_what_no_label_says() -> None:
+    queries = pd.DataFrame({"query_id": ["q1", "q2"], "text": ["?", "?"], "split": "test"})
+    qrels = pd.DataFrame({
+        "query_id": ["q1", "q2", "t"], "document_id": ["own", "old", "old"], "relevance": 1,
+        "split": ["test", "test", "train"],
+    })  # fmt: skip
+    twin = pd.DataFrame({"query_id": ["q1"], "document_id": ["twin"]})
+    # The twin of the answer stands first for q1; by the labels that is a mistake.
+    run = pd.DataFrame(
+        {"query_id": ["q1", "q1", "q2"], "document_id": ["twin", "own", "old"], "score": [2.0, 1.0, 1.0]}
+    )
+    found = measure(run, queries, qrels, {"equivalents": twin}, "equivalents")
+    log3 = 1.584962500721156
+    assert found["original"]["ndcg@10"] == pytest.approx([1 / log3, 1])
+    assert found["completed"]["ndcg@10"] == pytest.approx([(1 + 2 / log3) / (2 + 1 / log3), 1])
+    assert found["original"]["bucket"] == buckets(queries, qrels) == ["unseen", "seen"]
+    assert set(measure(run, queries, qrels, {}, "none")) == {"original"}
