@@ -86,8 +86,8 @@ def search(
     from anmi.retrieval.encoders import encode
 
     label = f"encoding for {description}" if description else ""
-    documents = encode(model, document_texts, store, precision, batch_size, prompts[1], label)
-    queries = encode(model, query_texts, store, precision, batch_size, prompts[0], "")
+    documents = encode(model, document_texts, store, precision, batch_size, prompts[1], label, "document")
+    queries = encode(model, query_texts, store, precision, batch_size, prompts[0], "", "query")
     index = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
     return index.search(queries, k)
 

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -165,7 +165,13 @@ def device() -> str:
 
 def is_static(model: SentenceTransformer) -> bool:
     """Tell whether the model looks tokens up in a table instead of running a network."""
-    return type(model[0]).__name__ == "StaticEmbedding"
+    first = [route[0] for route in model[0].sub_modules.values()] if is_routed(model) else [model[0]]
+    return all(type(module).__name__ == "StaticEmbedding" for module in first)
+
+
+def is_routed(model: SentenceTransformer) -> bool:
+    """Tell whether the model encodes queries and documents with separate weights."""
+    return type(model[0]).__name__ == "Router"
 
 
 def _distilled(models: Path) -> Path:
@@ -315,6 +321,7 @@ def encode(
     batch_size: int = 64,
     prompt: str = "",
     description: str = "",
+    role: Literal["query", "document"] | None = None,
 ) -> NDArray[np.float32]:
     """Encode texts to unit vectors, computing only those the store does not hold.
 
@@ -334,6 +341,13 @@ def encode(
         Put before every text, for models trained with one.
     description
         Label of the progress bar; none when empty.
+    role
+        What the texts are. Only a model with separate encoders for queries and documents asks for it.
+
+    Raises
+    ------
+    AnmiError
+        The model asks for the role, and none is given.
 
     Returns
     -------
@@ -343,13 +357,19 @@ def encode(
     import torch
 
     exact = "float32" if is_static(model) else resolve_precision(precision)
+    if is_routed(model) and role is None:
+        raise AnmiError(
+            f'encoder "{called(model) or "without a name"}" has separate weights for queries and documents and cannot '
+            "encode texts of which it is not known what they are; use one with shared weights here"
+        )
+    route = {"task": role} if role is not None and is_routed(model) else {}
 
     def compute(batch: list[str]) -> NDArray[np.float32]:
         model.eval()
         with torch.inference_mode(), autocast(exact):
             result: NDArray[Any] = model.encode(
                 batch, prompt=prompt or None, batch_size=batch_size, normalize_embeddings=True,
-                show_progress_bar=False, convert_to_numpy=True,
+                show_progress_bar=False, convert_to_numpy=True, **route,
             )  # fmt: skip
         return result.astype(np.float32)
 
@@ -359,4 +379,6 @@ def encode(
     if store is None:
         return compute(list(texts))
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
-        return store.vectors(fingerprint(model, exact, prompt), texts, compute, 1024, bar, called(model, prompt))
+        return store.vectors(
+            fingerprint(model, exact, prompt, *route.values()), texts, compute, 1024, bar, called(model, prompt)
+        )

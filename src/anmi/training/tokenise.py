@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from anmi.retrieval.encoders import is_static
+from anmi.retrieval.encoders import is_routed, is_static
 
 
 class Tokeniser:
@@ -25,19 +25,25 @@ class Tokeniser:
     def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
         self._encoder = encoder
         self._static = is_static(encoder)
+        self._routed = is_routed(encoder)
         self._cut = {} if max_length is None or self._static else {"max_length": max_length}
         self._known: dict[str, Tensor] = {}
 
     def __call__(self, texts: list[str], role: str) -> dict[str, Any]:
         """Return the input features of ``texts``; ``role`` is ``query`` or ``document``."""
         prompt = self._encoder.prompts.get(role) or ""
+        # Read by the router, which sends queries and documents to encoders of their own.
+        route = {"task": role} if self._routed else {}
         if self._static:
-            return self._from_table([prompt + text for text in texts])
-        features: dict[str, Any] = self._encoder.preprocess(texts, prompt=prompt or None, **self._cut)
+            return self._from_table([prompt + text for text in texts]) | route
+        features: dict[str, Any] = self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
         return features
 
     def _from_table(self, texts: list[str]) -> dict[str, Any]:
-        """Tokenise every text once per run: for a static encoder it would be most of the training time."""
+        """Tokenise every text once per run: for a static encoder it would be most of the training time.
+
+        Two encoders made from one have the same tokenizer.
+        """
         new = list(dict.fromkeys(text for text in texts if text not in self._known))
         if new:
             features = self._encoder.preprocess(new)

@@ -23,6 +23,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import is_static, resolve_precision
+from anmi.retrieval.two_encoders import two_encoders
 from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import build_curriculum
@@ -43,7 +44,7 @@ class TrainingResult:
     Attributes
     ----------
     model
-        The trained encoder (the object that was passed in).
+        The trained encoder: the object that was passed in, or the two that were made from it.
     log
         ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step; the dev metric is NaN except in
         the last step of an epoch.
@@ -67,7 +68,7 @@ def train(
     show_progress: bool = True,
     checkpoints: CheckpointPlan | None = None,
 ) -> TrainingResult:
-    """Train ``encoder`` in place and save it.
+    """Train ``encoder`` in place, or two copies of it, and save the result.
 
     Parameters
     ----------
@@ -97,6 +98,8 @@ def train(
         Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did not suffice, a given
         checkpoint is of another training, or no weight has changed.
     """
+    if options.encoders == "two":
+        encoder = two_encoders(encoder)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads))
     data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,12 +25,13 @@ def encode_collection(
     model = load_encoder(params.encoder or encoder, store.path / "models", params.max_length)
     train = queries[queries.split == "train"]
 
-    def vectors(texts: list[str], prompt: str, description: str) -> NDArray[np.float32]:
-        return encode(model, texts, store, params.precision, params.batch_size, prompt, description)
+    def vectors(texts: list[str], role: Literal["query", "document"], prompt: str) -> NDArray[np.float32]:
+        description = "encoding queries" if role == "query" else "encoding documents"
+        return encode(model, texts, store, params.precision, params.batch_size, prompt, description, role)
 
     return {
-        "document_embeddings": vectors(document_texts(corpus), params.prompt_document, "encoding documents"),
-        "query_embeddings": vectors(train.text.tolist(), params.prompt_query, "encoding queries"),
+        "document_embeddings": vectors(document_texts(corpus), "document", params.prompt_document),
+        "query_embeddings": vectors(train.text.tolist(), "query", params.prompt_query),
         "encoder_info": {"encoder": params.encoder or encoder, "fingerprint": fingerprint(model)},
     }
 

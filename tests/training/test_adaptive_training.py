@@ -1,0 +1,103 @@
+"""Training by hardness and with two encoders, from rows to weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from anmi.retrieval.encoders import encode, load_encoder
+from anmi.training.options import TrainingOptions
+from anmi.training.trainer import train
+
+COUNT = 20
+OFF = {"low": 0, "high": 0, "direction": "off"}
+ALL_OFF = dict.fromkeys(("negatives", "weight", "temperature", "margin"), OFF)
+HEURISTIC = {"code_mix": "script"}
+
+
+def encoder() -> Any:
+    words = ["[UNK]", "?", *(f"w{i}" for i in range(3 * COUNT))]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = torch.randn(len(words), 16, generator=torch.Generator().manual_seed(0))
+    table = StaticEmbedding(tokenizer, embedding_weights=weights)
+    return SentenceTransformer(modules=[table, Normalize()], device="cpu")
+
+
+def rows() -> pd.DataFrame:
+    """Half of the queries are long and full of question marks."""
+
+    def document(i: int) -> str:
+        return f"w{i % COUNT + COUNT} w{i % COUNT + 2 * COUNT}"
+
+    return pd.DataFrame(
+        [
+            {
+                "query_id": f"q{i}",
+                "query": " ".join([f"w{i}", *["?"] * (12 * (i % 2))]),
+                "positive_id": f"d{i}",
+                "positive": document(i),
+                "negative_ids": [f"d{(i + j) % COUNT}" for j in range(1, 4)],
+                "negatives": [document(i + j) for j in range(1, 4)],
+                "weights": [1.0] * 3,
+                "query_weight": 1.0,
+                "positive_ids": [f"d{i}"],
+            }
+            for i in range(COUNT)
+        ]
+    )
+
+
+def fit(output: Path | None = None, **changes: Any) -> Any:
+    options = TrainingOptions(**{"epochs": 6, "batch_size": 8, "learning_rate": 0.05, **changes})
+    return train(rows(), encoder=encoder(), options=options, output=output, seed=1, show_progress=False)
+
+
+def weights(result: Any) -> list[torch.Tensor]:
+    return [p.detach() for p in result.model.parameters()]
+
+
+def test_with_all_adaptations_off_the_weights_are_those_of_the_plain_loss() -> None:
+    plain, hans = fit(), fit(hardness={"hans": {**ALL_OFF, "heuristic": HEURISTIC}})
+    assert all(torch.equal(a, b) for a, b in zip(weights(plain), weights(hans), strict=True))
+    assert "hardness" in hans.log
+    assert "hardness" not in plain.log
+
+
+def test_training_by_hardness_learns_the_pairs_and_the_hardness() -> None:
+    result = fit(epochs=25, hardness={"hans": {"heuristic": HEURISTIC, "learning_rate": 0.01}})
+    data = rows()
+    found = encode(result.model, data["query"].tolist()) @ encode(result.model, data["positive"].tolist()).T
+    assert (found.argmax(1) == np.arange(COUNT)).mean() > 0.9
+    error = result.log["hardness_error"]
+    assert error.iloc[-3:].mean() < 0.2 * error.iloc[:3].mean()
+    assert result.log["negatives"].between(1, 3).all()
+
+
+def test_the_same_seed_gives_the_same_weights() -> None:
+    changes = {"hardness": {"hans": {"heuristic": HEURISTIC}}, "epochs": 2}
+    assert all(torch.equal(a, b) for a, b in zip(weights(fit(**changes)), weights(fit(**changes)), strict=True))
+
+
+@pytest.mark.parametrize("hardness", ["none", {"hans": {"heuristic": HEURISTIC}}])
+def test_two_encoders_are_trained_apart_and_saved(hardness: Any, tmp_path: Path) -> None:
+    result = fit(tmp_path / "model", epochs=30, encoders="two", hardness=hardness)
+    data, start = rows(), encoder()
+    texts = {"query": data["query"].tolist(), "document": data["positive"].tolist()}
+    found = {role: encode(result.model, list(given), role=role) for role, given in texts.items()}
+    assert ((found["query"] @ found["document"].T).argmax(1) == np.arange(COUNT)).mean() > 0.9
+    assert not np.allclose(encode(result.model, texts["query"], role="document"), found["query"])
+    assert not np.allclose(encode(start, texts["query"]), found["query"])
+    loaded = load_encoder(str(tmp_path / "model"), tmp_path)
+    for role, vectors in found.items():
+        assert np.array_equal(encode(loaded, texts[role], role=role), vectors)
