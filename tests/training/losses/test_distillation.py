@@ -1,0 +1,105 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.errors import AnmiError
+from anmi.training.losses import Distillation, Facts, WeightedInfoNCE, build_loss
+from anmi.training.options import TrainingOptions
+from anmi.training.temperature import Temperature
+
+
+def softmax(values):
+    top = max(values)
+    powers = [math.exp(value - top) for value in values]
+    return [power / sum(powers) for power in powers]
+
+
+def slow_kl(similarities, judged, t, label_temperature):
+    labels, model = softmax([p / label_temperature for p in judged]), softmax([s / t for s in similarities])
+    return sum(p * math.log(p / q) for p, q in zip(labels, model, strict=True) if p > 0)
+
+
+judgments = st.one_of(st.floats(0, 1), st.just(math.nan))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    positive=st.tuples(st.floats(-1, 1), judgments),
+    others=st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0.0, 0.5]), judgments), max_size=6),
+    t=st.floats(0.05, 1),
+    label_temperature=st.floats(0.05, 1),
+    share=st.floats(0, 1),
+)
+def test_it_is_the_formula(positive, others, t, label_temperature, share):
+    loss = Distillation(Temperature(t).double(), "p_relevant", share, label_temperature)
+    t = loss.temperature()[0].item()
+    as_row = {"dtype": torch.float64}
+    similarity = torch.tensor([[s for s, _, _ in others]], **as_row)
+    block = torch.tensor([positive[0]], **as_row), similarity, torch.tensor([[w for _, w, _ in others]], **as_row).log()
+    facts = Facts(
+        positive_judged={"p_relevant": torch.tensor([positive[1]], **as_row)},
+        judged={"p_relevant": torch.tensor([[p for _, _, p in others]], **as_row)},
+    )
+    judged = [positive, *((s, p) for s, _, p in others if not math.isnan(p))]
+    known = not math.isnan(positive[1]) and len(judged) > 1
+    kl = slow_kl(*zip(*judged, strict=True), t, label_temperature) if known else 0.0
+    expected = share * kl + (1 - share) * WeightedInfoNCE(loss.temperature)(*block).item()
+    assert loss(*block, facts).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def facts_of(judged, positive_column):
+    return Facts(
+        positive_column=torch.tensor([positive_column]),
+        positive_judged={"p_relevant": torch.tensor([judged[positive_column]])},
+        judged={"p_relevant": torch.tensor([judged])},
+    )
+
+
+def test_the_own_positive_counts_once():
+    """In a batch it is a column like any other, and judged there, too."""
+    loss = Distillation(Temperature(0.2), share=1.0)
+    similarity, log_weights = torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[0.0, -torch.inf, 0.0]])
+    got = loss(torch.tensor([0.7]), similarity, log_weights, facts_of([0.2, 0.9, 0.4], 1))
+    assert got.item() == pytest.approx(slow_kl([0.7, 0.3, 0.1], [0.9, 0.2, 0.4], 0.2, 0.1), rel=1e-5)
+
+
+def test_an_uncertain_document_teaches_though_it_weighs_nothing():
+    loss = Distillation(Temperature(0.2), share=0.5)
+    similarity = torch.tensor([[0.7, 0.3, 0.1]], requires_grad=True)
+    log_weights = torch.tensor([[-torch.inf, 0.0, -torch.inf]])
+    loss(similarity[:, 0], similarity, log_weights, facts_of([0.9, 0.1, 0.8], 0)).sum().backward()
+    # Nearly as likely relevant as the positive and far behind it: it is to rise.
+    assert similarity.grad[0, 2] < -0.1
+
+
+def test_a_model_that_says_what_the_judges_say_has_nothing_to_learn():
+    loss = Distillation(Temperature(0.1), share=1.0, label_temperature=0.1)
+    similarity = torch.tensor([[0.9, 0.1, 0.8]], requires_grad=True)
+    value = loss(similarity[:, 0], similarity, torch.full((1, 3), -torch.inf), facts_of([0.9, 0.1, 0.8], 0)).sum()
+    value.backward()
+    assert value.item() == pytest.approx(0.0, abs=1e-6)
+    torch.testing.assert_close(similarity.grad, torch.zeros(1, 3), atol=1e-5, rtol=0)
+    assert loss.report()["divergence"] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("column", "judged", "same"),
+    [("elo", [1400.0, 900.0], [2.0, -0.5]), ("cross", [3.0, 0.5], [3.0, 0.5])],
+)
+def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
+    loss = Distillation(Temperature(0.5), column, share=1.0)
+    facts = Facts(positive_judged={column: torch.tensor(judged[:1])}, judged={column: torch.tensor([judged[1:]])})
+    got = loss(torch.tensor([0.6]), torch.tensor([[0.2]]), torch.zeros(1, 1), facts)
+    assert got.item() == pytest.approx(slow_kl([0.6, 0.2], same, 0.5, 1.0), rel=1e-5)
+
+
+def test_options_choose_it():
+    options = TrainingOptions(loss={"distillation": {"column": "elo", "share": 0.2, "uncertain": 3}})
+    loss = build_loss(options)
+    assert (loss.columns, loss.share, loss.uncertain) == (("elo",), 0.2, 3)
+    assert options.reads == {"elo"}
+    with pytest.raises(AnmiError, match="p_relevant"):
+        Distillation(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))

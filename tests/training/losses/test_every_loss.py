@@ -1,0 +1,214 @@
+"""What holds of every loss, ours and the library's."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from anmi.training.facts import Facts
+from anmi.training.losses import build_loss
+from anmi.training.options import TrainingOptions
+
+LOSSES = {
+    "infonce": "infonce",
+    "hybrid": "hybrid",
+    "debiased": {"debiased": {"tau_plus": 0.1}},
+    "debiased_paraphrase": {"debiased": {"tau_plus": 0.1, "form": "paraphrase"}},
+    "debiased_learned": {"debiased": {"tau_plus": 0.1, "learned": True}},
+    "hard_debiased": {"hard_debiased": {"tau_plus": 0.1, "beta": 0.5}},
+    "triplet": "triplet",
+    "distillation": {"distillation": {"column": "cross"}},
+    "margin_mse": "margin_mse",
+    "library": "library",
+    "library_kl": {"library": {"name": "DistillKLDivLoss"}},
+    "library_triplet": {"library": {"name": "TripletLoss", "arguments": {"distance_metric": "cosine"}}},
+    "library_pairs": {"library": {"name": "CoSENTLoss"}},
+}
+OURS = [name for name in LOSSES if not name.startswith("library")]
+
+
+def make(name, temperature="learnable", t=0.3, dtype=torch.float64):
+    start = {"learnable": "initial", "fixed": "value"}
+    options = TrainingOptions(loss=LOSSES[name], temperature={temperature: {start[temperature]: t}})
+    return build_loss(options, 4, seed=3).to(dtype)
+
+
+def batch(seed=0, rows=4, negatives=3, dtype=torch.float64):
+    """Return queries [B, d], documents [B + n, d], log-weights and facts.
+
+    Row i has document i as its positive, and all behind the positives as negatives, the last unjudged.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape):
+        return torch.rand(*shape, generator=generator, dtype=dtype)
+
+    query = functional.normalize(uniform(rows, 4) - 0.3, dim=1)
+    # Negatives near the queries, so that the floor of the debiased losses is not what is tested.
+    positives = functional.normalize(query + 3 * (uniform(rows, 4) - 0.5), dim=1)
+    others = functional.normalize(query[torch.arange(negatives) % rows] + uniform(negatives, 4), dim=1)
+    log_weights = torch.full((rows, rows + negatives), -torch.inf, dtype=dtype)
+    log_weights[:, rows:] = (0.2 + uniform(rows, negatives)).log()
+    judged = torch.full_like(log_weights, torch.nan)
+    judged[:, rows:-1] = uniform(rows, negatives - 1)
+    judged[range(rows), range(rows)] = 0.5 + uniform(rows) / 2
+    scales = {"p_relevant": (0, 1), "cross": (-4, 8), "elo": (700, 600)}
+    told = {name: low + width * judged for name, (low, width) in scales.items()}
+    facts = Facts(
+        positive_column=torch.arange(rows),
+        negative_columns=torch.arange(rows, rows + negatives).repeat(rows, 1),
+        positive_judged={name: values.diagonal() for name, values in told.items()},
+        judged=told,
+    )
+    return query, torch.cat([positives, others]), log_weights, facts
+
+
+def apply(loss, query, document, log_weights, facts, similarity=None):
+    similarity = query @ document.T if similarity is None else similarity
+    facts = replace(facts, query=query, document=document)
+    return loss(similarity.gather(1, facts.positive_column[:, None])[:, 0], similarity, log_weights, facts)
+
+
+def values_and_gradients(loss, query, document, log_weights, facts):
+    query, document = query.clone().requires_grad_(), document.clone().requires_grad_()
+    values = apply(loss, query, document, log_weights, facts)
+    loss.zero_grad()
+    values.sum().backward()
+    own = [p.grad.clone() for p in loss.parameters() if p.grad is not None]
+    return values.detach(), query.grad, document.grad, *own
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_are_those_of_finite_differences(name):
+    loss = make(name)
+    query, document, log_weights, facts = batch(seed=2)
+    names = [key for key, _ in loss.named_parameters()]
+
+    def of(query, document, weights, *parameters):
+        log_weights = torch.cat([torch.full_like(similarity_of_positives, -torch.inf), weights], dim=1)
+        with torch.nn.utils.stateless._reparametrize_module(loss, dict(zip(names, parameters, strict=True))):
+            return apply(loss, query, document, log_weights, facts)
+
+    similarity_of_positives = log_weights[:, : len(query)]
+    inputs = [query, document, log_weights[:, len(query) :], *(p.detach().clone() for p in loss.parameters())]
+    assert torch.autograd.gradcheck(of, [x.requires_grad_() for x in inputs])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_negative_of_weight_zero_is_not_there(name):
+    query, document, log_weights, facts = batch()
+    log_weights[:, 5] = -torch.inf
+    if name == "distillation":
+        # It learns from what is no negative, too, as long as somebody judged it.
+        facts.judged["cross"][:, 5] = torch.nan
+    keep = [column for column in range(document.shape[0]) if column != 5]
+    fewer = Facts(
+        positive_column=facts.positive_column,
+        negative_columns=torch.tensor([[4, 5]]).repeat(4, 1),
+        positive_judged=facts.positive_judged,
+        judged={key: values[:, keep] for key, values in facts.judged.items()},
+    )
+    with_zero = values_and_gradients(make(name), query, document, log_weights, facts)
+    without = values_and_gradients(make(name), query, document[keep], log_weights[:, keep], fewer)
+    assert torch.equal(with_zero[2][5], torch.zeros(4, dtype=torch.float64))
+    with_zero = (*with_zero[:2], with_zero[2][keep], *with_zero[3:])
+    for got, expected in zip(with_zero, without, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name != "margin_mse"])
+def test_what_stands_in_a_removed_slot_does_not_matter_not_even_nan(name):
+    query, document, log_weights, facts = batch()
+    log_weights[:, 5] = -torch.inf
+    for values in facts.judged.values():
+        values[:, 5] = torch.nan
+    found = []
+    for value in (0.3, torch.nan):
+        similarity = (query @ document.T).index_fill(1, torch.tensor(5), value).requires_grad_()
+        losses = apply(make(name), query, document, log_weights, facts, similarity)
+        losses.sum().backward()
+        found.append((losses.detach(), similarity.grad))
+    for values, gradient in found:
+        assert torch.equal(gradient[:, 5], torch.zeros(4, dtype=torch.float64))
+        torch.testing.assert_close((values, gradient), found[0], rtol=0, atol=0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), padding=st.integers(0, 5), name=st.sampled_from(OURS))
+def test_padding_and_order_of_documents_do_not_matter(seed, padding, name):
+    query, document, log_weights, facts = batch(seed)
+    expected = apply(make(name), query, document, log_weights, facts)
+    order = torch.randperm(len(document) + padding, generator=torch.Generator().manual_seed(seed))
+    place = order.argsort()
+
+    def moved(values, filling):
+        return functional.pad(values, (0, padding), value=filling)[:, order]
+
+    facts = Facts(
+        positive_column=place[facts.positive_column],
+        negative_columns=functional.pad(place[facts.negative_columns], (0, padding), value=-1),
+        positive_judged=facts.positive_judged,
+        judged={key: moved(values, torch.nan) for key, values in facts.judged.items()},
+    )
+    got = apply(make(name), query, moved(document.T, 0.3).T, moved(log_weights, -torch.inf), facts)
+    torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name != "hybrid"])
+@pytest.mark.parametrize("columns", [0, 3])
+def test_a_row_without_negatives_has_no_loss_and_no_gradient(name, columns):
+    query, document, log_weights, facts = batch()
+    document, log_weights = document[: 4 + columns], torch.full_like(log_weights[:, : 4 + columns], -torch.inf)
+    facts = replace(
+        facts,
+        negative_columns=torch.full((4, columns), -1),
+        judged={key: values[:, : 4 + columns].fill_(torch.nan) for key, values in facts.judged.items()},
+    )
+    for tensor in values_and_gradients(make(name), query, document, log_weights, facts):
+        assert torch.equal(tensor, torch.zeros_like(tensor))
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("t", [0.01, 1.0])
+def test_extreme_similarities_stay_finite_in_float32(name, t):
+    unit = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    # Every query with every positive, and with each subset of the three documents as negatives.
+    query, positive = unit.repeat_interleave(3, dim=0), torch.arange(3).repeat(3)
+    subsets = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)
+    query, positive, weights = (
+        query.repeat(8, 1),
+        positive.repeat(8),
+        subsets.repeat_interleave(9, dim=0),
+    )
+    document = torch.cat([unit, unit])
+    weights = torch.cat([torch.zeros(72, 3), weights], dim=1)
+    judged = {"p_relevant": (0.0, 1.0), "cross": (-12.0, 12.0), "elo": (0.0, 3000.0)}
+    facts = Facts(
+        positive_column=positive,
+        negative_columns=torch.arange(3, 6).repeat(72, 1),
+        positive_judged={key: torch.tensor(ends).repeat(36) for key, ends in judged.items()},
+        judged={
+            key: torch.where(weights > 0, torch.tensor([0.0, 0, 0, *ends, ends[0]]), torch.nan)
+            for key, ends in judged.items()
+        },
+    )
+    result = values_and_gradients(make(name, t=t, dtype=torch.float32), query, document, weights.log(), facts)
+    for tensor in result:
+        assert torch.isfinite(tensor).all()
+    assert (result[0] >= 0).all()
+    assert (result[0] > 0).any()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_first_weights_depend_on_the_seed_alone(name):
+    options = TrainingOptions(loss=LOSSES[name], temperature="adaptive")
+    torch.rand(3)
+    state = torch.get_rng_state()
+    first, again, other = (build_loss(options, 4, seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    if any("weight" in key for key in first):
+        assert any(not torch.equal(first[key], other[key]) for key in first)

@@ -1,0 +1,102 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.errors import AnmiError
+from anmi.training.batch import Row
+from anmi.training.losses import Facts, Hybrid, WeightedInfoNCE, build_loss
+from anmi.training.options import TrainingOptions
+from anmi.training.temperature import Temperature
+
+
+def row(own, others):
+    judged = {"elo": (own, others)}
+    texts = tuple(f"n{i}" for i in range(len(others)))
+    return Row("q", "q", "d", "d", texts, texts, (1.0,) * len(texts), 1.0, frozenset({"d"}), judged=judged)
+
+
+def slow_head(loss, similarity):
+    first, _, last = loss.head
+    hidden = [
+        max(0.0, similarity * w + b) for w, b in zip(first.weight[:, 0].tolist(), first.bias.tolist(), strict=True)
+    ]
+    return sum(h * w for h, w in zip(hidden, last.weight[0].tolist(), strict=True)) + last.bias.item()
+
+
+elos = st.one_of(st.floats(400, 2000), st.just(math.nan))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    positive=st.tuples(st.floats(-1, 1), elos),
+    others=st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0.0, 0.5, 1.0]), elos), max_size=6),
+    alpha=st.floats(0, 1),
+    seed=st.integers(0, 20),
+)
+def test_it_is_the_formula(positive, others, alpha, seed):
+    torch.manual_seed(seed)
+    loss = Hybrid(Temperature(0.1), alpha).double()
+    loss.prepare([row(1500.0, (900.0, 1100.0)), row(1300.0, (math.nan, 700.0))])
+    block = (
+        torch.tensor([positive[0]], dtype=torch.float64),
+        torch.tensor([[s for s, _, _ in others]], dtype=torch.float64),
+        torch.tensor([[w for _, w, _ in others]], dtype=torch.float64).log(),
+    )
+    facts = Facts(
+        positive_judged={"elo": torch.tensor([positive[1]], dtype=torch.float64)},
+        judged={"elo": torch.tensor([[elo for _, _, elo in others]], dtype=torch.float64)},
+    )
+    rated = [positive] + [(s, elo) for s, w, elo in others if w > 0]
+    errors = [(slow_head(loss, s) - (elo - 1100) / math.sqrt(80000)) ** 2 for s, elo in rated if not math.isnan(elo)]
+    infonce = WeightedInfoNCE(loss.temperature)(*block).item()
+    expected = alpha * infonce + (1 - alpha) * (sum(errors) / len(errors) if errors else 0.0)
+    assert loss(*block, facts).item() == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+def test_the_scale_is_that_of_the_training_set_and_of_elo_itself_before():
+    loss = Hybrid(Temperature(0.1))
+    assert (loss.centre.item(), loss.unit.item()) == (1000.0, 200.0)
+    loss.prepare([row(1200.0, (800.0, math.nan)), row(math.nan, ())])
+    assert (loss.centre.item(), loss.unit.item()) == (1000.0, 200.0)
+    loss.prepare([row(1500.0, (1300.0,))])
+    assert (loss.centre.item(), loss.unit.item()) == (1400.0, 100.0)
+    with pytest.raises(AnmiError, match="no document of the training rows has one"):
+        loss.prepare([row(math.nan, (math.nan,))])
+
+
+def test_one_elo_for_all_does_not_blow_up():
+    loss = Hybrid(Temperature(0.1))
+    loss.prepare([row(1000.0, (1000.0,))])
+    assert loss.unit.item() == 1.0
+
+
+def test_the_head_learns_elo_and_the_log_tells_how_well():
+    torch.manual_seed(0)
+    loss = Hybrid(Temperature(0.1), alpha=0.0)
+    similarity = torch.linspace(-0.5, 1.0, 40).reshape(4, 10)
+    facts = Facts(
+        positive_judged={"elo": torch.full((4,), math.nan)}, judged={"elo": 1000 + 400 * similarity.relu() ** 2}
+    )
+    optimizer = torch.optim.Adam(loss.parameters(), lr=0.02)
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss(torch.zeros(4), similarity, torch.zeros(4, 10), facts).mean().backward()
+        optimizer.step()
+    assert loss.report()["elo_error"] < 25
+
+
+def test_it_says_what_it_lacks():
+    with pytest.raises(AnmiError, match="Elo"):
+        Hybrid(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))
+    with pytest.raises(ValueError, match="alpha"):
+        Hybrid(Temperature(), alpha=1.5)
+
+
+def test_options_choose_it():
+    options = TrainingOptions(loss={"hybrid": {"alpha": 0.3, "hidden": 5}})
+    loss = build_loss(options)
+    assert (loss.alpha, loss.head[0].out_features, loss.columns) == (0.3, 5, ("elo",))
+    assert options.reads == {"elo"}
