@@ -46,7 +46,9 @@ def test_every_published_recipe_parses_and_says_where_it_is_from(name: str) -> N
 def test_the_recipes_of_the_main_job_are_there_and_ask_for_seven_negatives() -> None:
     book = recipe_book(RECIPES)
     assert set(book.names()) >= PUBLISHED
-    assert {book.get(name).negatives for name in book.names() if name != "in_batch"} == {7}
+    # HANS asks for one to three by the hardness of a query.
+    assert {book.get(name).negatives for name in book.names() if not name.startswith(("in_batch", "hans"))} == {7}
+    assert {book.get(name).negatives for name in ("hans", "hans_as_published")} == {3}
     assert book.get("in_batch").negatives == 0
 
 
