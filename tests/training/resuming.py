@@ -1,4 +1,4 @@
-"""Trainings for test_checkpoint.py; run as a script, each is killed in a process of its own: ``resuming.py FOLDER``."""
+"""Trainings that fail; as a script, ``resuming.py FOLDER``, two that are killed and one that has too little memory."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -19,15 +17,6 @@ SCRIPT = Path(__file__).with_name("resuming.py")
 spec = importlib.util.spec_from_file_location("resuming", SCRIPT)
 resuming = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(resuming)
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    """A folder with the checkpoints that processes left which were killed."""
-    folder = tmp_path_factory.mktemp("killed")
-    done = subprocess.run([sys.executable, str(SCRIPT), str(folder)], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["9", "9", "0"], done.stderr
-    return folder
 
 
 @pytest.fixture
@@ -65,14 +54,23 @@ def test_killed_within_a_step(left, never_killed):
     assert not left.exists(), "a finished training removes its checkpoints"
 
 
-def test_killed_while_an_epoch_was_measured(killed, tmp_path):
-    results = []
-    for plan in (CheckpointPlan(killed / "bert"), None):
-        encoder = resuming.bert(tmp_path / "model")
-        results.append(resuming.fit(encoder, plan, resuming.nearness(encoder), **resuming.BERT))
-    assert [result.summary["resumed_from_step"] for result in results] == [9, None]
-    assert results[0].summary["best_epoch"] == 1, "the best weights are those from before the kill"
-    assert_same(*results)
+@pytest.fixture(scope="module")
+def bert_never_killed(tmp_path_factory):
+    encoder = resuming.bert(tmp_path_factory.mktemp("model"))
+    return resuming.fit(encoder, None, resuming.nearness(encoder), **resuming.BERT)
+
+
+@pytest.mark.parametrize("after", [9, 6], ids=["within an epoch", "between epochs"])
+def test_killed_while_an_epoch_was_measured(killed, bert_never_killed, tmp_path, after):
+    shutil.copytree(killed / "bert", tmp_path / "bert")
+    for newer in tmp_path.glob("bert/*/step-*"):
+        if newer.name > f"step-{after:08d}":
+            shutil.rmtree(newer)
+    encoder = resuming.bert(tmp_path / "model")
+    result = resuming.fit(encoder, CheckpointPlan(tmp_path / "bert"), resuming.nearness(encoder), **resuming.BERT)
+    assert result.summary["resumed_from_step"] == after
+    assert result.summary["best_epoch"] == 1, "the best weights are those from before the kill"
+    assert_same(result, bert_never_killed)
 
 
 def test_the_steps_before_the_checkpoint_are_not_made_again(left):

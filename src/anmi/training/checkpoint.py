@@ -19,6 +19,7 @@ from typing import Any, Final
 import pandas as pd
 import pyarrow as pa
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -240,8 +241,10 @@ class Checkpoints:
 
         Raises
         ------
-        AnmiError
+        NotFiniteError
             A number is not finite: such a checkpoint would be of no use.
+        OSError
+            It cannot be written.
         """
         check_finite(tensors)
         path, aside = self.folder / f"step-{step:08d}", self.folder / f".step-{step:08d}-{os.getpid()}"
@@ -266,6 +269,9 @@ class Checkpoints:
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             shutil.rmtree(path, ignore_errors=True)
             aside.rename(path)
+        except SafetensorError as error:
+            # How it calls a full disk.
+            raise OSError(str(error)) from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
         for old in self._all()[self._keep :]:
