@@ -1,0 +1,132 @@
+"""A small training with every loss, and gradient caching with each."""
+
+import json
+
+import pandas as pd
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from torch import nn
+
+from anmi.training.batch import Batcher, read_rows
+from anmi.training.losses import build_loss
+from anmi.training.objective import ContrastiveObjective
+from anmi.training.options import TrainingOptions
+from anmi.training.trainer import train
+
+WORDS = [f"w{i}" for i in range(60)]
+LOSSES = {
+    "infonce": "infonce",
+    "hybrid": "hybrid",
+    "debiased": {"debiased": {"tau_plus": 0.01}},
+    "debiased_learned": {"debiased": {"tau_plus": 0.01, "learned": True}},
+    "hard_debiased": {"hard_debiased": {"tau_plus": 0.01, "beta": 0.2}},
+    "triplet": "triplet",
+    "distillation": "distillation",
+    "margin_mse": "margin_mse",
+    "library": {"library": {"name": "MultipleNegativesRankingLoss"}},
+    "library_pairs": {"library": {"name": "CoSENTLoss"}},
+}
+LOGGED = {
+    "hybrid": "elo_error",
+    "debiased_learned": "tau_plus",
+    "triplet": "margin_violation_rate",
+    "distillation": "divergence",
+}
+
+
+def encoder() -> SentenceTransformer:
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = torch.randn(len(WORDS) + 1, 8, generator=torch.Generator().manual_seed(0))
+    return SentenceTransformer(
+        modules=[StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()], device="cpu"
+    )
+
+
+def document(i: int) -> str:
+    return f"w{i % 20 + 20} w{i % 20 + 40}"
+
+
+def table() -> pd.DataFrame:
+    """Query w_i belongs to the document "w_{i+20} w_{i+40}"; rows have 0 to 2 negatives and one uncertain document."""
+    rows = []
+    for i in range(20):
+        others = range(i + 1, i + 1 + i % 3)
+        rows.append(
+            {
+                "query_id": f"q{i}", "query": f"w{i}", "positive_id": f"d{i}", "positive": document(i),
+                "negative_ids": [f"d{j % 20}" for j in others], "negatives": [document(j) for j in others],
+                "weights": [1.0, 0.5][: i % 3], "query_weight": 1.0, "positive_ids": [f"d{i}"],
+                "positive_elo": 1400.0, "negative_elo": [900.0, 800.0][: i % 3],
+                "positive_p_relevant": 0.95, "negative_p_relevant": [0.1, 0.05][: i % 3],
+                "uncertain_ids": [f"d{(i + 7) % 20}"], "uncertain": [document(i + 7)], "uncertain_p": [0.4],
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("in_batch", ["none", "positives", "all"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_training_moves_the_encoder_and_lowers_the_loss(name, in_batch):
+    if name == "library" and in_batch != "all":
+        pytest.skip("refused, see test_library")
+    options = TrainingOptions(
+        loss=LOSSES[name], temperature="fixed", in_batch=in_batch, epochs=6, batch_size=10, learning_rate=0.05
+    )
+    result = train(table(), encoder=encoder(), options=options, output=None, seed=1, show_progress=False)
+    losses = result.log["loss"]
+    assert losses.iloc[-2:].mean() < 0.9 * losses.iloc[:2].mean()
+    assert result.summary["relative_weight_change"] > 0.01
+    assert result.log.notna()[[LOGGED[name]] if name in LOGGED else []].all().all()
+    json.dumps(result.summary, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "debiased_learned"])
+def test_what_a_loss_learns_is_learned_at_its_own_rate_and_the_same_with_the_same_seed(name):
+    found = []
+    kind = {"hybrid": {"hybrid": {}}, "debiased_learned": LOSSES["debiased_learned"]}[name]
+    ((key, parameters),) = kind.items()
+    for rate in (1e-2, 1e-2, 1e-9):
+        options = TrainingOptions(loss={key: {**parameters, "learning_rate": rate}}, epochs=2, batch_size=10)
+        found.append(train(table(), encoder=encoder(), options=options, output=None, seed=1, show_progress=False).log)
+    pd.testing.assert_frame_equal(found[0], found[1])
+    column = LOGGED[name]
+    assert (found[0][column] - found[2][column]).abs().max() > 1e-4
+
+
+class Passes(nn.Module):
+    """An encoder of padded tokens with dropout, as a transformer has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(61, 8)
+        self.layer = nn.Sequential(nn.Dropout(0.2), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, features):
+        return features | {"sentence_embedding": self.layer(self.table(features["input_ids"])).mean(dim=1)}
+
+
+def tokenise(texts, role):
+    return {"input_ids": torch.tensor([[int(word[1:]) for word in (text.split() * 2)[:2]] for text in texts])}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradient_caching_changes_no_gradient(name):
+    options = TrainingOptions(loss=LOSSES[name])
+    found = []
+    for recompute in (False, True):
+        loss, model = build_loss(options, 8), Passes()
+        rows = read_rows(table(), getattr(loss, "columns", ()), getattr(loss, "uncertain", 0))
+        objective = ContrastiveObjective(model, loss, recompute=recompute)
+        torch.manual_seed(4)
+        value = objective(Batcher(tokenise, "all", texts_per_pass=4)(rows))
+        value.backward()
+        found.append([value.detach(), *(p.grad for p in objective.parameters() if p.grad is not None)])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-7)
+    assert any((gradient != 0).any() for gradient in found[0][1:])
