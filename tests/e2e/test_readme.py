@@ -39,7 +39,8 @@ def test_make_targets_exist(command: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", [line for line in commands() if line.startswith("kedro") and not re.search("kedro run|audit", line)]
+    "command",
+    [line for line in commands() if line.startswith("kedro") and not re.search("kedro run|audit|ablation", line)],
 )
 def test_commands_that_look_at_the_last_run(
     command: str, kedro: Any, in_process: Any, whole_run: Any, tmp_path: Path
@@ -59,9 +60,12 @@ def test_commands_that_look_at_the_last_run(
     assert found.output.strip()
 
 
+# Those of an ablation are run by test_ablation.py.
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("kedro run") and "audit" not in c])
+@pytest.mark.parametrize(
+    "command", [c for c in commands() if c.startswith("kedro run") and not re.search("audit|ablation", c)]
+)
 def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data: Path, tmp_path: Path) -> None:
     place = new_place(tmp_path)
     words = shlex.split(command.replace("../shared/data", str(shared_data)))[1:]

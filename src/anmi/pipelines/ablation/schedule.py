@@ -60,7 +60,9 @@ class Plan:
             "seed": self.seed,
         }
         audit = chosen.leak == "auto" and chosen.truth == "none"
-        found = fingerprint(parameters | {"audited": audit}, self.recipes, self.project)
+        # What is not audited does not depend on how it would be.
+        counted = {key: value for key, value in parameters.items() if audit or not key.startswith("audit")}
+        found = fingerprint(counted, self.recipes, self.project)
         folder = self.work / folder_name(name) / f"mined-{found}"
         configuration = self.project / "conf"
         job = MiningJob(name, folder, self.store, configuration, parameters, audit)
