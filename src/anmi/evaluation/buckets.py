@@ -1,0 +1,140 @@
+"""Quality by the hardness of queries: in fixed buckets, and in groups of equal size.
+
+The borders of the buckets are the report's. On real collections nearly all queries are of medium hardness (methods
+§4's heuristic gives a question of ten words about 0.4), so groups of equal size tell more; both are offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from anmi.errors import AnmiError
+from anmi.evaluation.metrics import summarise
+from anmi.evaluation.significance import interval
+
+BUCKETS: Final = ("easy", "medium", "hard")
+EASY_BELOW: Final = 0.3
+HARD_ABOVE: Final = 0.7
+
+
+def bucket_of(
+    hardness: Sequence[float] | NDArray[np.float64], easy_below: float = EASY_BELOW, hard_above: float = HARD_ABOVE
+) -> NDArray[np.str_]:
+    """Return ``easy``, ``medium`` or ``hard`` for every hardness; the borders themselves are medium.
+
+    Raises
+    ------
+    AnmiError
+        A hardness is not a number.
+
+    Examples
+    --------
+    >>> bucket_of([0.1, 0.3, 0.7, 0.9]).tolist()
+    ['easy', 'medium', 'medium', 'hard']
+    """
+    values = np.asarray(hardness, np.float64)
+    if np.isnan(values).any():
+        raise AnmiError(f"{int(np.isnan(values).sum())} of {values.size} queries have no hardness; rate them first")
+    return np.select([values < easy_below, values > hard_above], ["easy", "hard"], default="medium")
+
+
+def thirds(hardness: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
+    """Return the borders that give every bucket about a third of the queries."""
+    low, high = np.quantile(np.asarray(hardness, np.float64), [1 / 3, 2 / 3])
+    return float(low), float(high)
+
+
+def by_bucket(
+    per_query: pd.DataFrame, hardness: pd.Series[float], borders: tuple[float, float] = (EASY_BELOW, HARD_ABOVE)
+) -> pd.DataFrame:
+    """Average every metric, and describe the ranks, within each bucket.
+
+    Parameters
+    ----------
+    per_query
+        From :func:`anmi.evaluation.metrics.evaluate`, index ``query_id``.
+    hardness
+        By query id; queries without results do not matter.
+    borders
+        Below the first a query is easy, above the second hard.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per bucket that has queries, easiest first, and last ``all``; index ``bucket``. Columns as the keys of
+        :func:`anmi.evaluation.metrics.summarise`, ranks NaN where nothing was found, and ``hardness``, the mean.
+
+    Raises
+    ------
+    AnmiError
+        A query has no hardness.
+    """
+    value = _aligned(per_query, hardness)
+    names = bucket_of(value, *borders)
+    parts: dict[str, NDArray[Any]] = {name: names == name for name in BUCKETS if (names == name).any()}
+    parts["all"] = np.ones(len(names), bool)
+    rows = {name: summarise(per_query[mask]) | {"hardness": float(value[mask].mean())} for name, mask in parts.items()}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bucket")
+
+
+def profile(
+    per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *, groups: int = 8, seed: int = 0
+) -> pd.DataFrame:
+    """Return a metric against hardness, in groups of about equal size.
+
+    Parameters
+    ----------
+    per_query
+        From :func:`anmi.evaluation.metrics.evaluate`, index ``query_id``.
+    hardness
+        By query id.
+    metric
+        A column of ``per_query``.
+    groups
+        At most so many; queries of equal hardness are never parted, and a group has ten or more, if there are so many.
+    seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``hardness`` (mean), ``value`` (mean), ``low``, ``high`` (95 % bootstrap interval over the group's queries; NaN
+        for a single one) and ``queries``, easiest group first.
+
+    Raises
+    ------
+    AnmiError
+        A query has no hardness, or there is no such metric.
+    """
+    if metric not in per_query:
+        raise AnmiError(f'the results hold no metric "{metric}"; known: {", ".join(map(str, per_query.columns))}')
+    value = _aligned(per_query, hardness)
+    scores = per_query[metric].to_numpy(np.float64)
+    count = max(1, min(groups, len(value) // 10))
+    borders = np.unique(np.quantile(value, np.arange(1, count) / count))
+    group = np.searchsorted(borders, value, side="right")
+    rows = []
+    for number in np.unique(group):
+        mask = group == number
+        mean, low, high = (
+            interval(scores[mask], seed=seed, resamples=1000)
+            if mask.sum() > 1
+            else (float(scores[mask][0]), np.nan, np.nan)
+        )
+        rows.append((float(value[mask].mean()), mean, low, high, int(mask.sum())))
+    return pd.DataFrame(rows, columns=["hardness", "value", "low", "high", "queries"])
+
+
+def _aligned(per_query: pd.DataFrame, hardness: pd.Series[float]) -> NDArray[np.float64]:
+    value = hardness.reindex(per_query.index)
+    if value.isna().any():
+        raise AnmiError(
+            f'query "{value.index[value.isna()][0]}" and {int(value.isna().sum()) - 1} others have results and no '
+            "hardness; rate the texts of all queries"
+        )
+    return np.asarray(value, np.float64)

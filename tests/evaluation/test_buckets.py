@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.evaluation.buckets import bucket_of, by_bucket, profile, thirds
+from anmi.evaluation.metrics import evaluate, summarise
+
+
+def results(ranks: list[int]) -> pd.DataFrame:
+    """Query i has its only relevant document at the given rank of ten; 0 for not found."""
+    qrels = pd.DataFrame({"query_id": [f"q{i}" for i in range(len(ranks))], "document_id": "d", "relevance": 1})
+    run = [
+        (f"q{i}", "d" if place == rank else f"x{place}", 20.0 - place)
+        for i, rank in enumerate(ranks)
+        for place in range(1, 11)
+    ]
+    return evaluate(qrels, pd.DataFrame(run, columns=["query_id", "document_id", "score"]), ks=(1, 5, 10))
+
+
+def rated(*values: float) -> pd.Series:
+    return pd.Series(values, index=[f"q{i}" for i in range(len(values))], dtype=float)
+
+
+def test_each_bucket_is_summarised_as_if_it_were_all_there_is() -> None:
+    per_query = results([1, 2, 4, 8, 0])
+    table = by_bucket(per_query, rated(0.1, 0.2, 0.3, 0.7, 0.71))
+    assert table.index.tolist() == ["easy", "medium", "hard", "all"]
+    assert table.queries.tolist() == [2, 2, 1, 5]
+    for name, ids in (("easy", ["q0", "q1"]), ("medium", ["q2", "q3"]), ("hard", ["q4"]), ("all", per_query.index)):
+        alone = summarise(per_query.loc[ids])
+        assert {k: v for k, v in table.loc[name].items() if k in alone} == pytest.approx(alone)
+    assert table.loc["easy", ["rank_mean", "rank_median", "rank_min", "rank_max"]].tolist() == [1.5, 1.5, 1, 2]
+    assert table.loc["easy", "mrr@10"] == pytest.approx(0.75)
+    assert np.isnan(table.loc["hard", "rank_mean"])
+    assert table.loc["hard", "rank_not_found"] == 1
+
+
+def test_a_bucket_without_queries_has_no_row() -> None:
+    assert by_bucket(results([1, 2]), rated(0.4, 0.5)).index.tolist() == ["medium", "all"]
+
+
+def test_hardness_is_looked_up_by_query_and_not_by_place() -> None:
+    per_query = results([1, 5])
+    shuffled = pd.Series({"other": 0.5, "q1": 0.9, "q0": 0.1})
+    table = by_bucket(per_query, shuffled)
+    assert table.loc["easy", "rank_mean"] == 1
+    assert table.loc["hard", "rank_mean"] == 5
+
+
+def test_thirds_part_the_queries_evenly() -> None:
+    values = np.random.default_rng(0).uniform(0.35, 0.5, 300)
+    names, counts = np.unique(bucket_of(values, *thirds(values)), return_counts=True)
+    assert names.tolist() == ["easy", "hard", "medium"]
+    assert np.ptp(counts) <= 1
+
+
+def test_a_profile_falls_where_hard_queries_fail() -> None:
+    draw = np.random.default_rng(0)
+    hardness = draw.uniform(0, 1, 200)
+    per_query = results([1 if h < u else 9 for h, u in zip(hardness, draw.uniform(0, 1, 200), strict=True)])
+    table = profile(per_query, rated(*hardness), "mrr@10", groups=4)
+    assert table.queries.tolist() == [50] * 4
+    assert (table.hardness.diff().dropna() > 0).all()
+    assert table.value.iloc[0] > table.value.iloc[-1] + 0.3
+    assert ((table.low <= table.value) & (table.value <= table.high)).all()
+    assert (table.value * table.queries).sum() / 200 == pytest.approx(per_query["mrr@10"].mean())
+
+
+def test_few_or_equal_queries_make_one_group() -> None:
+    assert len(profile(results([1, 2, 3]), rated(0.1, 0.2, 0.9), "mrr@10")) == 1
+    assert len(profile(results([1] * 30), rated(*[0.4] * 30), "mrr@10")) == 1
+    assert np.isnan(profile(results([1]), rated(0.4), "mrr@10").low.item())
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(AnmiError, match='query "q1" and 0 others'):
+        by_bucket(results([1, 2]), rated(0.1))
+    with pytest.raises(AnmiError, match='"ndcg@7"'):
+        profile(results([1]), rated(0.1), "ndcg@7")
+    with pytest.raises(AnmiError, match="1 of 2"):
+        bucket_of([0.1, float("nan")])
