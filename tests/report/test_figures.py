@@ -71,3 +71,35 @@ def test_a_log_without_dev_metric_has_two_panels(make):
     layout = figures.training(log).spec["layout"]
     assert "yaxis2" in layout
     assert "yaxis3" not in layout
+
+
+def curriculum_log(log, **columns):
+    difficulty = np.repeat([0.0, 0.05, 0.1], len(log) // 3)
+    window = {"low": 100 + 300 * (1 - difficulty), "high": 400 + 200 * (1 - difficulty)}
+    return log.assign(difficulty=difficulty, **{**window, "negatives": 7.0, "inside": 0.8, **columns})
+
+
+def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric(make):
+    log = curriculum_log(make().training_log)
+    figure = figures.curriculum(log)
+    traces = {trace["name"]: trace for trace in figure.spec["data"]}
+    assert traces["difficulty"]["y"] == log.difficulty.tolist()
+    assert traces["window, from"]["y"][0] == 400
+    assert traces["window, to"]["y"][-1] == pytest.approx(580)
+    assert traces["negatives inside"]["y"][0] == 80
+    assert traces["dev nDCG@10"]["x"] == [80, 160, 240]
+    assert "gaps to the positive" in figure.note
+    axes = {trace["yaxis"] for trace in figure.spec["data"]}
+    assert axes == {"y", "y2", "y3", "y4"}
+
+
+def test_a_window_without_an_upper_end_has_one_line_and_ranks_are_named(make):
+    log = make().training_log
+    tiers = figures.curriculum(curriculum_log(log, low=600.0, high=np.inf))
+    assert "window, to" not in {trace["name"] for trace in tiers.spec["data"]}
+    ranks = figures.curriculum(curriculum_log(log, low=0.5, high=1.0))
+    assert "places in a row's pool" in ranks.note
+
+
+def test_a_training_without_a_curriculum_shows_none(make):
+    assert figures.curriculum(make().training_log) is None

@@ -83,6 +83,12 @@ def test_every_plot_is_one_that_plotly_accepts(page):
         assert len(targets) == 1
 
 
+def test_a_curriculum_has_its_plot(make):
+    log = make().training_log.assign(difficulty=0.5, low=250.0, high=np.inf, negatives=9.0, inside=np.nan)
+    spec = specs(render(make(training_log=log)))["curriculum"]
+    assert go.Figure(spec).layout.yaxis.title.text == "difficulty"
+
+
 def test_the_headline_says_what_training_brought(page):
     shown = text(page)
     assert "Training with anmi_2_1 raised nDCG@10: 0.602 zero-shot, 0.664 trained" in shown

@@ -160,7 +160,6 @@ def training(log: pd.DataFrame) -> Figure | None:
     """Loss, temperature and dev metric over the steps, one above the other."""
     if log.empty:
         return None
-    step = log["step"].tolist()
     smooth = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
     panels: list[tuple[str, list[dict[str, Any]]]] = [
         (
@@ -179,12 +178,45 @@ def training(log: pd.DataFrame) -> Figure | None:
     if "temperature" in log and log["temperature"].notna().any():
         line = {"color": TRAINED_COLOURS[0], "width": 2.5}
         panels.append(("temperature", [{"name": "temperature", "y": _plain(log["temperature"]), "line": line}]))
-    if "dev_ndcg@10" in log and log["dev_ndcg@10"].notna().any():
-        dev = log.dropna(subset=["dev_ndcg@10"])
-        trace = {"name": "dev nDCG@10", "x": dev["step"].tolist(), "y": dev["dev_ndcg@10"].tolist()}
-        panels.append(
-            ("dev nDCG@10", [trace | {"mode": "lines+markers", "line": {"color": TRAINED_COLOURS[0], "width": 2.5}}])
-        )
+    panels += _dev_panel(log)
+    note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
+    return Figure("training", "Loss, temperature and dev metric during training", note, _over_steps(log, panels))
+
+
+def curriculum(log: pd.DataFrame) -> Figure | None:
+    """Difficulty, window and dev metric over the steps; None where training had no curriculum."""
+    if log.empty or "difficulty" not in log:
+        return None
+    line = {"color": TRAINED_COLOURS[0], "width": 2.5, "shape": "hv"}
+    by_elo = log["high"].max() > 1
+    upper = {"name": "window, to", "y": _plain(log["high"]), "line": line | {"dash": "dash"}}
+    lower = {"name": "window, from", "y": _plain(log["low"]), "line": line}
+    window = [lower] if np.isinf(log["high"]).all() else [upper, lower | {"fill": "tonexty"}]
+    panels: list[tuple[str, list[dict[str, Any]]]] = [
+        ("difficulty", [{"name": "difficulty", "y": _plain(log["difficulty"]), "line": line}]),
+        ("gap (Elo)" if by_elo else "place in the pool", window),
+    ]
+    if "inside" in log:
+        inside = {"name": "negatives inside", "y": _plain(100 * log["inside"]), "line": line | {"width": 1}}
+        panels.append(("inside (%)", [inside]))
+    panels += _dev_panel(log)
+    of = "gaps to the positive" if by_elo else "places in a row's pool, 0 the first and 1 the last"
+    note = f"The negatives of a step are drawn inside the window of {of}. "
+    note += "Where a row has too few there, the nearest outside follow, unless the curriculum is strict."
+    return Figure("curriculum", "What the curriculum showed", note, _over_steps(log, panels))
+
+
+def _dev_panel(log: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
+    if "dev_ndcg@10" not in log or log["dev_ndcg@10"].isna().all():
+        return []
+    dev = log.dropna(subset=["dev_ndcg@10"])
+    trace = {"name": "dev nDCG@10", "x": dev["step"].tolist(), "y": dev["dev_ndcg@10"].tolist()}
+    return [("dev nDCG@10", [trace | {"mode": "lines+markers", "line": {"color": TRAINED_COLOURS[0], "width": 2.5}}])]
+
+
+def _over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """Return plots over the steps one above the other, each a title and its lines."""
+    step = log["step"].tolist()
     layout = _layout(60 + 190 * len(panels), "step (optimiser updates)", "")
     traces = []
     for i, (title, lines) in enumerate(panels):
@@ -198,10 +230,7 @@ def training(log: pd.DataFrame) -> Figure | None:
         traces += [{"type": "scatter", "mode": "lines", "x": step, "yaxis": f"y{axis}"} | line for line in lines]
     layout["xaxis"] |= {"anchor": f"y{len(panels)}" if len(panels) > 1 else "y"}
     layout["showlegend"] = False
-    note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
-    return Figure(
-        "training", "Loss, temperature and dev metric during training", note, {"data": traces, "layout": layout}
-    )
+    return {"data": traces, "layout": layout}
 
 
 def calibration(reliability: Mapping[str, Any]) -> Figure | None:

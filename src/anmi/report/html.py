@@ -67,6 +67,7 @@ def render(inputs: ReportInputs) -> str:
         judges=_judges(inputs.judges or {}),
         judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges or {})],
         training=embedded(figures.training(inputs.training_log)),
+        curriculum=embedded(figures.curriculum(inputs.training_log)),
         score_names=_score_names(inputs.examples),
         examples=_examples(inputs.examples),
         parameters=parameters,
