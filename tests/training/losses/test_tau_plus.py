@@ -15,7 +15,7 @@ T = 0.5
 NEGATIVES = 8
 
 
-def learned(prior_strength, kind=DebiasedContrastive, steps=150):
+def learned(prior_strength, kind=DebiasedContrastive, steps=100):
     """Learn τ⁺ alone, the encoder frozen: the positives lead a little."""
     generator = torch.Generator().manual_seed(0)
     positive = torch.full((6,), 0.5)
@@ -42,7 +42,7 @@ def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp(kind):
 
 
 @pytest.mark.parametrize("kind", [DebiasedContrastive, HardDebiasedContrastive])
-@pytest.mark.parametrize("strength", [2.0, 3.0, 20.0])
+@pytest.mark.parametrize("strength", [2.0, 20.0])
 def test_with_a_prior_it_stays_below_the_bound(kind, strength):
     tau_plus, _, gradient = learned(strength, kind)
     assert START < tau_plus <= START * strength / (strength - 1) * 1.001
