@@ -25,7 +25,7 @@ def queries_of(collection: str, judgments: str, n: int = 40, seeds: tuple[int, .
         values = base + (0.1 if recipe == "better" else 0.0) + rng.normal(0, 0.05, n)
         rows += [
             {"collection": collection, "recipe": recipe, "seed": seed, "judgments": judgments, "query_id": f"q{i:02d}",
-             "bucket": "seen" if i % 4 == 0 else "unseen", "ndcg@10": value}
+             "documents": "seen" if i % 4 == 0 else "unseen", "hardness": "hard" if i < 9 else "easy", "ndcg@10": value}
             for i, value in enumerate(np.clip(values, 0, 1))
         ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -73,6 +73,8 @@ def test_means_and_intervals_are_those_of_a_slow_bootstrap(rows: list[dict], que
     assert row["spread"] == pytest.approx(abs(seeds[0] - seeds[1]) / np.sqrt(2))
     seen = [value for place, value in enumerate(per_query) if place % 4 == 0]
     assert row["buckets"]["seen"] == {"queries": 10, "ndcg_10": pytest.approx(np.mean(seen))}
+    assert row["buckets"]["hard"] == {"queries": 9, "ndcg_10": pytest.approx(np.mean(per_query[:9]))}
+    assert set(row["buckets"]) == {"seen", "unseen", "hard", "easy"}
 
 
 def test_p_values_are_those_of_flipped_signs_corrected_by_holm(rows: list[dict], queries: pd.DataFrame) -> None:

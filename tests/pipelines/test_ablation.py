@@ -126,7 +126,8 @@ def test_a_half_written_cell_is_none(tmp_path: Path) -> None:
 
 
 def test_completed_judgments_count_what_no_label_says() -> None:
-    queries = pd.DataFrame({"query_id": ["q1", "q2"], "text": ["?", "?"], "split": "test"})
+    texts = ["Who, and where?", "what"]
+    queries = pd.DataFrame({"query_id": ["q1", "q2"], "text": texts, "split": "test"})
     qrels = pd.DataFrame({
         "query_id": ["q1", "q2", "t"], "document_id": ["own", "old", "old"], "relevance": 1,
         "split": ["test", "test", "train"],
@@ -140,5 +141,6 @@ def test_completed_judgments_count_what_no_label_says() -> None:
     log3 = 1.584962500721156
     assert found["original"]["ndcg@10"] == pytest.approx([1 / log3, 1])
     assert found["completed"]["ndcg@10"] == pytest.approx([(1 + 2 / log3) / (2 + 1 / log3), 1])
-    assert found["original"]["bucket"] == buckets(queries, qrels) == ["unseen", "seen"]
+    assert buckets(queries, qrels) == {"documents": ["unseen", "seen"], "hardness": ["hard", "easy"]}
+    assert found["completed"]["documents"] == ["unseen", "seen"]
     assert set(measure(run, queries, qrels, {}, "none")) == {"original"}

@@ -24,6 +24,7 @@ ORIGINAL: Final = "original"
 COMPLETED: Final = "completed"
 BEST_KNOWN: Final = "best known"
 METRIC: Final = "ndcg@10"
+KINDS: Final = ("documents", "hardness")
 _BATCH: Final = 500
 _MEANS: Final = ("train_seconds", "search_seconds", "memory_mb")
 _PER_RECIPE: Final = ("leak", "leak_from", "coverage", "rows", "promoted")
@@ -100,7 +101,8 @@ def table(cells: pd.DataFrame, queries: pd.DataFrame, design: Design) -> list[di
         The finished ones: ``collection, recipe, seed`` and ``leak, leak_from, coverage, rows, promoted, train_seconds,
         search_seconds, memory_mb``.
     queries
-        ``collection, recipe, seed, judgments, query_id, ndcg@10`` and ``bucket``, the kind of query it is.
+        ``collection, recipe, seed, judgments, query_id, ndcg@10``, and what kind of query it is: ``documents`` and
+        ``hardness``.
     design
         What is compared.
 
@@ -127,7 +129,7 @@ def _of_collection(
     values = per_query(queries, design.recipes)
     to_baseline = _tests(values, design.baseline, design)
     to_focus = _tests(values, design.focus, design)
-    kind = queries.drop_duplicates("query_id").set_index("query_id").bucket.reindex(values.index)
+    kinds = queries.drop_duplicates("query_id").set_index("query_id").reindex(values.index)[list(KINDS)]
     rows = []
     for recipe in values.columns:
         own = values[recipe].to_numpy()
@@ -136,21 +138,23 @@ def _of_collection(
         difference, p_value, p_holm = to_baseline.get(recipe, (None, None, None))
         behind, _, p_focus = to_focus.get(recipe, (None, None, None))
         mine = cells[cells.recipe == recipe]
-        buckets = values[recipe].groupby(kind, sort=True).agg(["size", "mean"])
         rows.append({
             "collection": collection, "encoder": design.encoder, "recipe": recipe, "seed_count": len(seeds),
             "queries": len(values), "judgments": judgments, "ndcg_10": mean, "low": low, "high": high,
             "spread": float(seeds.std()) if len(seeds) > 1 else None,
             "baseline": design.baseline, "difference": difference, "p_value": p_value, "p_holm": p_holm,
             "focus": design.focus, "focus_difference": None if behind is None else -behind, "p_holm_focus": p_focus,
-            "buckets": {
-                str(name): {"queries": int(row["size"]), "ndcg_10": float(row["mean"])}
-                for name, row in buckets.iterrows()
-            },
+            "buckets": _buckets(values[recipe], kinds),
             **{name: _plain(mine[name].iloc[0]) for name in _PER_RECIPE},
             **{name: float(mine[name].mean()) for name in _MEANS},
         })  # fmt: skip
     return rows
+
+
+def _buckets(values: pd.Series[float], kinds: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Return number and mean of each kind of query."""
+    rows = pd.concat([values.groupby(kinds[name]).agg(["size", "mean"]) for name in kinds]).to_dict("index")
+    return {str(name): {"queries": int(row["size"]), "ndcg_10": float(row["mean"])} for name, row in rows.items()}
 
 
 def per_query(queries: pd.DataFrame, recipes: Sequence[str]) -> pd.DataFrame:

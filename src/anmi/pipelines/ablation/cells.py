@@ -25,6 +25,7 @@ METRICS: Final = ("ndcg@10", "mrr@10", "recall@100")
 _SELECTION_CODE: Final = ("selection", "candidates.py", "seeds.py", "pipelines/selection")
 _TRAINING_CODE: Final = (
     "training", "retrieval/encoders.py", "retrieval/dense.py", "evaluation/metrics.py", "evaluation/retrieval.py",
+    "evaluation/buckets.py", "corpus/hardness.py", "corpus/characters.py",
     "pipelines/training", "pipelines/ablation/cells.py",
 )  # fmt: skip
 
@@ -234,21 +235,29 @@ def measure(
     judgments = {ORIGINAL: own}
     if truth == "equivalents":
         judgments[COMPLETED] = completed_judgments(own, data["equivalents"])
-    bucket = buckets(asked, qrels)
+    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels)
     made = {}
     for name, labels in judgments.items():
         table = evaluate(labels, run, CUTOFFS).loc[asked.query_id.tolist(), list(METRICS)]
-        made[name] = {"query_id": asked.query_id.tolist(), "bucket": bucket} | {
-            metric: table[metric].tolist() for metric in METRICS
-        }
+        made[name] = kinds | {metric: table[metric].tolist() for metric in METRICS}
     return made
 
 
-def buckets(asked: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
-    """Return of each query whether a document of its own was also labelled for a training query.
+def buckets(asked: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, list[str]]:
+    """Return what kind each query is, in two ways.
 
-    On ``seen`` documents a model may score by memory; what it learnt shows on the ``unseen``.
+    ``documents``: ``seen`` where a document of its own was also labelled for a training query, and a model may score by
+    memory; what it learnt shows on the ``unseen``. ``hardness``: thirds of the queries by how hard their text is, since
+    nearly all queries of a collection would fall into one bucket of fixed borders. The script alone tells languages
+    apart here, so that no optional package is needed.
     """
+    from anmi.corpus.hardness import HardnessParams, hardness
+    from anmi.evaluation.buckets import bucket_of, thirds
+
     trained = set(qrels.loc[qrels.split == "train", "document_id"])
     touched = set(qrels.loc[qrels.document_id.isin(trained) & qrels.query_id.isin(asked.query_id), "query_id"])
-    return ["seen" if query in touched else "unseen" for query in asked.query_id]
+    hard = hardness(asked.text.tolist(), HardnessParams(code_mix="script")).value
+    return {
+        "documents": ["seen" if query in touched else "unseen" for query in asked.query_id],
+        "hardness": bucket_of(hard, *thirds(hard)).tolist(),
+    }

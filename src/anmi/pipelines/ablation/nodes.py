@@ -22,8 +22,8 @@ from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
 _FROM_SELECTION: Final = ("rows", "promoted", "coverage", "leak", "leak_from", "select_seconds")
+_QUERY_KEY: Final = ("collection", "recipe", "seed", "judgments", "query_id")
 _FROM_CELL: Final = ("train_seconds", "search_seconds", "memory_mb", "started", "ended")
-_QUERY_COLUMNS: Final = ("collection", "recipe", "seed", "judgments", "query_id", "bucket", "ndcg@10")
 
 
 def run_ablation(
@@ -50,6 +50,7 @@ def run_ablation(
     """
     from kedro.utils import find_kedro_project
 
+    from anmi.evaluation.ablation import KINDS, METRIC
     from anmi.pipelines.ablation.mining import book_of
     from anmi.pipelines.ablation.schedule import Plan, run
 
@@ -60,7 +61,7 @@ def run_ablation(
     }  # fmt: skip
     own = book_of(recipes, ablation.chosen.recipes)
     project = find_kedro_project(Path.cwd()) or Path.cwd()
-    rows, tables = [], [pd.DataFrame(columns=list(_QUERY_COLUMNS))]
+    rows, tables = [], [pd.DataFrame(columns=[*_QUERY_KEY, *KINDS, METRIC])]
     for done in run(Plan(ablation, own, branches, seed, work, store.path.resolve(), project)):
         key: dict[str, Any] = {"collection": done.collection, "recipe": done.recipe, "seed": done.seed}
         row: dict[str, Any] = key | {"encoder": ablation.chosen.encoder, "error": done.error, "reused": done.reused}
