@@ -1,0 +1,99 @@
+"""Trainings with a curriculum, from rows to weights."""
+
+import pandas as pd
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from anmi.errors import AnmiError
+from anmi.training.options import TrainingOptions
+from anmi.training.trainer import TrainingResult, train
+
+WORDS = [f"w{i}" for i in range(40)]
+STATE = ["difficulty", "low", "high", "negatives", "inside"]
+
+
+def encoder() -> SentenceTransformer:
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = torch.randn(len(WORDS) + 1, 8, generator=torch.Generator().manual_seed(0))
+    table = StaticEmbedding(tokenizer, embedding_weights=weights)
+    return SentenceTransformer(modules=[table, Normalize()], device="cpu")
+
+
+def rows() -> pd.DataFrame:
+    """Query w_i belongs to the document w_{i+20}; the others are in its pool, 40 Elo apart."""
+    return pd.DataFrame(
+        [
+            {
+                "query_id": f"q{i}", "query": f"w{i}", "positive_id": f"d{i}", "positive": f"w{i + 20}",
+                "negative_ids": [f"d{(i + j) % 20}" for j in range(1, 20)],
+                "negatives": [f"w{(i + j) % 20 + 20}" for j in range(1, 20)],
+                "weights": [1.0] * 19, "query_weight": 1.0, "positive_ids": [f"d{i}"],
+                "positive_elo": 1500.0, "negative_elo": [1500.0 - 40 * j for j in range(1, 20)],
+            }
+            for i in range(20)
+        ]
+    )  # fmt: skip
+
+
+def fit(table: pd.DataFrame | None = None, seed: int = 1, **options) -> TrainingResult:
+    chosen = {
+        "epochs": 8,
+        "batch_size": 8,
+        "learning_rate": 0.05,
+        "negatives": 4,
+        "in_batch": "none",
+        "keep_best": False,
+    }
+    return train(
+        rows() if table is None else table, encoder=encoder(), options=TrainingOptions(**chosen | options), output=None,
+        evaluate_dev=lambda model: 0.5, seed=seed, show_progress=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "window"), [("tiers", "rank"), ("learning_progress", "elo"), ("bandit", "elo")])
+def test_training_learns_under_each_curriculum_and_says_what_it_showed(kind, window):
+    result = fit(curriculum={kind: {"window": window}})
+    log = result.log
+    assert len(log) == 24
+    assert set(STATE) <= set(log.columns)
+    assert log.difficulty.between(0, 1).all()
+    assert (log.inside == 1).all(), "each pool has enough in every window"
+    assert log.difficulty.min() < log.difficulty.max()
+    with torch.no_grad():
+        queries, documents = (
+            torch.from_numpy(result.model.encode([f"w{i + shift}" for i in range(20)])) for shift in (0, 20)
+        )
+    found = queries @ documents.T
+    assert (found.diagonal()[:, None] >= found).float().mean() > 0.85
+
+
+def test_harder_steps_take_more_negatives():
+    log = fit(epochs=1, curriculum={"learning_progress": {"start": 1.0, "down": 0.0}}).log
+    assert (log.negatives == 6).all()
+    assert (log.high == 400).all()
+
+
+def test_the_same_seed_gives_the_same_weights_and_draws_matter():
+    one, again, random = (
+        fit(epochs=3, **options).model[0].embedding.weight
+        for options in ({"curriculum": "bandit"}, {"curriculum": "bandit"}, {"draw": "random"})
+    )
+    assert torch.equal(one, again)
+    assert not torch.equal(one, random)
+
+
+def test_rows_without_elo_are_refused():
+    unrated = rows().drop(columns=["positive_elo", "negative_elo"])
+    with pytest.raises(AnmiError, match="the judgments elo, which were not mined"):
+        fit(unrated, curriculum="tiers")
+
+
+def test_a_pool_as_small_as_a_step_is_refused():
+    with pytest.raises(AnmiError, match="no row has more than 19"):
+        fit(curriculum="tiers", negatives=19)
