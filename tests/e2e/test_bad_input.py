@@ -5,6 +5,7 @@ What each reader makes of each kind of damage is tested in tests/corpus; here is
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import shutil
@@ -155,6 +156,15 @@ def test_what_is_survivable_is_counted(collection: Collection, run: Any, data: P
         ({"training__options__epoch": 3}, ("epoch", 'did you mean "epochs"')),
         ({"denoising__teacher__fold": 3}, ('"denoising.teacher.fold"', 'did you mean "folds"')),
         ({"bm25__k1": "high"}, ("bm25.k1", "number")),
+        ({"training__options__loss": "infonse"}, ('"infonse"', 'did you mean "infonce"')),
+        ({"training__options__loss__debiased__tau_pls": 0.1}, ('"tau_pls"', 'did you mean "tau_plus"')),
+        ({"training__options__temperature": "learnabel"}, ('"learnabel"', 'did you mean "learnable"')),
+        ({"training__options__curriculum": "bandits"}, ('"bandits"', 'did you mean "bandit"')),
+        ({"training__checkpoint": "nowhere"}, ('"nowhere" is no checkpoint', "manifest.json")),
+        (
+            {"recipes__naive_top__training__loss": "hybrid"},
+            ('"naive_top" trains on elo', "does not mine", "reads: [elo]"),
+        ),
         ({"encoder": "./nowhere"}, ("nowhere", "folder")),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -164,6 +174,67 @@ def test_a_slip_is_refused_before_anything_runs(
 ) -> None:
     refused(run(f"beir:{collection.path}", "mining,training", **parameters), *mentioned)
     assert not data.exists()
+
+
+@pytest.fixture
+def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]:
+    """Train on rows as the selection writes them for a recipe without judges, without mining them."""
+    import pandas as pd
+
+    done = run(f"beir:{collection.path}")
+    assert done.exit_code == 0, done.output
+    queries, corpus = (
+        {json.loads(line)["_id"]: json.loads(line)["text"] for line in collection.lines(f"{name}.jsonl")}
+        for name in ("queries", "corpus")
+    )
+    rows = [
+        {
+            "query_id": f"q{i}", "query": queries[f"q{i}"], "positive_id": f"d{i}", "positive": corpus[f"d{i}"],
+            "negative_ids": [f"d{i + 1}"], "negatives": [corpus[f"d{i + 1}"]], "weights": [1.0], "query_weight": 1.0,
+            "positive_ids": [f"d{i}"],
+        }
+        for i in range(20)
+    ]  # fmt: skip
+    path = data / "selection" / "training_rows.parquet" / "2026-01-01T00.00.00.000Z" / "training_rows.parquet"
+    path.parent.mkdir(parents=True)
+    pd.DataFrame(rows).to_parquet(path)
+
+    def invoke(recipe: str = "naive_top", **parameters: object) -> Result:
+        given = {"training__options__checkpoint_steps": 1} | parameters
+        # A process of its own would have let go of the store of a run that failed.
+        gc.collect()
+        return run(f"beir:{collection.path}", "training", recipe=recipe, **given)
+
+    return invoke
+
+
+def test_a_loss_whose_judgments_were_not_mined(train: Any, data: Path) -> None:
+    refused(train(training__options__loss="hybrid"), "judgments elo", "not mined", "`reads`")
+    assert not (data / "training").exists()
+
+
+def test_a_training_that_diverges_keeps_its_last_good_checkpoint(train: Any, data: Path) -> None:
+    """The first step has a learning rate of 0; the second makes the weights infinite."""
+    diverging = {"training__options__learning_rate": 1e39, "training__options__warmup": 0.5}
+    done = train(**diverging)
+    refused(done, "lower the learning rate", "from the last good checkpoint", "step-00000001")
+    (checkpoint,) = (data.parent / "store" / "checkpoints").glob("*/step-*")
+    assert str(checkpoint) in done.stderr
+    assert not (data / "training").exists()
+    del done
+
+    done = train(**diverging)
+    refused(done, str(checkpoint))
+    assert "Going on from step 1" in done.output
+    del done
+
+    refused(train("in_batch", training__checkpoint=checkpoint), str(checkpoint), 'recipe is "naive_top" there')
+    done = train(training__checkpoint=checkpoint, training__options__learning_rate=1e-3, training__options__warmup=0.5)
+    assert done.exit_code == 0, done.output
+    (summary,) = data.glob("training/training_summary.json/*/*.json")
+    found = json.loads(summary.read_text(encoding="utf-8"))
+    assert (found["resumed_from_step"], found["steps"]) == (1, 4)
+    assert list((data.parent / "store" / "checkpoints").glob("*/step-*")) == [checkpoint]
 
 
 def test_damaged_weights_are_not_loaded(

@@ -103,8 +103,5 @@ def with_checkpoint(error: AnmiError, path: Path | None) -> AnmiError:
     """Return the error with a word on how to go on from the last good checkpoint, where there is one."""
     if path is None:
         return error
-    more = (
-        f"; the last good checkpoint is {path}: go on from it, that changed, with `kedro run --pipelines training "
-        f"--params training.checkpoint={path}`"
-    )
+    more = f"; go on, that changed, from the last good checkpoint, by the parameter training.checkpoint={path}"
     return type(error)(str(error).rstrip(".") + more)
