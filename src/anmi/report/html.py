@@ -10,6 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from anmi.report import figures
+from anmi.report.by_hardness import hardness_figure, hardness_rows
 from anmi.report.inputs import (
     EXAMPLE_COLUMNS,
     HEADLINE_METRICS,
@@ -67,6 +68,9 @@ def render(inputs: ReportInputs) -> str:
         judges=_judges(inputs.judges or {}),
         judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges or {})],
         training=embedded(figures.training(inputs.training_log)),
+        hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),
+        hardness_rows=hardness_rows(inputs.hardness),
+        hardness_metric=metric_name(inputs.hardness.get("metric", "")),
         curriculum=embedded(figures.curriculum(inputs.training_log)),
         score_names=_score_names(inputs.examples),
         examples=_examples(inputs.examples),

@@ -56,6 +56,10 @@ class ReportInputs:
         From :func:`anmi.evaluation.diagnostics.gap` on ``elo``.
     leak
         From :func:`anmi.evaluation.diagnostics.leak`.
+    hardness
+        Results by the hardness of queries: ``metric``; ``profile``, rows ``system, hardness, value, low, high,
+        queries`` from :func:`anmi.evaluation.buckets.profile`; and ``buckets``, rows ``system, bucket, queries`` with
+        the metric and ``rank_*``, from :func:`anmi.evaluation.buckets.by_bucket`. Empty omits the section.
     examples
         ``query_id, query, role, document_id, text`` with role ``positive`` or ``negative``, one row per document,
         rows of a query together; every further numeric column is shown as a score. See :func:`example_table`.
@@ -78,6 +82,7 @@ class ReportInputs:
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     judges: Mapping[str, Mapping[str, Any]] | None = None
+    hardness: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, Mapping[str, int]] | Sequence[Mapping[str, Any]] = ()
 
 

@@ -73,6 +73,25 @@ def score_runs(
     return pd.concat(tables, ignore_index=True)
 
 
+def describe_hardness(scores: pd.DataFrame, queries: pd.DataFrame, params: EvaluationParams) -> dict[str, Any]:
+    """Return the results of every system by the hardness of queries: in buckets, and one metric in equal groups."""
+    from anmi.corpus.hardness import hardness
+    from anmi.evaluation.buckets import by_bucket, profile
+
+    asked = queries[queries.query_id.isin(scores.query_id)]
+    value = pd.Series(hardness(asked.text.tolist(), params.hardness).value, index=asked.query_id)
+    metric = "ndcg@10" if "ndcg@10" in scores else f"ndcg@{max(params.cutoffs)}"
+    buckets, groups = [], []
+    for system, table in scores.groupby("system", sort=False):
+        per_query = table.set_index("query_id").drop(columns="system")
+        buckets.append(by_bucket(per_query, value).reset_index().assign(system=system))
+        groups.append(profile(per_query, value, metric).assign(system=system))
+    found = {name: pd.concat(parts).to_dict("records") for name, parts in (("buckets", buckets), ("profile", groups))}
+    return {"metric": metric} | {
+        name: [{k: None if pd.isna(v) else v for k, v in row.items()} for row in rows] for name, rows in found.items()
+    }
+
+
 def compare_systems(
     scores: pd.DataFrame, info: dict[str, Any], encoder: str, recipe: str, params: EvaluationParams, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:

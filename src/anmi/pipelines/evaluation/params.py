@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from anmi.corpus.hardness import HardnessParams
+
 
 class EvaluationParams(BaseModel):
     """What is measured, and how sure one wants to be."""
@@ -16,3 +18,8 @@ class EvaluationParams(BaseModel):
     cutoffs: tuple[int, ...] = Field((1, 5, 10, 20, 50, 100), description="k of all metrics.")
     resamples: int = Field(10_000, ge=100, description="Of bootstrap and permutation; gives p-values to about 0.01.")
     confidence: float = Field(0.95, gt=0, lt=1, description="Of the intervals.")
+    hardness: HardnessParams = Field(
+        HardnessParams(code_mix="script"),
+        description="What makes a query hard, for results by hardness. By script, which needs nothing installed; "
+        "`code_mix: language` sees romanised languages as well.",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.evaluation.nodes import compare_systems, run_systems, score_runs
+from anmi.pipelines.evaluation.nodes import compare_systems, describe_hardness, run_systems, score_runs
 
 
 def create_pipeline() -> Pipeline:
@@ -24,6 +24,12 @@ def create_pipeline() -> Pipeline:
             inputs=["runs", "queries", "qrels", "params:evaluation"],
             outputs="query_metrics",
             name="score_runs",
+        ),
+        Node(
+            describe_hardness,
+            inputs=["query_metrics", "queries", "params:evaluation"],
+            outputs="hardness_results",
+            name="describe_hardness",
         ),
         Node(
             compare_systems,

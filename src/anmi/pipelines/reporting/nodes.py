@@ -59,6 +59,7 @@ def render_report(
     selection_summary: dict[str, Any],
     teacher: dict[str, Any],
     fused_judge: dict[str, Any],
+    hardness_results: dict[str, Any],
     info: dict[str, Any],
     encoder: str,
     recipe: str,
@@ -91,6 +92,7 @@ def render_report(
             judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
             leak=selection_summary["leak"] or {},
+            hardness=hardness_results,
             examples=example_table(training_rows, count=params.examples) if has_negatives else pd.DataFrame(),
             parameters={
                 "collection": info,
