@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from anmi.report.step_docs import cell, updated, values, written
 from anmi.training.options import TrainingOptions
 from anmi.training.options.curricula import CURRICULA
+from anmi.training.options.hardness import HARDNESS
 from anmi.training.options.losses import LOSSES
 from anmi.training.options.part import PartOptions
 from anmi.training.options.temperatures import TEMPERATURES
@@ -25,6 +26,7 @@ TABLES: Final[dict[str, Sequence[type[PartOptions]]]] = {
     "losses": LOSSES,
     "temperatures": TEMPERATURES,
     "curricula": CURRICULA,
+    "hardness": HARDNESS,
     "options": (),
 }
 
@@ -61,6 +63,8 @@ def _default(field: FieldInfo) -> str:
     value: Any = field.get_default(call_default_factory=True)
     if isinstance(value, PartOptions):
         return value.kind
+    if isinstance(value, BaseModel):
+        return f"{{{', '.join(f'{name}: {written(each)}' for name, each in value.model_dump().items())}}}"
     return written(value)
 
 
