@@ -143,6 +143,13 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest() -> None:
         merged_options(Recipe(description="A recipe.", training={"temperatur": 1}), TrainingParams())
 
 
+def test_a_curriculum_without_a_pool_is_refused_before_anything_is_mined():
+    recipe = {"description": "A recipe.", "training": {"curriculum": "bandit"}}
+    with pytest.raises(AnmiError, match='curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`'):
+        merged_options(Recipe(**recipe), TrainingParams())
+    assert merged_options(Recipe(**recipe, pool=8), TrainingParams()).negatives == 7
+
+
 def test_systems_are_compared_on_the_queries_of_one_split(queries: pd.DataFrame) -> None:
     test = pd.DataFrame({"query_id": [f"t{i}" for i in range(8)], "text": "", "split": "test"})
     asked = pd.concat([queries.iloc[:3], test], ignore_index=True)

@@ -65,12 +65,20 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     Raises
     ------
     AnmiError
-        An option that does not exist or has a wrong value.
+        An option that does not exist or has a wrong value, or a curriculum with no pool to choose from.
     """
     try:
-        return TrainingOptions(**{"negatives": recipe.negatives, **recipe.training, **params.options})
+        options = TrainingOptions(**{"negatives": recipe.negatives, **recipe.training, **params.options})
     except ValidationError as error:
         raise AnmiError(f"training: {_sentence(error)}") from error
+    pool = recipe.pool or recipe.negatives
+    if options.curriculum.kind != "none" and (options.negatives is None or pool <= options.negatives):
+        raise AnmiError(
+            f'training: curriculum "{options.curriculum.kind}" chooses the negatives of a step from a larger pool, but '
+            f"the recipe mines {pool} a row for {options.negatives or 'all of them'} to be used; set its `pool`, such "
+            f"as {min(7 * max(pool, 1), 1000)}"
+        )
+    return options
 
 
 def complete_options(options: TrainingOptions, rows: pd.DataFrame, corpus_size: int) -> TrainingOptions:
