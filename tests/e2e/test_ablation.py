@@ -115,7 +115,7 @@ def nested_runs(place: Any) -> set[tuple[str, str]]:
     for child in children:
         assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
         assert (child.data.tags["collection"], child.data.tags["seed"]) == ("api_docs_small", "1")
-        assert 0 < child.data.metrics["ndcg_10_completed"] < 1
+        assert 0 < child.data.metrics["ndcg_10_completed"] <= 1
         assert child.data.metrics["train_seconds"] > 0
     return {(child.data.tags["recipe"], child.info.status) for child in children}
 
