@@ -145,7 +145,7 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest() -> None:
 
 def test_a_curriculum_without_a_pool_is_refused_before_anything_is_mined():
     recipe = {"description": "A recipe.", "training": {"curriculum": "bandit"}}
-    with pytest.raises(AnmiError, match='curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`'):
+    with pytest.raises(AnmiError, match=r'curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`'):
         merged_options(Recipe(**recipe), TrainingParams())
     assert merged_options(Recipe(**recipe, pool=8), TrainingParams()).negatives == 7
 
