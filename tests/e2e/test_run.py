@@ -159,7 +159,7 @@ def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
     assert manifest["environment"] == "test"
     assert manifest["parameters"]["recipe"] == "anmi"
     assert {"torch", "numpy", "kedro"} <= manifest["versions"].keys()
-    assert len(manifest["nodes"]) == 22
+    assert len(manifest["nodes"]) == 23
     assert all(node["seconds"] >= 0 and node["peak_mib"] > 0 for node in manifest["nodes"])
     assert manifest["start"] <= manifest["end"]
 
