@@ -57,7 +57,8 @@ SYSTEMS = ("ours", "ours_recompute", "mnrl", "cached_mnrl")
 # Dense bfloat16 with float32 sums, in TFLOP/s, from the makers' data sheets, by a part of the device's name.
 PEAKS = {
     "B200": 2250.0, "H200": 989.4, "H100 PCIe": 756.0, "H100 NVL": 835.0, "H100": 989.4, "GH200": 989.4,
-    "A100": 312.0, "L40S": 362.0, "L40": 181.0, "L4": 121.0, "A10G": 70.0, "A10": 125.0, "RTX 4090": 165.2, "RTX 3090": 71.0,
+    "A100": 312.0, "L40S": 362.0, "L40": 181.0, "L4": 121.0, "A10G": 70.0, "A10": 125.0,
+    "RTX 4090": 165.2, "RTX 3090": 71.0,
 }  # fmt: skip
 # Steps that are made and not timed: the first allocate memory and choose kernels.
 UNTIMED = 2
