@@ -69,29 +69,6 @@ class Design:
         return {"seed": self.seed, "resamples": self.resamples, "confidence": self.confidence}
 
 
-def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.DataFrame:
-    """Return the labels with what else is known to be relevant: own documents 2, the others 1.
-
-    Parameters
-    ----------
-    qrels
-        ``query_id, document_id, relevance``; every label above 0 is an own document.
-    equivalents
-        ``query_id, document_id``: relevant though no label says so.
-
-    Examples
-    --------
-    >>> qrels = pd.DataFrame({"query_id": ["q"], "document_id": ["own"], "relevance": [1]})
-    >>> same = pd.DataFrame({"query_id": ["q", "other"], "document_id": ["twin", "x"]})
-    >>> completed_judgments(qrels, same).values.tolist()
-    [['q', 'own', 2], ['q', 'twin', 1]]
-    """
-    pair = ["query_id", "document_id"]
-    own = qrels.loc[qrels.relevance > 0, pair].assign(relevance=2)
-    known = equivalents.loc[equivalents.query_id.isin(own.query_id), pair].assign(relevance=1)
-    return pd.concat([own, known], ignore_index=True).drop_duplicates(pair, ignore_index=True)
-
-
 def table(cells: pd.DataFrame, queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
     """Return a row per collection, judgments and recipe.
 

@@ -22,10 +22,11 @@ from anmi.selection.recipe import RecipeBook
 
 CUTOFFS: Final = (10, 100)
 METRICS: Final = ("ndcg@10", "mrr@10", "recall@100")
-_SELECTION_CODE: Final = ("selection", "candidates.py", "seeds.py", "pipelines/selection")
+_SELECTION_CODE: Final = (
+    "selection", "candidates.py", "seeds.py", "pipelines/selection", "evaluation/audit.py", "evaluation/diagnostics.py",
+)  # fmt: skip
 _TRAINING_CODE: Final = (
-    "training", "retrieval/encoders.py", "retrieval/dense.py", "evaluation/metrics.py", "evaluation/retrieval.py",
-    "evaluation/buckets.py", "corpus/hardness.py", "corpus/characters.py",
+    "training", "evaluation/metrics.py", "evaluation/retrieval.py", "evaluation/buckets.py", "evaluation/completed.py",
     "pipelines/training", "pipelines/ablation/cells.py",
 )  # fmt: skip
 
@@ -64,18 +65,25 @@ class Place:
 
 @dataclass(frozen=True)
 class SelectionJob:
-    """Negatives of one recipe on one collection."""
+    """Negatives of one recipe on one collection.
+
+    Attributes
+    ----------
+    fingerprint
+        Hash of what can change them: what was mined, the steps, the seed, the code. Made with the job and sent along,
+        so that a file of the package that is edited meanwhile parts no worker from the run that waits for it.
+    """
 
     place: Place
     recipe: str
     recipes: RecipeBook = field(repr=False)
     seed: int
+    fingerprint: str = field(init=False)
 
-    @property
-    def fingerprint(self) -> str:
-        """Hash of what can change the selection: what was mined, the steps, the seed, the code."""
+    def __post_init__(self) -> None:
         chosen = self.recipes.get(self.recipe).model_dump(mode="json", include={"steps", "negatives"})
-        return digest([self.place.fingerprint, chosen, self.seed, self.place.leak, code(*_SELECTION_CODE)])
+        parts = [self.place.fingerprint, chosen, self.seed, self.place.leak, code(*_SELECTION_CODE)]
+        object.__setattr__(self, "fingerprint", digest(parts))
 
     @property
     def rows(self) -> Path:
@@ -90,13 +98,26 @@ class SelectionJob:
 
 @dataclass(frozen=True)
 class CellJob:
-    """One training: a recipe and a seed on one collection."""
+    """One training: a recipe and a seed on one collection.
+
+    Attributes
+    ----------
+    fingerprint
+        Hash of what can change the cell: its selection, training options, encoder, seed, truth, the code.
+    """
 
     selection: SelectionJob
     encoder: str
     training: TrainingParams
     dense: DenseParams
     seed: int
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
+        dense = self.dense.model_dump(mode="json")
+        parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
+        object.__setattr__(self, "fingerprint", digest([*parts, self.place.truth, code(*_TRAINING_CODE)]))
 
     @property
     def place(self) -> Place:
@@ -107,14 +128,6 @@ class CellJob:
     def recipe(self) -> str:
         """Name of the recipe."""
         return self.selection.recipe
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of what can change the cell: its selection, training options, encoder, seed, truth, the code."""
-        options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
-        dense = self.dense.model_dump(mode="json")
-        parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
-        return digest([*parts, self.place.truth, code(*_TRAINING_CODE)])
 
     @property
     def target(self) -> Path:
@@ -228,7 +241,8 @@ def measure(
     run: pd.DataFrame, asked: pd.DataFrame, qrels: pd.DataFrame, data: Any, truth: str
 ) -> dict[str, dict[str, list[Any]]]:
     """Return for ``original`` and, where truth is known, ``completed`` judgments the columns of a table of queries."""
-    from anmi.evaluation.ablation import COMPLETED, ORIGINAL, completed_judgments
+    from anmi.evaluation.ablation import COMPLETED, ORIGINAL
+    from anmi.evaluation.completed import completed_judgments
     from anmi.evaluation.metrics import evaluate
 
     own = qrels[qrels.query_id.isin(asked.query_id)]

@@ -178,8 +178,9 @@ def book_of(recipes: RecipeBook, names: Sequence[str]) -> RecipeBook:
     return RecipeBook.model_construct(None, **{name: recipes.get(name) for name in names})
 
 
+@lru_cache
 def code(*names: str) -> str:
-    """Return a hash of modules and folders of this package."""
+    """Return a hash of modules and folders of this package, as they were when it was first asked for."""
     import anmi
 
     root = Path(anmi.__file__).parent
