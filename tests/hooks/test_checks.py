@@ -9,7 +9,16 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.errors import AnmiError
-from anmi.hooks.checks import check_collection, check_encoder, check_model, check_names, check_recipe
+from anmi.hooks.checks import (
+    check_collection,
+    check_encoder,
+    check_model,
+    check_names,
+    check_packages,
+    check_recipe,
+)
+from anmi.pipelines.training.params import TrainingParams
+from anmi.selection.recipe import Recipe
 
 
 class Inner(BaseModel):
@@ -57,6 +66,18 @@ def test_names_and_recipes() -> None:
     check_recipe("anmi_2_1", {"anmi_2_1": {}})
     with pytest.raises(AnmiError, match='no recipe "anmi_21": did you mean "anmi_2_1"'):
         check_recipe("anmi_21", {"anmi_2_1": {}, "random": {}})
+
+
+def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr("anmi.corpus.word_languages.importlib.import_module", refuse)
+    recipe = Recipe(description="x", steps=["random"], training={"hardness": "hans"})
+    with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):
+        check_packages(recipe, TrainingParams())
+    check_packages(recipe, TrainingParams(options={"hardness": {"hans": {"heuristic": {"code_mix": "script"}}}}))
+    check_packages(recipe, TrainingParams(options={"hardness": "none"}))
 
 
 @pytest.mark.parametrize("name", ["minilm", "static", "sentence-transformers/all-mpnet-base-v2", "models/own", "own"])

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.corpus.characters import PUNCTUATION, Characters, read_characters, split_words
 from anmi.corpus.code_mix import mixed_share
+from anmi.corpus.word_languages import check_installed
 
 
 class HardnessParams(BaseModel):
@@ -47,6 +48,11 @@ class HardnessParams(BaseModel):
         if total > 1.0 + 1e-9:
             raise ValueError(f"the weights of hardness add up to {total:g}; they must not exceed 1")
         return self
+
+    def check_installed(self) -> None:
+        """Raise an AnmiError if languages are to be told apart and the extra ``code-mix`` is not installed."""
+        if self.code_mix == "language" and self.code_mix_weight > 0:
+            check_installed()
 
 
 @dataclass(frozen=True)

@@ -185,6 +185,11 @@ def _named(character: str) -> tuple[str, str]:
     return "letter", _INDIC.get(last, last) if " LETTER " in name else ""
 
 
+def check_installed() -> None:
+    """Raise an AnmiError unless the lists of words are installed."""
+    _module("wordfreq")
+
+
 def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)

@@ -6,19 +6,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kedro.config import AbstractConfigLoader
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.framework.project import pipelines
 from kedro.io import CatalogProtocol
+from kedro.pipeline import Pipeline
 from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel, ValidationError
 
 from anmi.errors import AnmiError, nearest
 from anmi.pipelines.ablation.params import AblationParams
-from anmi.selection.recipe import RecipeBook
+from anmi.selection.recipe import Recipe, RecipeBook
+
+if TYPE_CHECKING:
+    from anmi.pipelines.training.params import TrainingParams
 
 ENCODERS: Final = ("minilm", "static")
 COLLECTIONS: Final = {
@@ -55,10 +59,16 @@ class CheckHooks:
                 check_training(parameters[name])
 
     @hook_impl
-    def before_pipeline_run(self, run_params: Mapping[str, Any], catalog: CatalogProtocol) -> None:
-        """Check what only an ablation asks for."""
+    def before_pipeline_run(self, run_params: Mapping[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
+        """Check what only some runs ask for: an ablation's set, and packages that its nodes need."""
         if "ablation" in (run_params.get("pipeline_names") or ()):
             check_ablation(catalog.load("params:ablation"), catalog.load("params:recipes"), Path.cwd())
+        nodes = {node.name for node in pipeline.nodes}
+        if "train_retriever" in nodes:
+            recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
+            check_packages(recipe, catalog.load("params:training"))
+        if "describe_hardness" in nodes:
+            catalog.load("params:evaluation").hardness.check_installed()
 
 
 def known_parameters(loader: AbstractConfigLoader) -> set[str]:
@@ -156,10 +166,20 @@ def check_training(recipes: Mapping[str, Any]) -> None:
             )
 
 
+def check_packages(recipe: Recipe, training: TrainingParams) -> None:
+    """Refuse a recipe whose training needs an extra that is not installed; training would, hours later."""
+    from anmi.pipelines.training.params import merged_options
+    from anmi.training.options.hardness import HansOptions
+
+    hardness = merged_options(recipe, training).hardness
+    if isinstance(hardness, HansOptions):
+        hardness.heuristic.check_installed()
+
+
 def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path) -> None:
     """Refuse a set with a recipe, an encoder, a collection or a training option that is not there."""
     from anmi.corpus.contents import files_of
-    from anmi.pipelines.training.params import TrainingParams, merged_options
+    from anmi.pipelines.training.params import TrainingParams
 
     chosen = ablation.chosen
     ablation.check_recipes(recipes.names())
@@ -174,7 +194,7 @@ def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path)
             )
         for recipe in chosen.recipes:
             try:
-                merged_options(recipes.get(recipe), TrainingParams(options={**chosen.training, **entry.training}))
+                check_packages(recipes.get(recipe), TrainingParams(options={**chosen.training, **entry.training}))
             except (AnmiError, ValidationError) as error:
                 reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
                 raise AnmiError(f'ablation set "{ablation.set}", recipe "{recipe}", {reason}') from None
