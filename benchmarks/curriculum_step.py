@@ -143,16 +143,18 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
     encoder = load_encoder(model, MODELS, longest)
     start = {key: value.clone() for key, value in encoder.state_dict().items()}
     found: dict[str, list[tuple[float, float]]] = {"library": [], "curriculum": [], "first": []}
-    for _ in range(repeats):
-        for side, values in found.items():
+    for repeat in range(repeats):
+        # Each side comes first, second and third in turn: what memory a process has already got changes the times.
+        turn = repeat % len(found)
+        for side in [*found, *found][turn : turn + len(found)]:
             encoder.load_state_dict(start)
             encoder.train()
-            values.append(
+            found[side].append(
                 theirs(rows, encoder, batch, rate)
                 if side == "library"
                 else ours(rows, encoder, batch, rate, side == "curriculum")
             )
-            print(name, side, values[-1], flush=True)
+            print(name, side, found[side][-1], flush=True)
     clock, processor = ({side: [pair[i] for pair in values] for side, values in found.items()} for i in (0, 1))
     ratios, worked = (
         [a / b for a, b in zip(times["curriculum"], times["library"], strict=True)] for times in (clock, processor)
