@@ -139,9 +139,9 @@ class TrainingOptions(BaseModel):
     recompute: Annotated[
         bool,
         Field(
-            description="Where a batch takes several passes, run them again for the gradient instead of keeping their "
-            "activations. On: the same gradients for about a third more time, and memory is bounded by one pass, "
-            "whatever the number of negatives."
+            description="Gradient caching, with any loss: where a batch takes several passes, run them again for the "
+            "gradient instead of keeping their activations. On: the same gradients for about a third more time, and "
+            "memory is bounded by one pass, whatever the batch size and the number of negatives."
         ),
     ] = True
     keep_best: Annotated[
