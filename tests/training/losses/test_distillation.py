@@ -97,9 +97,11 @@ def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
 
 
 def test_options_choose_it():
-    options = TrainingOptions(loss={"distillation": {"column": "elo", "share": 0.2, "uncertain": 3}})
+    options = TrainingOptions(loss={"distillation": {"share": 0.2, "uncertain": 3}})
     loss = build_loss(options)
-    assert (loss.columns, loss.share, loss.uncertain) == (("elo",), 0.2, 3)
-    assert options.reads == {"elo"}
+    assert (loss.columns, loss.share, loss.uncertain) == (("p_relevant",), 0.2, 3)
+    assert options.reads == {"p_relevant"}
+    # Nobody's Elo is known of documents whose relevance is uncertain: they would be encoded for nothing.
+    assert build_loss(TrainingOptions(loss={"distillation": {"column": "elo"}})).uncertain == 0
     with pytest.raises(AnmiError, match="p_relevant"):
         Distillation(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))

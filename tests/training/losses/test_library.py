@@ -178,3 +178,9 @@ def test_options_choose_it():
     assert TrainingOptions(loss={"library": {"name": "CoSENTLoss"}}).reads == set()
     with pytest.raises(AnmiError, match="in_batch: all"):
         build_loss(TrainingOptions(loss="library", in_batch="none"))
+    matryoshka = {"name": "MatryoshkaLoss", "arguments": {"loss": "MarginMSELoss", "matryoshka_dims": [6, 3]}}
+    options = TrainingOptions(loss={"library": matryoshka}, in_batch="none")
+    assert options.reads == {"p_relevant"}
+    assert build_loss(options, 6).fed_with == "margins"
+    with pytest.raises(ValueError, match="MarginMSELoss"):
+        TrainingOptions(loss={"library": matryoshka | {"arguments": {"loss": "MarginMSLoss"}}})

@@ -1,5 +1,6 @@
 import math
 
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from anmi.errors import AnmiError
 from anmi.training.losses import DebiasedContrastive, HardDebiasedContrastive, TauPlus, build_loss
 from anmi.training.options import TrainingOptions
+from anmi.training.options.estimates import estimate_tau_plus
 from anmi.training.temperature import Temperature
 
 START = 0.05
@@ -95,3 +97,20 @@ def test_options_choose_it():
         TrainingOptions(loss={"debiased": {"tau_plus": 1.5}})
     with pytest.raises(ValueError, match="above 0"):
         TauPlus(0.0, learnable=True)
+
+
+def test_estimates_are_shares_or_refused():
+    rows = pd.DataFrame(
+        {
+            "query_id": ["a", "a", "b"],
+            "positive_ids": [["1", "2"], ["1", "2"], ["3"]],
+            "negative_p_relevant": [[0.9, 0.2], [math.nan], [0.4, 0.6]],
+        }
+    )
+    assert estimate_tau_plus("labelled", rows, 100) == pytest.approx(0.015)
+    assert estimate_tau_plus("judged", rows, 100) == pytest.approx(0.5)
+    assert estimate_tau_plus("labelled", rows.iloc[:0], 100) == 0.0
+    with pytest.raises(AnmiError, match="must be below 1"):
+        estimate_tau_plus("labelled", rows, 1)
+    with pytest.raises(AnmiError, match="nobody judged"):
+        estimate_tau_plus("judged", rows.drop(columns="negative_p_relevant"), 100)

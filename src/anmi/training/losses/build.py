@@ -98,7 +98,7 @@ def _tau_plus(options: TauPlusOptions) -> TauPlus:
 
 
 def _library(options: LibraryOptions, in_batch: str, dimensions: int | None) -> LibraryLoss:
-    if options.name in WHOLE_BATCH and in_batch != "all":
+    if options.inner in WHOLE_BATCH and in_batch != "all":
         raise AnmiError(
             f"{options.name} takes the whole batch for negatives, whatever it is told: set `in_batch: all`, "
             "or choose a loss of ours"

@@ -36,7 +36,8 @@ class Distillation(nn.Module):
     label_temperature
         Above 0; None is 0.1 for ``p_relevant``, and 1 for ``cross`` and for the strength behind ``elo``.
     uncertain
-        Uncertain documents a row brings at most. Only ``p_relevant`` is known of them.
+        Uncertain documents a row brings at most; none with another column than ``p_relevant``, which alone is known
+        of them.
 
     References
     ----------
@@ -68,7 +69,8 @@ class Distillation(nn.Module):
         self.share = share
         self.centre, self.unit, usual = _SCALES[column]
         self.label_temperature = usual if label_temperature is None else label_temperature
-        self.uncertain = uncertain
+        # Of documents whose relevance is uncertain nothing but their probability is kept in the rows.
+        self.uncertain = uncertain if column == "p_relevant" else 0
         self._divergence = torch.tensor(0.0)
 
     def forward(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from anmi.errors import AnmiError, nearest
 from anmi.training.facts import NOTHING_KNOWN, Facts
-from anmi.training.options.library_losses import FED_WITH, LEARNS_SCORES, check_library_name
+from anmi.training.options.library_losses import FED_WITH, LEARNS_SCORES, check_library_name, inner_name
 
 Features = list[dict[str, Tensor]]
 
@@ -73,9 +73,8 @@ class LibraryLoss(nn.Module):
         super().__init__()
         inner = dict(arguments or {})
         model = _Embedded(dimensions)
-        fed_name = name
-        if name == "MatryoshkaLoss":
-            fed_name = str(inner.get("loss", "MultipleNegativesRankingLoss"))
+        fed_name = inner_name(_checked(name), inner)
+        if fed_name != name:
             inner["loss"] = _made(fed_name, model, {})
         self.fed_with = FED_WITH[_checked(fed_name)]
         self.loss = _made(name, model, inner)

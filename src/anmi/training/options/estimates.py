@@ -24,7 +24,7 @@ def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
     Raises
     ------
     AnmiError
-        ``judged``, and nobody judged the negatives of these rows.
+        ``judged``, and nobody judged the negatives of these rows; or all of them would be positives.
 
     Examples
     --------
@@ -32,8 +32,22 @@ def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
     >>> estimate_tau_plus("labelled", table, 100), estimate_tau_plus("judged", table, 100)
     (0.02, 0.5)
     """
-    if how == "labelled":
-        return float(rows.drop_duplicates("query_id").positive_ids.map(len).mean() / corpus_size)
+    value = _labelled(rows, corpus_size) if how == "labelled" else _judged(rows)
+    if not value < 1.0:
+        raise AnmiError(
+            f"tau_plus, the share of positives among negatives, was estimated ({how}) as {value:g} and must be below "
+            "1: give it as a number"
+        )
+    return value
+
+
+def _labelled(rows: pd.DataFrame, corpus_size: int) -> float:
+    found = rows.drop_duplicates("query_id").positive_ids.map(len)
+    # Without rows the training says so itself.
+    return float(found.mean() / corpus_size) if len(found) else 0.0
+
+
+def _judged(rows: pd.DataFrame) -> float:
     judged = np.array([value for values in rows.get("negative_p_relevant", ()) for value in values], np.float64)
     judged = judged[~np.isnan(judged)]
     if not len(judged):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from anmi.errors import nearest
 
@@ -46,6 +47,17 @@ REFUSED: Final = {
     "MSELoss": "it learns the embeddings of a teacher, which training rows do not hold",
     "SoftmaxLoss": "it learns classes of sentence pairs",
 }
+
+
+def inner_name(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return the name of the loss that sees the embeddings, which MatryoshkaLoss is given as an argument.
+
+    Examples
+    --------
+    >>> inner_name("MatryoshkaLoss", {"loss": "CoSENTLoss"}), inner_name("TripletLoss", {})
+    ('CoSENTLoss', 'TripletLoss')
+    """
+    return str(arguments.get("loss", "MultipleNegativesRankingLoss")) if name in _WRAPPERS else name
 
 
 def check_library_name(name: str) -> str:

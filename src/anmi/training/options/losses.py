@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from anmi.training.options.library_losses import FED_WITH, LEARNS_SCORES, check_library_name
+from anmi.training.options.library_losses import FED_WITH, LEARNS_SCORES, check_library_name, inner_name
 from anmi.training.options.part import OneOf, PartOptions
 
 
@@ -105,8 +105,8 @@ class DistillationOptions(PartOptions):
         "for logits (cross) and strengths (of which Elo is 1000 + 200 e), which are spread far wider.",
     )
     uncertain: int = Field(
-        2, ge=0, description="Documents a row whose relevance is uncertain that are learned from besides. 2: few have "
-        "more, and each costs a document's encoding.",
+        2, ge=0, description="Documents a row whose relevance is uncertain that are learned from besides, by "
+        "p_relevant only. 2: few have more, and each costs a document's encoding.",
     )  # fmt: skip
 
     @property
@@ -155,15 +155,21 @@ class LibraryOptions(PartOptions):
     )
     scale: float = Field(1.0, gt=0, description="Judgments are multiplied by it. 1: right for probabilities.")
 
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return check_library_name(value)
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        check_library_name(self.name)
+        check_library_name(self.inner)
+        return self
+
+    @property
+    def inner(self) -> str:
+        """Name of the loss that sees the embeddings: that inside MatryoshkaLoss, or the loss itself."""
+        return inner_name(self.name, self.arguments)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The labels, where the loss has use for any."""
-        fed = FED_WITH.get(str(self.arguments.get("loss", self.name)))
+        fed = FED_WITH.get(self.inner)
         if fed in LEARNS_SCORES:
             return (self.column or "p_relevant",)
         return (self.column,) if self.column and fed == "rated_pairs" else ()
