@@ -19,7 +19,6 @@ from anmi.pipelines.elo.params import EloParams
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import RecipeBook
-from anmi.store import Store
 
 _FROM_SELECTION: Final = ("rows", "promoted", "coverage", "leak", "leak_from", "select_seconds")
 _QUERY_KEY: Final = ("collection", "recipe", "seed", "judgments", "query_id")
@@ -39,7 +38,7 @@ def run_ablation(
     training: TrainingParams,
     seed: int,
     work: Path,
-    store: Store,
+    store: Path,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Mine, select, train and search all cells of the chosen set that are not there yet.
 
@@ -62,7 +61,7 @@ def run_ablation(
     own = book_of(recipes, ablation.chosen.recipes)
     project = find_kedro_project(Path.cwd()) or Path.cwd()
     rows, tables = [], [pd.DataFrame(columns=[*_QUERY_KEY, *KINDS, METRIC])]
-    for done in run(Plan(ablation, own, branches, seed, work, store.path.resolve(), project)):
+    for done in run(Plan(ablation, own, branches, seed, work, store, project)):
         key: dict[str, Any] = {"collection": done.collection, "recipe": done.recipe, "seed": done.seed}
         row: dict[str, Any] = key | {"encoder": ablation.chosen.encoder, "error": done.error, "reused": done.reused}
         row |= {name: (done.selection or {}).get(name) for name in _FROM_SELECTION}

@@ -20,7 +20,7 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             run_ablation,
-            inputs={name: f"params:{name}" for name in _PARAMETERS} | {"work": "ablation_work", "store": "store"},
+            inputs={name: f"params:{name}" for name in _PARAMETERS} | {"work": "ablation_work", "store": "ablation_store"},
             outputs=["ablation_cells", "ablation_queries"],
             name="run_ablation",
         ),
