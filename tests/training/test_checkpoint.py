@@ -4,14 +4,17 @@ import importlib.util
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 from anmi.errors import AnmiError
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.options import TrainingOptions
+from anmi.training.recorder import DEV_METRIC, Recorder
 
 SCRIPT = Path(__file__).with_name("resuming.py")
 spec = importlib.util.spec_from_file_location("resuming", SCRIPT)
@@ -166,3 +169,26 @@ def test_two_processes_do_not_share_the_checkpoints_of_one_training(left, never_
     assert "Another process" in caplog.text
     assert_same(result, never_killed)
     assert (left / "step-00000008").exists()
+
+
+def test_a_dev_metric_that_the_curriculum_was_not_told_yet_outlives_the_kill():
+    told = []
+
+    class Listener:
+        def observe(self, step, loss, grad_norm, validation):
+            told.append(validation)
+
+    def recorder():
+        made = Recorder(nn.Module(), Listener(), lambda _: 0.7, keep_best=False, show_progress=False)
+        made.on_train_begin(None, SimpleNamespace(max_steps=2, global_step=1))
+        return made
+
+    before, after = recorder(), recorder()
+    before._steps = [{"step": 1, DEV_METRIC: float("nan")}]
+    before.on_epoch_end(None, SimpleNamespace(epoch=1.0), None, model=nn.Module())
+    values, best = before.state_dict()
+    after.load_state_dict(json.loads(json.dumps(values)), best)
+    for step in (1, 2):
+        after.on_step_end(None, SimpleNamespace(global_step=step), None)
+    assert told == [0.7, None]
+    assert after.log()[DEV_METRIC].tolist() == [0.7]
