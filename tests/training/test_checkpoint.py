@@ -180,7 +180,7 @@ def test_a_dev_metric_that_the_curriculum_was_not_told_yet_outlives_the_kill():
 
     def recorder():
         made = Recorder(nn.Module(), Listener(), lambda _: 0.7, keep_best=False, show_progress=False)
-        made.on_train_begin(None, SimpleNamespace(max_steps=2, global_step=1))
+        made.on_train_begin(None, SimpleNamespace(max_steps=2, global_step=1), None)
         return made
 
     before, after = recorder(), recorder()
