@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "ablation")
     arguments = parser.parse_args()
     kedro = Path(sys.executable).with_name("kedro")
-    environment = os.environ | {"ANMI_DATA_ROOT": str(arguments.work), "ANMI_STORE": str(arguments.work / "store")}
+    environment = os.environ | {"ANMI_DATA_ROOT": str(arguments.work.resolve())}
     command = [str(kedro), "run", "--pipelines", "ablation", "--params", f"ablation.set={arguments.set}"]
     done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     versions = sorted((arguments.work / "ablation" / "ablation_results.json").glob("*/ablation_results.json"))

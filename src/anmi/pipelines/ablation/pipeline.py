@@ -17,10 +17,11 @@ def create_pipeline() -> Pipeline:
     One node does all cells, since what a cell needs is known only when its collection is mined, and a set is to be
     resumed cell by cell and not node by node.
     """
+    places = {"work": "ablation_work", "store": "ablation_store"}
     return Pipeline([
         Node(
             run_ablation,
-            inputs={name: f"params:{name}" for name in _PARAMETERS} | {"work": "ablation_work", "store": "ablation_store"},
+            inputs={name: f"params:{name}" for name in _PARAMETERS} | places,
             outputs=["ablation_cells", "ablation_queries"],
             name="run_ablation",
         ),
