@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
+from anmi.training.batch import Row
 from anmi.training.losses import Distillation, Facts, WeightedInfoNCE, build_loss
 from anmi.training.options import TrainingOptions
 from anmi.training.temperature import Temperature
@@ -44,8 +45,10 @@ def test_it_is_the_formula(positive, others, t, label_temperature, share):
         judged={"p_relevant": torch.tensor([[p for _, _, p in others]], **as_row)},
     )
     judged = [positive, *((s, p) for s, _, p in others if not math.isnan(p))]
-    known = not math.isnan(positive[1]) and len(judged) > 1
-    kl = slow_kl(*zip(*judged, strict=True), t, label_temperature) if known else 0.0
+    if math.isnan(positive[1]):
+        # What the label says.
+        judged[0] = (positive[0], 1.0)
+    kl = slow_kl(*zip(*judged, strict=True), t, label_temperature) if len(judged) > 1 else 0.0
     expected = share * kl + (1 - share) * WeightedInfoNCE(loss.temperature)(*block).item()
     assert loss(*block, facts).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
@@ -105,3 +108,19 @@ def test_options_choose_it():
     assert build_loss(TrainingOptions(loss={"distillation": {"column": "elo"}})).uncertain == 0
     with pytest.raises(AnmiError, match="p_relevant"):
         Distillation(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))
+
+
+def test_a_positive_without_elo_leaves_infonce_alone():
+    loss = Distillation(Temperature(0.5), "elo", share=0.5)
+    facts = Facts(positive_judged={"elo": torch.tensor([math.nan])}, judged={"elo": torch.tensor([[900.0]])})
+    block = torch.tensor([0.6]), torch.tensor([[0.2]]), torch.zeros(1, 1)
+    torch.testing.assert_close(loss(*block, facts), 0.5 * WeightedInfoNCE(loss.temperature)(*block))
+
+
+@pytest.mark.parametrize("loss", ["distillation", "margin_mse", "hybrid"])
+def test_rows_that_nobody_judged_are_refused_before_the_first_step(loss):
+    loss = build_loss(TrainingOptions(loss=loss))
+    judged = {loss.columns[0]: (1.0, (math.nan, math.nan))}
+    row = Row("q", "q", "d", "d", ("a", "b"), ("a", "b"), (1.0, 1.0), 1.0, frozenset({"d"}), judged=judged)
+    with pytest.raises(AnmiError, match="no negative of the training rows"):
+        loss.prepare([row])

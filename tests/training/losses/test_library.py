@@ -69,11 +69,13 @@ def test_infonce_of_the_library_is_ours():
 def test_margins_are_the_judges():
     similarity, log_weights, facts = batch(counts=(2, 0, 1))
     facts.judged["p_relevant"][0, 4] = torch.nan
+    # Nobody judged it, but it is labelled relevant.
+    facts.positive_judged["p_relevant"][2] = torch.nan
     got = value(LibraryLoss("MarginMSELoss"), similarity, log_weights, facts)
     errors = []
     for i, column in ((0, 3), (2, 5)):
         margin = facts.query[i] @ facts.document[i] - facts.query[i] @ facts.document[column]
-        wanted = facts.positive_judged["p_relevant"][i] - facts.judged["p_relevant"][i, column]
+        wanted = (1.0 if i == 2 else facts.positive_judged["p_relevant"][i]) - facts.judged["p_relevant"][i, column]
         errors.append((margin - wanted) ** 2)
     torch.testing.assert_close(got, torch.stack(errors).mean().expand(3))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-from anmi.errors import AnmiError
+from anmi.training.batch import Row
 from anmi.training.facts import NOTHING_KNOWN, Facts
 from anmi.training.losses.infonce import infonce
+from anmi.training.losses.judgments import all_judgments, judgments
 
 # By column, where zero of the scale lies, its unit, and the temperature at which its soft labels are taken. Of Elo the
 # strength e counts, of which it is 1000 + 200 e; logits and strengths are spread much wider than probabilities.
@@ -23,7 +25,8 @@ class Distillation(nn.Module):
     its similarities at t. Both are taken over the row's own positive and all documents judged for this row: its
     negatives, and the documents whose relevance is uncertain, which are nobody's negatives and of weight 0 in InfoNCE.
     A document of weight 0 that nobody judged is not there; other weights count in InfoNCE only, the soft label being
-    what the weight stands for. A row whose positive, or everything else, is unjudged has InfoNCE alone.
+    what the weight stands for. A labelled positive that no judge gave a ``p_relevant`` has 1. A row whose positive, or
+    everything else, is unjudged has InfoNCE alone.
 
     Parameters
     ----------
@@ -73,6 +76,10 @@ class Distillation(nn.Module):
         self.uncertain = uncertain if column == "p_relevant" else 0
         self._divergence = torch.tensor(0.0)
 
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Refuse rows without any judgment."""
+        all_judgments(rows, self.columns[0])
+
     def forward(
         self,
         positive_similarity: Tensor,
@@ -81,18 +88,13 @@ class Distillation(nn.Module):
         facts: Facts = NOTHING_KNOWN,
     ) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
-        column = self.columns[0]
-        if column not in facts.judged:
-            raise AnmiError(f"The distillation learns {column}: give it the facts with `positive_judged` and `judged`.")
+        own, judged = judgments(facts, self.columns[0])
         temperatures = self.temperature(facts)
         contrastive = infonce(positive_similarity, negative_similarity, log_weights, temperatures)
-        judged = facts.judged[column]
         if facts.positive_column is not None:
             # The row's own positive is a column like any other, and stands before all of them already.
             judged = judged.scatter(1, facts.positive_column[:, None], torch.nan)
-        divergence = self._kl(
-            positive_similarity, negative_similarity, facts.positive_judged[column], judged, temperatures
-        )
+        divergence = self._kl(positive_similarity, negative_similarity, own, judged, temperatures)
         self._divergence = divergence.detach().mean()
         return self.share * divergence + (1 - self.share) * contrastive
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.facts import NOTHING_KNOWN, Facts
 from anmi.training.losses.infonce import infonce
+from anmi.training.losses.judgments import all_judgments, judgments
 
 # The scale of Elo: 1000 + 200 times the strength.
 _CENTRE: Final = 1000.0
@@ -68,15 +67,9 @@ class Hybrid(nn.Module):
         Raises
         ------
         AnmiError
-            Nobody rated any document of these rows.
+            Nobody rated any negative of these rows.
         """
-        found = np.array([value for row in rows for own, others in [row.judged["elo"]] for value in (own, *others)])
-        found = found[np.isfinite(found)]
-        if not len(found):
-            raise AnmiError(
-                "The hybrid loss learns Elo, and no document of the training rows has one: name `elo` under `reads` of "
-                "the recipe and run the mining again, or choose another loss."
-            )
+        found = all_judgments(rows, "elo")
         self.centre.fill_(float(found.mean()))
         self.unit.fill_(max(float(found.std()), 1.0))
 
@@ -91,11 +84,10 @@ class Hybrid(nn.Module):
 
         A row without negatives still learns the Elo of its positive; one without any Elo has InfoNCE alone.
         """
-        if "elo" not in facts.judged:
-            raise AnmiError("The hybrid loss learns Elo: give it the facts with `positive_judged` and `judged` of elo.")
+        own, others = judgments(facts, "elo")
         contrastive = infonce(positive_similarity, negative_similarity, log_weights, self.temperature(facts))
         similarity = torch.cat([positive_similarity[:, None], negative_similarity], dim=1)
-        elo = torch.cat([facts.positive_judged["elo"][:, None], facts.judged["elo"]], dim=1)
+        elo = torch.cat([own[:, None], others], dim=1)
         removed = torch.cat([torch.zeros_like(elo[:, :1], dtype=torch.bool), torch.isneginf(log_weights)], dim=1)
         rated = torch.isfinite(elo) & ~removed
         # Only what is rated goes through the head, so that nothing else can reach it, nor be reached by it.

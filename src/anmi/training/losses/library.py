@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -10,7 +10,9 @@ from sentence_transformers.sentence_transformer import losses as library
 from torch import Tensor, nn
 
 from anmi.errors import AnmiError, nearest
+from anmi.training.batch import Row
 from anmi.training.facts import NOTHING_KNOWN, Facts
+from anmi.training.losses.judgments import all_judgments, judgments
 from anmi.training.options.library_losses import FED_WITH, LEARNS_SCORES, check_library_name, inner_name
 
 Features = list[dict[str, Tensor]]
@@ -25,7 +27,8 @@ class LibraryLoss(nn.Module):
       repeats its own; one without any takes those of the row before it that has some.
     - ``pairs``: (query, positive) alone.
     - ``triplets``: (query, positive, negative), one for every negative of every row.
-    - ``margins``: such triplets with the judged margin between the two documents; where one is unjudged, none.
+    - ``margins``: such triplets with the judged margin between the two documents; where one is unjudged, none. A
+      labelled positive that no judge gave a ``p_relevant`` has 1.
     - ``scores``: (query, positive, negative_1 … negative_n) with their judgments, rows of equal n together.
     - ``rated_pairs``: (query, document) with a label: 1 for positives and 0 for negatives, or their judgment.
     - ``classes``: all queries and documents, a query being of the class of its positive.
@@ -83,6 +86,11 @@ class LibraryLoss(nn.Module):
         self.columns = (self.column,) if self.column and (learns or self.fed_with == "rated_pairs") else ()
         self.scale = scale
 
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Refuse rows without any of the judgments that the loss learns."""
+        if self.columns:
+            all_judgments(rows, self.columns[0])
+
     def forward(
         self,
         positive_similarity: Tensor,
@@ -119,9 +127,8 @@ class LibraryLoss(nn.Module):
         """Return what is said of each row's positive [B] and of every document for every row [B, N]."""
         if not self.columns:
             return log_weights.new_ones(len(log_weights)), torch.zeros_like(log_weights)
-        if self.columns[0] not in facts.judged:
-            raise AnmiError(f"{type(self.loss).__name__} learns {self.columns[0]}: give it the facts with judgments.")
-        return self.scale * facts.positive_judged[self.columns[0]], self.scale * facts.judged[self.columns[0]]
+        own, others = judgments(facts, self.columns[0])
+        return self.scale * own, self.scale * others
 
 
 class _Embedded(nn.Module):
