@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
+import os
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -30,11 +31,20 @@ from anmi import seeds
 from anmi.corpus.characters import read_characters, split_words
 from anmi.corpus.code_mix import code_mix_share
 from anmi.corpus.hardness import hardness
+from anmi.evaluation.buckets import EASY_BELOW, HARD_ABOVE
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
 RESULT = ROOT / "benchmarks" / "results" / "hardness.json"
 LANGUAGES = ("ar", "de", "en", "es", "hi", "zh")
+COLLECTIONS = (
+    "hinglish_top",
+    "scifact",
+    "medquad",
+    "kg_webnlg/beir_en",
+    "chatbot_ko",
+    *(f"xquad/{x}" for x in LANGUAGES),
+)
 SEED = 7
 Share = Callable[[Sequence[str]], NDArray[np.float64]]
 
@@ -145,14 +155,34 @@ def xquad_rows(split: str) -> list[dict[str, Any]]:
 def speed_row(load_seconds: float) -> dict[str, Any]:
     texts = [*read("hinglish_top", "queries").text, *queries("xquad/en", "train").text][:10_000]
     hardness(texts)
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.process_time()
     hardness(texts)
-    seconds = time.perf_counter() - started
+    seconds, processor = time.perf_counter() - started, time.process_time() - worked
     return {
         "case": "speed", "queries": len(texts), "seconds": round(seconds, 2),
+        "processor_seconds": round(processor, 2), "load_average": round(os.getloadavg()[0], 1),
         "queries_per_second": round(len(texts) / seconds), "load_seconds": round(load_seconds, 1),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }  # fmt: skip
+
+
+def distribution_rows() -> list[dict[str, Any]]:
+    """How hard the queries of real collections are, of all splits."""
+    rows = []
+    for name in COLLECTIONS:
+        found = hardness(read(name, "queries").text.tolist())
+        at = np.quantile(found.value, (0.05, 0.5, 0.95))
+        rows.append({
+            "case": "distribution", "collection": name, "queries": len(found.value),
+            **{f"hardness_{p}": round(float(v), 3) for p, v in zip(("p5", "median", "p95"), at, strict=True)},
+            "easy": round(float((found.value < EASY_BELOW).mean()), 4),
+            "hard": round(float((found.value > HARD_ABOVE).mean()), 4),
+            "mean_words": round(float(found.tokens.mean()), 2),
+            "mean_entropy": round(float(found.entropy.mean()), 3),
+            "mean_punctuation": round(float(found.punctuation.mean()), 4),
+            "mean_code_mix": round(float(found.code_mix.mean()), 4),
+        })  # fmt: skip
+    return rows
 
 
 def main() -> None:
@@ -162,6 +192,7 @@ def main() -> None:
     started = time.perf_counter()
     code_mix_share(["loads the lists of words"])
     rows = [speed_row(time.perf_counter() - started)]
+    rows += distribution_rows()
     for split in ("train", "test"):
         rows += hinglish_rows(split) + xquad_rows(split)
     document = {
