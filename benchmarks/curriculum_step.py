@@ -8,7 +8,7 @@ forward pass to that of the next one, so it holds drawing, tokenising, the optim
 turns, and the processor's own time is compared besides the clock's, in case others use the machine; each repetition
 starts from the same weights and tokenises all texts anew. Run from the repository's root:
 
-    OMP_NUM_THREADS=2 python benchmarks/curriculum_step.py
+    OMP_NUM_THREADS=1 python benchmarks/curriculum_step.py
 """
 
 from __future__ import annotations
