@@ -25,6 +25,7 @@ COMPLETED: Final = "completed"
 BEST_KNOWN: Final = "best known"
 METRIC: Final = "ndcg@10"
 KINDS: Final = ("documents", "hardness")
+_ORDER: Final = ("seen", "unseen", "easy", "medium", "hard")
 _BATCH: Final = 500
 _MEANS: Final = ("train_seconds", "search_seconds", "memory_mb")
 _PER_RECIPE: Final = ("leak", "leak_from", "coverage", "rows", "promoted")
@@ -131,7 +132,11 @@ def _of_collection(
 def _buckets(values: pd.Series[float], kinds: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Return number and mean of each kind of query."""
     rows = pd.concat([values.groupby(kinds[name]).agg(["size", "mean"]) for name in kinds]).to_dict("index")
-    return {str(name): {"queries": int(row["size"]), "ndcg_10": float(row["mean"])} for name, row in rows.items()}
+    return {
+        name: {"queries": int(rows[name]["size"]), "ndcg_10": float(rows[name]["mean"])}
+        for name in _ORDER
+        if name in rows
+    }
 
 
 def per_query(queries: pd.DataFrame, recipes: Sequence[str]) -> pd.DataFrame:
