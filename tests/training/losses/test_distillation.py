@@ -105,7 +105,7 @@ def test_options_choose_it():
     assert (loss.columns, loss.share, loss.uncertain) == (("p_relevant",), 0.2, 3)
     assert options.reads == {"p_relevant"}
     # Nobody's Elo is known of documents whose relevance is uncertain: they would be encoded for nothing.
-    assert build_loss(TrainingOptions(loss={"distillation": {"column": "elo"}})).uncertain == 0
+    assert build_loss(TrainingOptions(loss={"distillation": {"column": "elo", "uncertain": 2}})).uncertain == 0
     with pytest.raises(AnmiError, match="p_relevant"):
         Distillation(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))
 

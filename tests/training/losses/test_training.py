@@ -26,7 +26,7 @@ LOSSES = {
     "debiased_learned": {"debiased": {"tau_plus": 0.01, "learned": True}},
     "hard_debiased": {"hard_debiased": {"tau_plus": 0.01, "beta": 0.2}},
     "triplet": "triplet",
-    "distillation": "distillation",
+    "distillation": {"distillation": {"uncertain": 1, "label_temperature": 0.3}},
     "margin_mse": "margin_mse",
     "library": {"library": {"name": "MultipleNegativesRankingLoss"}},
     "library_pairs": {"library": {"name": "CoSENTLoss"}},
