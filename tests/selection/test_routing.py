@@ -51,6 +51,16 @@ def test_three_ways_and_a_fourth_for_what_nobody_judged() -> None:
     assert after.rules["promote"].text == "p_relevant ≥ 0.9"
 
 
+def test_only_the_likelier_of_the_uncertain_are_barred_inside_a_batch() -> None:
+    block = block_of(np.array([[0.95, 0.3, 0.2, 0.19, 0.1, 0.05, 0.0]]))
+    after = run(block, {"route": {"negative": 0.1, "barred": 0.2, "positive": 0.9}}, "top")
+    assert after.of_kind("uncertain")[0].tolist() == [False, True, True, True, True, False, False]
+    assert after.barred_in_batch[0].tolist() == [True, True, True, False, False, False, False]
+    all_barred = run(block, {"route": {"negative": 0.1, "positive": 0.9}}, "top")
+    assert all_barred.barred_in_batch[0].tolist() == [True] * 5 + [False] * 2
+    assert names(all_barred)[1:5] == ["uncertain"] * 4
+
+
 def test_uncertain_ones_with_a_soft_weight_come_after_all_others_however_far_those_are() -> None:
     block = block_of(np.array([[0.5, 0.2, 0.01, 0.0]]))
     steps = ({"route": {"negative": 0.1, "positive": 0.9, "uncertain": "soft"}}, {"back_off": {"last": 100}}, "top")

@@ -82,6 +82,13 @@ class Route(Params):
         "together, and beside the held-out positives in their rows. With too few of these nothing is promoted. A "
         "judge's own probability is no guide: on MedQuAD it was 1 for the same form about another disease.",
     )
+    barred: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="From it on an uncertain candidate may be no negative inside a batch either; below, another row may "
+        "bring it. None bars all that are uncertain.",
+    )
     uncertain: Literal["distil", "soft"] = Field(
         "distil",
         description="`distil`: between the bars a candidate is kept for distillation only; `soft`: it may be drawn as "
@@ -229,8 +236,12 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     block = block.rejected("promote", judged >= bars.positive, sure, "promoted", in_batch=True)
     between = block.undecided & (judged >= bars.negative)
     if params.uncertain == "distil":
-        rule = f"{params.column} ≥ {bars.negative:.3g}"
-        return block.rejected("uncertain", between, rule, "uncertain", in_batch=True)
+        barred = bars.negative if params.barred is None else max(params.barred, bars.negative)
+        rule = f"{params.column} ≥ {barred:.3g}"
+        block = block.rejected("uncertain", between & (judged >= barred), rule, "uncertain", in_batch=True)
+        if barred == bars.negative:
+            return block
+        return block.rejected("uncertain", between, f"{params.column} ≥ {bars.negative:.3g}", "uncertain")
     # What is doubtful comes after what is safe, however far away that is.
     tier = block.columns.get("tier", np.zeros(judged.shape, np.float32))
     block = block.with_columns({"tier": np.where(between, np.float32(TIERS.index("uncertain")), tier)})
