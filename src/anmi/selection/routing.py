@@ -86,8 +86,8 @@ class Route(Params):
         None,
         gt=0,
         le=1,
-        description="From it on an uncertain candidate may be no negative inside a batch either; below, another row may "
-        "bring it. None bars all that are uncertain.",
+        description="From it on an uncertain candidate may be no negative inside a batch either; below, another row "
+        "may bring it. None bars all that are uncertain.",
     )
     uncertain: Literal["distil", "soft"] = Field(
         "distil",
