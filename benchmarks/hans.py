@@ -5,7 +5,8 @@ and questions of ``xquad`` of which half were mixed with a translation, on Engli
 all: three negatives, the nearest below 95 % of the positive's similarity by the untrained static encoder. So are seeds,
 epochs, batch, rate and temperature; the rate is the one of three with the best dev metric of the baseline with shared
 encoders. ``matched`` has the temperature and number of negatives that HANS has on average, for all queries alike. Each
-once with shared and once with two encoders. Buckets and thirds pool the queries of all seeds. Run from the repository's root:
+once with shared and once with two encoders. Buckets and thirds pool the queries of all seeds. Run from the repository's
+root:
 
     python benchmarks/hans.py
 """
