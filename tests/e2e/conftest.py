@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner, Result
@@ -69,11 +69,15 @@ def open_catalog(project: Path) -> Callable[..., Any]:
     return opened
 
 
+# The default recipe asks neither the cross-encoder nor Elo.
+WHOLE: Final = "anmi_2_1"
+
+
 @pytest.fixture(scope="session")
 def whole_run(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any) -> Place:
-    """What ``kedro run --env test`` leaves; tests only read it."""
+    """What ``kedro run --env test`` leaves with a recipe that needs every stage; tests only read it."""
     place: Place = new_place(tmp_path_factory.mktemp("whole"))
-    done = kedro("run", data_root=place.data, store=place.store)
+    done = kedro("run", "--params", f"recipe={WHOLE}", data_root=place.data, store=place.store)
     assert done.returncode == 0, done.stdout + done.stderr
     return place
 

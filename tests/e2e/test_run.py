@@ -63,7 +63,7 @@ def test_the_results_have_the_promised_keys(results: dict[str, Any]) -> None:
 
 def test_baselines_and_trained_have_every_metric(results: dict[str, Any]) -> None:
     rows = pd.DataFrame(results["rows"])
-    assert set(rows.recipe) == {"bm25", "zero_shot", "anmi"}
+    assert set(rows.recipe) == {"bm25", "zero_shot", "anmi_2_1"}
     for _, part in rows.groupby("recipe"):
         assert set(part.metric) == {f"{metric}@{k}" for metric in METRICS for k in CUTOFFS}
     assert ((rows.low <= rows.value) & (rows.value <= rows.high)).all()
@@ -73,13 +73,13 @@ def test_baselines_and_trained_have_every_metric(results: dict[str, Any]) -> Non
     assert value["bm25", "mrr@10"] == pytest.approx(0.52, abs=0.07), "known for this collection"
     assert value["bm25", "recall@10"] == pytest.approx(0.80, abs=0.07)
     compared = {(row["system"], row["baseline"]) for row in results["comparisons"]}
-    assert {("anmi", "zero_shot"), ("anmi", "bm25")} <= compared
+    assert {("anmi_2_1", "zero_shot"), ("anmi_2_1", "bm25")} <= compared
 
 
 def test_the_printed_results_say_where_things_are(whole_run: Any, kedro: Any) -> None:
     done = kedro("anmi", "results", data_root=whole_run.data, store=whole_run.store)
     assert done.returncode == 0, done.stderr
-    for name in ("report.html", "trained_model", "mlflow.db", "BM25", "zero-shot", "anmi", "elo_gap"):
+    for name in ("report.html", "trained_model", "mlflow.db", "BM25", "zero-shot", "anmi_2_1", "max_ratio"):
         assert name in done.stdout
     assert re.search(r"in truth relevant: \d+ of \d+", done.stdout)
     assert "kedro anmi explain --env test" in done.stdout
@@ -132,9 +132,9 @@ def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any]
     (experiment,) = [found for found in client.search_experiments() if found.name == "anmi-test"]
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
-    assert run.data.params["recipe"] == "anmi"
+    assert run.data.params["recipe"] == "anmi_2_1"
     assert run.data.params["bm25.k1"] == "0.9", "defaults are parameters, too"
-    asked = next(r for r in results["rows"] if r["recipe"] == "anmi" and r["metric"] == "ndcg@10")
+    asked = next(r for r in results["rows"] if r["recipe"] == "anmi_2_1" and r["metric"] == "ndcg@10")
     assert run.data.metrics["anmi.ndcg_at_10"] == pytest.approx(asked["value"])
     tags = run.data.tags
     assert tags["environment"] == "test"
@@ -157,7 +157,7 @@ def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
     assert set(manifest["saved"]) == names
     assert set(manifest["saved"].values()) == {manifest["run_id"]}
     assert manifest["environment"] == "test"
-    assert manifest["parameters"]["recipe"] == "anmi"
+    assert manifest["parameters"]["recipe"] == "anmi_2_1"
     assert {"torch", "numpy", "kedro"} <= manifest["versions"].keys()
     assert len(manifest["nodes"]) == 23
     assert all(node["seconds"] >= 0 and node["peak_mib"] > 0 for node in manifest["nodes"])
@@ -194,7 +194,7 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     shutil.copytree(whole_run.store, store)
     before, made = entries(store), teachers(store)
     again = type(whole_run)(tmp_path / "data", store)
-    done = kedro("run", "--pipelines", "mining", data_root=again.data, store=store)
+    done = kedro("run", "--pipelines", "mining", "--params", "recipe=anmi_2_1", data_root=again.data, store=store)
     assert done.returncode == 0, done.stdout + done.stderr
     assert selected(again, 0) == selected(whole_run, 0)
     assert entries(store) == before > 3000
@@ -206,7 +206,7 @@ def test_the_same_seed_gives_the_same_bytes_without_a_cache(
 ) -> None:
     """Embeddings are encoded and teachers trained once more, and shards are cut elsewhere."""
     fresh = new_place(tmp_path)
-    done = kedro("run", "--pipelines", "mining", data_root=fresh.data, store=fresh.store)
+    done = kedro("run", "--pipelines", "mining", "--params", "recipe=anmi_2_1", data_root=fresh.data, store=fresh.store)
     assert done.returncode == 0, done.stdout + done.stderr
     assert selected(fresh, 0) == selected(whole_run, 0)
     assert teachers(fresh.store) == teachers(whole_run.store)
