@@ -82,12 +82,17 @@ def search(
     documents, scores
         int32 and float32 [Q, k], best first.
     """
+    from anmi.evaluation.static_tokens import encode_static, is_readable
     from anmi.retrieval.dense import DenseIndex
     from anmi.retrieval.encoders import encode
 
     label = f"encoding for {description}" if description else ""
-    documents = encode(model, document_texts, store, precision, batch_size, prompts[1], label, "document")
-    queries = encode(model, query_texts, store, precision, batch_size, prompts[0], "", "query")
+    if store is None and is_readable(model):
+        documents = encode_static(model, [prompts[1] + text for text in document_texts])
+        queries = encode_static(model, [prompts[0] + text for text in query_texts])
+    else:
+        documents = encode(model, document_texts, store, precision, batch_size, prompts[1], label, "document")
+        queries = encode(model, query_texts, store, precision, batch_size, prompts[0], "", "query")
     index = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
     return index.search(queries, k)
 
