@@ -53,9 +53,13 @@ def main() -> None:
             for each in collections
         ]  # fmt: skip
     models["other"] = fitted(judged["minilm"], VECTOR_FEATURES)
+    without = {name: held_out(judged, name) for name in COLLECTIONS}
     raw = {
         "format": 1,
         "models": {name: _rounded(model) for name, model in models.items()},
+        "without": {
+            name: {encoder: _rounded(model) for encoder, model in found.items()} for name, found in without.items()
+        },
         "provenance": {
             "script": "benchmarks/fit_fused.py",
             "date": datetime.date.today().isoformat(),
@@ -74,6 +78,14 @@ def main() -> None:
     for name, model in raw["models"].items():
         print(name, {k: round(v, 2) for k, v in model["coefficients"].items()}, round(model["intercept"], 2))
     print(f"written to {target}")
+
+
+def held_out(judged: dict[str, list[Planted]], name: str) -> dict[str, FusedModel]:
+    """Fit the same models on all collections but one, for measuring on that one."""
+    others = {encoder: [each for each in parts if each.name != name] for encoder, parts in judged.items()}
+    return {encoder: fitted(parts) for encoder, parts in others.items()} | {
+        "other": fitted(others["minilm"], VECTOR_FEATURES)
+    }
 
 
 def _auc(model: FusedModel, each: Planted) -> float:

@@ -268,6 +268,15 @@ def test_shipped_coefficients_can_be_used_and_say_where_they_come_from() -> None
         assert min(model.scale) > 0
 
 
+def test_a_collection_can_be_judged_by_coefficients_in_which_its_truth_had_no_part() -> None:
+    assert {"kg_webnlg/beir_en", "api_docs"} <= shipped()["without"].keys()
+    models = [transferred("static"), transferred("static", "api_docs"), transferred("static", "kg_webnlg/beir_en")]
+    assert len({model.coefficients for model in models}) == 3
+    assert transferred("../models/of-mine", "api_docs") == transferred("other", "api_docs")
+    with pytest.raises(AnmiError, match='without "api_doc"; did you mean "api_docs"'):
+        transferred("static", "api_doc")
+
+
 def test_an_encoder_nobody_fitted_gets_the_model_that_looks_at_no_vectors() -> None:
     model = transferred("../models/of-mine")
     assert model == transferred("other")

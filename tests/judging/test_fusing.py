@@ -112,6 +112,12 @@ def test_transfer_can_be_asked_for(collection: Collection, caplog: pytest.LogCap
     assert "since mode is transfer" in caplog.text
 
 
+def test_the_truth_of_a_collection_can_be_left_out_of_the_coefficients(collection: Collection) -> None:
+    judge = fitted(collection, collection.block(known=1), without="api_docs")
+    assert judge.models == [transferred("minilm", "api_docs")] != [transferred("minilm")]
+    assert judge.summary["options"]["without"] == "api_docs"
+
+
 def test_an_encoder_nobody_fitted_is_said_to_be_judged_without_vectors(
     collection: Collection, caplog: pytest.LogCaptureFixture
 ) -> None:

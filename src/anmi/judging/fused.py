@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from anmi.candidates import PADDING, Candidates
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, nearest
 from anmi.judging.calibration import fit_platt
 
 Values = Mapping[str, NDArray[Any]]
@@ -278,7 +278,8 @@ def shipped() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``models`` by encoder (``minilm``, ``static``, ``other``) and ``provenance``.
+        ``models`` by encoder (``minilm``, ``static``, ``other``), ``without`` with such models by the name of a
+        collection that had no part in them, and ``provenance``.
     """
     import json
 
@@ -289,9 +290,25 @@ def shipped() -> dict[str, Any]:
     return result
 
 
-def transferred(encoder: str) -> FusedModel:
-    """Return the shipped model for an encoder; one without vectors where that encoder was not fitted."""
-    models = shipped()["models"]
+def transferred(encoder: str, without: str | None = None) -> FusedModel:
+    """Return the shipped model for an encoder; one without vectors where that encoder was not fitted.
+
+    Parameters
+    ----------
+    encoder
+        Its name.
+    without
+        A collection whose truth is to have had no part in the coefficients; None takes those of all.
+
+    Raises
+    ------
+    AnmiError
+        No coefficients were fitted without that collection.
+    """
+    raw = shipped()
+    if without is not None and without not in raw["without"]:
+        raise AnmiError(f'no coefficients were fitted without "{without}"; {nearest(without, raw["without"])}')
+    models = raw["models"] if without is None else raw["without"][without]
     return FusedModel.from_dict(models.get(encoder, models["other"]))
 
 

@@ -31,6 +31,11 @@ class FusedOptions(BaseModel):
         description="`hidden` refines the coefficients on the collection's own queries with several positives, "
         "`transfer` uses the shipped ones; `auto` takes hidden where there are enough such queries.",
     )
+    without: str | None = Field(
+        None,
+        description="Collection whose truth is to have had no part in the shipped coefficients, such as `api_docs`. "
+        "None, since yours had none; for measuring on one of the six that they were fitted on.",
+    )
     least_queries: int = Field(
         200, ge=1, description="Queries with several positives from which `auto` learns; fewer are mostly noise."
     )
@@ -82,7 +87,7 @@ class FusedJudge:
         AnmiError
             ``mode: hidden`` with too few queries that have several positives.
         """
-        shared = transferred(self.encoder)
+        shared = transferred(self.encoder, self.options.without)
         self.models, self.queries, several = [], 0, 0
         for block in shards:
             self.queries += len(block)

@@ -19,6 +19,10 @@ class AblationCollection(BaseModel):
     ingestion: dict[str, Any] = Field(
         default_factory=dict, description="Over those of `params:ingestion`; empty, as most collections need nothing."
     )
+    fused: dict[str, Any] = Field(
+        default_factory=dict, description="Over those of `denoising.fused`, such as `without` for a collection that "
+        "the shipped coefficients were fitted on; empty for others.",
+    )  # fmt: skip
     training: dict[str, Any] = Field(
         default_factory=dict, description="Training options for this collection only; empty, so that all train alike."
     )
@@ -33,12 +37,15 @@ class AblationCollection(BaseModel):
 
     @model_validator(mode="after")
     def _is_mined_from_here(self) -> Self:
+        from anmi.judging.fusing import FusedOptions
         from anmi.pipelines.ingestion.params import IngestionParams
 
         if wrong := [name for name in self.ingestion if name not in IngestionParams.model_fields]:
             raise ValueError(
                 f'ingestion has no parameter "{wrong[0]}"; {nearest(wrong[0], IngestionParams.model_fields)}'
             )
+        if wrong := [name for name in self.fused if name not in FusedOptions.model_fields]:
+            raise ValueError(f'fused has no parameter "{wrong[0]}"; {nearest(wrong[0], FusedOptions.model_fields)}')
         return self
 
 

@@ -49,10 +49,12 @@ class Plan:
     def mining(self, name: str) -> tuple[MiningJob, Place]:
         """Return what is to be mined of a collection, and where its cells will find it."""
         chosen, given = self.params.collections[name], self.params.chosen
-        ingestion = self.branches["ingestion"]
+        ingestion, denoising = self.branches["ingestion"], self.branches["denoising"]
+        fused = denoising.fused.model_copy(update=chosen.fused)
         parameters = {key: value for key, value in self.branches.items() if key != "training"} | {
             "collection": chosen.collection,
             "ingestion": type(ingestion)(**(ingestion.model_dump() | chosen.ingestion)),
+            "denoising": denoising.model_copy(update={"fused": type(fused)(**fused.model_dump())}),
             "encoder": given.encoder,
             "recipe": RecipeBook.every,
             "audit_judges_for": RecipeBook.every,
