@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "ablation.json"
+TABLE = RESULT.with_suffix(".md")
 ROWS = (
     "collection", "encoder", "recipe", "seed_count", "queries", "judgments", "ndcg_10", "low", "high", "spread",
     "baseline", "difference", "p_holm", "focus", "focus_difference", "p_holm_focus", "leak", "leak_from", "coverage",
@@ -44,6 +46,7 @@ def main() -> None:
     }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    shutil.copyfile(sorted((arguments.work / "ablation" / "ablation_table.md").glob("*/ablation_table.md"))[-1], TABLE)
     # A cell that failed stands in the file; whoever runs this is to notice.
     sys.exit(done.returncode)
 
