@@ -156,7 +156,7 @@ def _begin(quiet: bool) -> None:
         def hidden(*arguments: Any, **options: Any) -> None:
             draw(*arguments, **(options | {"disable": True}))
 
-        tqdm.__init__ = hidden  # type: ignore[method-assign]
+        tqdm.__init__ = hidden
 
 
 def _end_with_parent() -> None:
