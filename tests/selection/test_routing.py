@@ -56,6 +56,7 @@ def test_only_the_likelier_of_the_uncertain_are_barred_inside_a_batch() -> None:
     after = run(block, {"route": {"negative": 0.1, "barred": 0.2, "positive": 0.9}}, "top")
     assert after.of_kind("uncertain")[0].tolist() == [False, True, True, True, True, False, False]
     assert after.barred_in_batch[0].tolist() == [True, True, True, False, False, False, False]
+    assert names(after)[1:5] == ["barred", "barred", "uncertain", "uncertain"]
     all_barred = run(block, {"route": {"negative": 0.1, "positive": 0.9}}, "top")
     assert all_barred.barred_in_batch[0].tolist() == [True] * 5 + [False] * 2
     assert names(all_barred)[1:5] == ["uncertain"] * 4

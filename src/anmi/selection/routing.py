@@ -236,12 +236,13 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     block = block.rejected("promote", judged >= bars.positive, sure, "promoted", in_batch=True)
     between = block.undecided & (judged >= bars.negative)
     if params.uncertain == "distil":
-        barred = bars.negative if params.barred is None else max(params.barred, bars.negative)
-        rule = f"{params.column} ≥ {barred:.3g}"
-        block = block.rejected("uncertain", between & (judged >= barred), rule, "uncertain", in_batch=True)
-        if barred == bars.negative:
-            return block
-        return block.rejected("uncertain", between, f"{params.column} ≥ {bars.negative:.3g}", "uncertain")
+        barred = bars.negative if params.barred is None else params.barred
+        if barred > bars.negative:
+            rule = f"{params.column} ≥ {barred:.3g}"
+            block = block.rejected("barred", between & (judged >= barred), rule, "uncertain", in_batch=True)
+        everywhere = barred <= bars.negative
+        rule = f"{params.column} ≥ {bars.negative:.3g}"
+        return block.rejected("uncertain", between, rule, "uncertain", in_batch=everywhere)
     # What is doubtful comes after what is safe, however far away that is.
     tier = block.columns.get("tier", np.zeros(judged.shape, np.float32))
     block = block.with_columns({"tier": np.where(between, np.float32(TIERS.index("uncertain")), tier)})
