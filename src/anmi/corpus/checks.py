@@ -9,6 +9,7 @@ import pandas as pd
 
 from anmi.corpus.duplicates import find_duplicates, normalised
 from anmi.corpus.equivalents import same_text, superset_of_triples
+from anmi.corpus.facts import stated_facts
 from anmi.corpus.language import detect_language
 from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.raw import Options, RawCollection
@@ -74,6 +75,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         duplicates=find_duplicates(corpus["document_id"].tolist(), texts),
         quarantine=quarantine.table(),
         notes=notes,
+        entities=raw.entities.reset_index(drop=True),
+        facts=_facts(raw, corpus),
     )
 
 
@@ -176,6 +179,11 @@ def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> p
     kept = ~train
     kept[train] = choose(queries.loc[train, "query_id"].tolist(), options.subset, options.seed)
     return queries[kept]
+
+
+def _facts(raw: RawCollection, corpus: pd.DataFrame) -> pd.DataFrame:
+    found = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
+    return found[found["document_id"].isin(corpus["document_id"])].reset_index(drop=True)
 
 
 def _graph(graph: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, empty
+
 MAX_DOCUMENT_CHARACTERS: Final = 1_000_000
 
 
@@ -44,7 +46,12 @@ class RawCollection:
     language
         ISO 639-1 code where the source names it.
     notes
-        Facts for the user.
+        What the user is to know.
+    entities
+        ``uri, label, types, description``, types as a JSON list.
+    facts
+        ``document_id, head, relation, tail``: what a document states, in the terms of the graph; where there are none,
+        they are gathered from the graph and from ``metadata.triples``.
     """
 
     documents: pd.DataFrame
@@ -54,3 +61,5 @@ class RawCollection:
     same_text_is_equivalent: bool = False
     language: str | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
+    facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))

@@ -8,6 +8,8 @@ from typing import Any, Final
 import pandas as pd
 
 SPLITS: Final = ("train", "dev", "test")
+ENTITY_COLUMNS: Final = ("uri", "label", "types", "description")
+FACT_COLUMNS: Final = ("document_id", "head", "relation", "tail")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Collection:
         ``document_id, duplicate_of, kind`` with kind ``exact`` or ``normalised``.
     quarantine
         ``kind, id, file, line, reason``: what was set aside, and why.
+    entities
+        ``uri, label, types, description``, types as a JSON list; empty where the source names no entities.
+    facts
+        ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
     """
 
     name: str
@@ -46,6 +52,8 @@ class Collection:
     duplicates: pd.DataFrame
     quarantine: pd.DataFrame
     notes: dict[str, Any] = field(default_factory=dict)
+    entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
+    facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
 
 
 def empty(*columns: str) -> pd.DataFrame:

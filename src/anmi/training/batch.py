@@ -40,6 +40,8 @@ class Row:
         Documents fit for distillation only, the likeliest first.
     hardness
         Of the query, in [0, 1]; NaN where training does not ask for it.
+    about
+        Number of the entity that the positive is about; -1 where it is about none, or training does not ask for it.
     """
 
     query_id: str
@@ -56,6 +58,7 @@ class Row:
     uncertain_ids: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
     hardness: float = math.nan
+    about: int = -1
 
     def pick(self, places: Sequence[int]) -> Row:
         """Return the row with those of its negatives that stand at ``places``, in that order."""
@@ -165,6 +168,8 @@ class Assembly:
         Columns of the row's own negatives of a weight above 0, best first, int64 [B, n], padded with -1.
     judged
         By column name, what judges said of every document for every row, float32 [B, U]; NaN where nobody did.
+    ids
+        Of the U documents; of several with one text, that which came first.
     """
 
     texts: list[str]
@@ -172,6 +177,7 @@ class Assembly:
     weights: NDArray[np.float32]
     negatives: NDArray[np.int64]
     judged: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
 
 
 def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
@@ -209,7 +215,20 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
                 own[column[text]] = min(weight, own.get(column[text], weight))
         weights[i, list(own.keys())] = list(own.values())
     _mask_positives(rows, column, weights)
-    return Assembly(list(column), positive, weights, _own(rows, column, weights), _judgments(rows, column))
+    negatives, judged = _own(rows, column, weights), _judgments(rows, column)
+    return Assembly(list(column), positive, weights, negatives, judged, _ids(rows, column))
+
+
+def _ids(rows: Sequence[Row], column: dict[str, int]) -> list[str]:
+    found = [""] * len(column)
+    for row in reversed(rows):
+        for names, texts in ((row.uncertain_ids, row.uncertain), (row.negative_ids, row.negatives)):
+            for name, text in zip(reversed(names), reversed(texts), strict=True):
+                if text in column:
+                    found[column[text]] = name
+    for row in reversed(rows):
+        found[column[row.positive]] = row.positive_id
+    return found
 
 
 def _own(rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -278,6 +297,8 @@ class Batcher:
         hardness = [row.hardness for row in rows]
         return {
             "query_ids": [row.query_id for row in rows],
+            "document_ids": assembly.ids,
+            "about": torch.tensor([row.about for row in rows]),
             "queries": self._groups([row.query for row in rows], "query"),
             "documents": self._groups(assembly.texts, "document"),
             "positive": torch.from_numpy(assembly.positive),

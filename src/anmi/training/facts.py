@@ -27,6 +27,8 @@ class Facts:
         By column name, what they said of every document for every row, [B, N]; NaN where nobody did.
     step
         Number of the training step, from 0.
+    about
+        Number of the entity that each row's positive is about, int64 [B], -1 for none; or None.
     """
 
     query: Tensor | None = None
@@ -37,6 +39,7 @@ class Facts:
     positive_judged: dict[str, Tensor] = field(default_factory=dict)
     judged: dict[str, Tensor] = field(default_factory=dict)
     step: int = 0
+    about: Tensor | None = None
 
 
 NOTHING_KNOWN = Facts()

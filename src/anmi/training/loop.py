@@ -29,6 +29,7 @@ from anmi.training.failures import (
     out_of_memory,
     with_checkpoint,
 )
+from anmi.training.observed import Observed
 from anmi.training.options import TrainingOptions
 from anmi.training.recorder import Recorder
 from anmi.training.sampler import NegativeSampler
@@ -79,6 +80,10 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         self.size, self._query_ids = BatchSize.of(batch), batch["query_ids"]
         loss = self.loss(self._prepare_input(batch) | {"step": step})
         self.recorder.loss = loss.item()
+        if hasattr(self.sampler, "observe"):
+            queries, documents = (part.float().cpu().numpy() for part in self.loss.encoded)
+            rows = inputs["row"].cpu().numpy()
+            self.recorder.observed = Observed(rows, queries, batch["document_ids"], documents)
         return (loss, {}) if return_outputs else loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
@@ -153,11 +158,15 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
             "loss": self.loss.loss.state_dict(),
             "optimizer": optimizer_tensors(self.optimizer),
         }
+        drawing, memory = self.sampler.state_dict() if hasattr(self.sampler, "state_dict") else (None, {})
+        if memory:
+            tensors["sampler"] = memory
         values = {
             # The library reads this file itself.
             Path(TRAINER_STATE_NAME).stem: dataclasses.asdict(self.state),
             "recorder": recorded,
             "curriculum": None if self.curriculum is None else self.curriculum.state_dict(),
+            "sampler": drawing,
             "random": random_to_json(drawn) | {"in_step": in_step},
         }
         return self.checkpoints.write(
@@ -171,6 +180,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         self.recorder.load_state_dict(values["recorder"], tensors.get("best"))
         if self.curriculum is not None:
             self.curriculum.load_state_dict(values["curriculum"])
+        if hasattr(self.sampler, "load_state_dict"):
+            self.sampler.load_state_dict(values["sampler"], tensors.get("sampler", {}))
         self._loaded = tensors["optimizer"], values["random"]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:

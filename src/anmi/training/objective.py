@@ -30,16 +30,28 @@ class ContrastiveObjective(nn.Module):
         Gradient caching: where texts take several passes, keep only their embeddings and run the passes again for the
         gradient (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016): the same gradients in the memory
         of one pass, for about a third more time, with any loss.
+    margin
+        Count the rows' own negatives that are less than so much less similar than the positive; None does not count.
     """
 
     def __init__(
-        self, model: nn.Module, loss: nn.Module, autocast: torch.dtype | None = None, *, recompute: bool = False
+        self,
+        model: nn.Module,
+        loss: nn.Module,
+        autocast: torch.dtype | None = None,
+        *,
+        recompute: bool = False,
+        margin: float | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.loss = loss
         self.autocast = autocast
         self.recompute = recompute
+        self.margin = margin
+        # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
+        self.encoded: tuple[Tensor, Tensor] | None = None
+        self.violations: float | None = None
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
@@ -52,7 +64,10 @@ class ContrastiveObjective(nn.Module):
             The loss is not finite; names the queries of the batch.
         """
         queries, documents = self._encode(batch["queries"]), self._encode(batch["documents"])
+        self.encoded = queries.detach(), documents.detach()
         similarity, own = queries @ documents.T, batch["positive"][:, None]
+        if self.margin is not None:
+            self.violations = violations(similarity.detach(), own, batch["negatives"], self.margin)
         facts = Facts(
             query=queries,
             document=documents,
@@ -62,6 +77,7 @@ class ContrastiveObjective(nn.Module):
             positive_judged={name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()},
             judged=batch["judged"],
             step=batch.get("step", 0),
+            about=batch.get("about"),
         )
         losses = self.loss(similarity.gather(1, own)[:, 0], similarity, batch["weights"].log(), facts)
         result: Tensor = (losses * batch["query_weight"]).mean()
@@ -71,6 +87,10 @@ class ContrastiveObjective(nn.Module):
             ]
             raise not_finite("training loss", result.item(), wrong)
         return result
+
+    def report(self) -> dict[str, float]:
+        """Return the share of negatives that violate the margin in the last batch, where it is counted."""
+        return {} if self.violations is None else {"margin_violations": self.violations}
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:
         groups = texts["groups"]
@@ -85,3 +105,29 @@ class ContrastiveObjective(nn.Module):
         with torch.autocast(group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None):
             embedding: Tensor = self.model(dict(group))["sentence_embedding"]
         return embedding.float()
+
+
+def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: float) -> float:
+    """Return the share of the rows' own negatives with s⁻ > s⁺ - margin; NaN where there is none.
+
+    Parameters
+    ----------
+    similarity
+        [B, U].
+    positive
+        Column of each row's positive, int64 [B, 1].
+    negatives
+        Columns of each row's own negatives, int64 [B, n], padded with -1.
+    margin
+        In cosine similarity.
+
+    Examples
+    --------
+    >>> near = torch.tensor([[0.9, 0.85, 0.2]])
+    >>> violations(near, torch.tensor([[0]]), torch.tensor([[1, 2, -1]]), 0.1)
+    0.5
+    """
+    there = negatives >= 0
+    within = similarity.gather(1, negatives.clamp(min=0)) > similarity.gather(1, positive) - margin
+    count = int(there.sum())
+    return int((within & there).sum()) / count if count else math.nan

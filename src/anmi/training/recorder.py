@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
 from anmi.training.curriculum import Curriculum
+from anmi.training.observed import Observed
 
 DEV_METRIC = "dev_ndcg@10"
 
@@ -58,6 +59,10 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._validation: float | None = None
         # What draws the negatives, whose ``report`` is logged if it has one.
         self.sampler: Any = None
+        # What the step encoded, for a sampler that goes by it.
+        self.observed: Observed | None = None
+        # Encodes and compares; its ``report`` is logged.
+        self.objective: Any = None
         self.loss = float("nan")
         self.grad_norm = float("nan")
         self._began = time.monotonic()
@@ -130,6 +135,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
                 **_report(self._loss),
                 **({} if self._curriculum is None else self._curriculum.state.report()),
                 **_report(self.sampler),
+                **_report(self.objective),
                 DEV_METRIC: np.nan,
             }
         )
@@ -137,8 +143,12 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum, and move the progress bar."""
         if self._curriculum is not None:
-            self._curriculum.observe(state.global_step, self.loss, self.grad_norm, self._validation)
+            violations = getattr(self.objective, "violations", None)
+            self._curriculum.observe(state.global_step, self.loss, self.grad_norm, self._validation, violations)
             self._validation = None
+        if self.observed is not None:
+            self.sampler.observe(state.global_step, self.observed)
+            self.observed = None
         self._bar.update()
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
 

@@ -8,12 +8,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
 from anmi.training.hardness import HardnessSampler, rated
+from anmi.training.mixed import MixedSampler, Stock
 from anmi.training.options import TrainingOptions
 from anmi.training.options.curricula import WindowOptions
 from anmi.training.options.hardness import HansOptions
+from anmi.training.options.sources import MixedSources
 from anmi.training.pool import PoolSampler, check_pool
 
 
@@ -50,6 +53,8 @@ def build_sampler(
     curriculum: Curriculum | None,
     seed: int,
     keep: Sequence[str] | None = None,
+    stock: Stock | None = None,
+    dimension: int = 0,
 ) -> NegativeSampler:
     """Return what chooses the negatives of every step.
 
@@ -65,12 +70,26 @@ def build_sampler(
         Of the training.
     keep
         Judgments that the loss reads; others serve the draw only. None keeps all.
+    stock
+        What negatives of mixed sources are drawn from.
+    dimension
+        Of the embeddings.
 
     Raises
     ------
     AnmiError
-        There is a curriculum, and no row has more negatives than a step takes.
+        There is a curriculum, and no row has more negatives than a step takes; or sources are mixed, and there is
+        nothing to draw from.
     """
+    if isinstance(options.sources, MixedSources):
+        if stock is None:
+            raise AnmiError(
+                "Negatives of mixed sources are drawn from the corpus and what its documents state; give the training "
+                "both, as the training stage does."
+            )
+        if options.negatives is None:
+            raise ValueError("mixed sources need to know how many negatives a row is to bring")
+        return MixedSampler(rows, options.negatives, seed, stock, options.sources, curriculum, dimension)
     keep = tuple(rows[0].judged) if keep is None else keep
     if isinstance(hans := options.hardness, HansOptions):
         inner = _by_options(rated(rows, hans.heuristic), options, curriculum, seed, keep)

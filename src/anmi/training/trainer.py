@@ -29,8 +29,10 @@ from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import build_curriculum
 from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
+from anmi.training.mixed import Stock
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
+from anmi.training.options.sources import MixedSources
 from anmi.training.recorder import Recorder
 from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
@@ -67,6 +69,7 @@ def train(
     seed: int,
     show_progress: bool = True,
     checkpoints: CheckpointPlan | None = None,
+    stock: Stock | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -91,6 +94,8 @@ def train(
     checkpoints
         Where to keep checkpoints while training, and which to go on from; None keeps none. A training that went on
         gives the same weights on a CPU as one that was never stopped.
+    stock
+        What negatives of mixed sources are drawn from; None where the options ask for none.
 
     Raises
     ------
@@ -127,6 +132,7 @@ def train(
             evaluate_dev=evaluate_dev,
             show_progress=show_progress,
             checkpoints=kept,
+            stock=stock,
         )
     moved = _moved(before, encoder)
     if options.keep_best:
@@ -192,21 +198,27 @@ def _run(
     evaluate_dev: Callable[[SentenceTransformer], float] | None,
     show_progress: bool,
     checkpoints: Checkpoints | None,
+    stock: Stock | None,
 ) -> Recorder:
     curriculum = build_curriculum(options.curriculum, steps, arguments.seed, options.negatives)
     recorder = Recorder(loss, curriculum, evaluate_dev, keep_best=options.keep_best, show_progress=show_progress)
+    margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
+    objective = ContrastiveObjective(
+        encoder, loss, precision if precision != torch.float32 else None, recompute=options.recompute, margin=margin
+    )
+    recorder.objective = objective
     trainer = Loop(
         model=encoder,
         args=arguments,
         train_dataset=Dataset.from_dict({"row": list(range(len(data)))}),
-        loss=ContrastiveObjective(
-            encoder, loss, precision if precision != torch.float32 else None, recompute=options.recompute
-        ),
+        loss=objective,
         data_collator=RowNumbers(),
         optimizers=(build_optimizer(encoder, loss, options, arguments.learning_rate), None),
         callbacks=[recorder, Timer(options)] if checkpoints is not None else [recorder],
     )
-    trainer.sampler = build_sampler(data, options, curriculum, arguments.seed, getattr(loss, "columns", ()))
+    dimension = encoder.get_embedding_dimension() or 0
+    columns = getattr(loss, "columns", ())
+    trainer.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
     recorder.sampler = trainer.sampler
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass

@@ -45,6 +45,8 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "duplicates": len(found.duplicates),
         "kin": {str(kind): int(count) for kind, count in kin.groupby("kind").size().items()},
         "equivalents": len(found.equivalents),
+        "entities": len(found.entities),
+        "facts": len(found.facts),
         "notes": found.notes,
     }
     return {
@@ -53,6 +55,8 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "qrels": found.qrels,
         "equivalents": found.equivalents,
         "graph": found.graph,
+        "entities": found.entities,
+        "facts": found.facts,
         "duplicates": found.duplicates,
         "kin": kin,
         "quarantine": found.quarantine,

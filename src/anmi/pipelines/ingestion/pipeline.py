@@ -10,7 +10,8 @@ from anmi.pipelines.ingestion.nodes import ingest
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     outputs = [
-        "corpus", "queries", "qrels", "equivalents", "graph", "duplicates", "kin", "quarantine", "collection_info",
+        "corpus", "queries", "qrels", "equivalents", "graph", "entities", "facts", "duplicates", "kin", "quarantine",
+        "collection_info",
     ]  # fmt: skip
     return Pipeline([
         Node(

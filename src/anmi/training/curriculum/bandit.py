@@ -62,7 +62,9 @@ class Bandit:
         """Return α and β of every arm, the easiest first."""
         return list(zip(self._alpha, self._beta, strict=True))
 
-    def observe(self, step: int, loss: float, grad_norm: float, validation: float | None) -> State:
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
         """Take in a step; reward the arm and draw the next one when its steps are over."""
         if validation is not None:
             self._validated(validation)

@@ -54,7 +54,9 @@ class LearningProgress:
         """What holds for the next step."""
         return sliding_state(self._options, self._difficulty, self._negatives)
 
-    def observe(self, step: int, loss: float, grad_norm: float, validation: float | None) -> State:
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
         """Take in a step, and set the difficulty anew when it was the last of a window."""
         if validation is not None:
             self._validations = [*self._validations, validation][-2 * _VALIDATIONS :]

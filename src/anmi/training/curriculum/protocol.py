@@ -22,6 +22,8 @@ class State:
         Negatives a row brings to a step; None is all there are.
     tier
         For those who count in tiers, from 1 to 4.
+    mix
+        Shares of random, graph, latent and edited negatives, for schedules of sources; None leaves them as they are.
     """
 
     difficulty: float
@@ -29,9 +31,12 @@ class State:
     high: float
     negatives: int | None = None
     tier: int | None = None
+    mix: tuple[float, float, float, float] | None = None
 
     def report(self) -> dict[str, float]:
         """Return the columns of the log."""
+        if self.mix is not None:
+            return {"difficulty": self.difficulty}
         tier = {} if self.tier is None else {"tier": float(self.tier)}
         return {"difficulty": self.difficulty, **tier, "low": self.low, "high": self.high}
 
@@ -44,7 +49,9 @@ class Curriculum(Protocol):
         """What holds for the next step."""
         ...
 
-    def observe(self, step: int, loss: float, grad_norm: float, validation: float | None) -> State:
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
         """Take in what step number ``step`` (from 1) gave, and return the state for the next one.
 
         Parameters
@@ -57,6 +64,8 @@ class Curriculum(Protocol):
             Norm of its gradient before clipping.
         validation
             The dev metric, larger is better, where it was measured since the step before; else None.
+        violations
+            Share of the step's negatives that violate the margin, in [0, 1]; None where there is no margin.
         """
         ...
 

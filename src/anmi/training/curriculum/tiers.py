@@ -36,7 +36,9 @@ class Tiers:
         tier = 1 + sum(self._step > end - 0.5 for end in self._ends)
         return tier_state(self._options, tier, self._negatives)
 
-    def observe(self, step: int, loss: float, grad_norm: float, validation: float | None) -> State:
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
         """Take in how many steps were made; what they gave does not matter."""
         self._step = step
         return self.state

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.training.options.curricula import CurriculumOptions, NoCurriculum
 from anmi.training.options.hardness import HardnessOptions, NoAdaptation
 from anmi.training.options.losses import InfoNCEOptions, LossOptions
+from anmi.training.options.sources import MinedSources, SourceOptions
 from anmi.training.options.temperatures import LearnableTemperature, TemperatureOptions
 
 
@@ -70,6 +71,12 @@ class TrainingOptions(BaseModel):
             "and recipes, and a recipe should not win by fitting somebody else's temperature."
         ),
     ] = LearnableTemperature()
+    sources: Annotated[
+        SourceOptions,
+        Field(
+            description="Where the negatives of a step come from: mined or mixed. mined: what the recipe's steps chose."
+        ),
+    ] = MinedSources()
     curriculum: Annotated[
         CurriculumOptions, Field(description="In which order negatives are met. none: most recipes have none.")
     ] = NoCurriculum()
@@ -169,6 +176,12 @@ class TrainingOptions(BaseModel):
         int,
         Field(ge=1, description="The newest so many stay. 2: the one before remains should the newest be damaged."),
     ] = 2
+
+    @model_validator(mode="after")
+    def _counted(self) -> TrainingOptions:
+        if self.sources.kind == "mixed" and self.negatives is None:
+            raise ValueError("with mixed sources `negatives` says how many are drawn for a row, such as 7")
+        return self
 
     @property
     def reads(self) -> set[str]:

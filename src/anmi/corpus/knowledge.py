@@ -1,0 +1,189 @@
+"""A graph of entities and the documents that state its facts, as arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from anmi.candidates import PADDING
+
+_BLOCK = 2048
+
+
+@dataclass(frozen=True)
+class KnowledgeGraph:
+    """What is known about entities, and which document states it.
+
+    A node is an entity or a literal; entities come first, so nodes below ``len(uris)`` are entities.
+
+    Attributes
+    ----------
+    uris, labels
+        Of the E entities.
+    nodes, relations
+        Names of the N nodes and R relations.
+    triples
+        Head, relation and tail of the T different triples that the graph or a document states, int64 [T, 3], sorted.
+    types
+        Which entity has which type, bool [E, K].
+    stated
+        Which document states which triple, bool [D, T].
+    about
+        The entity that most facts of a document are about, the first of equals, int32 [D]; -1 where there is none.
+    """
+
+    uris: tuple[str, ...]
+    labels: tuple[str, ...]
+    nodes: tuple[str, ...]
+    relations: tuple[str, ...]
+    triples: NDArray[np.int64]
+    types: sparse.csr_array
+    stated: sparse.csr_array
+    about: NDArray[np.int32]
+
+    @classmethod
+    def from_tables(
+        cls, entities: pd.DataFrame, graph: pd.DataFrame, facts: pd.DataFrame, document_ids: Sequence[str]
+    ) -> KnowledgeGraph:
+        """Read the tables that ingestion makes.
+
+        Parameters
+        ----------
+        entities
+            ``uri, label, types``, types as a JSON list. A head that is not among them is a node without a label.
+        graph
+            ``head, relation, tail``.
+        facts
+            ``document_id, head, relation, tail``; a document that is not among ``document_ids`` is passed over.
+        document_ids
+            Of the D documents, in the order of the corpus.
+
+        Examples
+        --------
+        >>> entities = pd.DataFrame({"uri": ["u:a", "u:b"], "label": ["A", "B"], "types": ['["t"]', '["t"]']})
+        >>> facts = pd.DataFrame([("d1", "u:a", "r", "u:b")], columns=["document_id", "head", "relation", "tail"])
+        >>> graph = KnowledgeGraph.from_tables(entities, facts[["head", "relation", "tail"]], facts, ["d1", "d2"])
+        >>> graph.triples.tolist(), graph.about.tolist()
+        ([[0, 0, 1]], [0, -1])
+        """
+        facts = facts[facts.document_id.isin(document_ids)]
+        both = pd.concat([graph[["head", "relation", "tail"]], facts[["head", "relation", "tail"]]], ignore_index=True)
+        uris = tuple(entities.uri)
+        others = pd.unique(pd.concat([both["head"], both["tail"]], ignore_index=True))
+        nodes = tuple(dict.fromkeys([*uris, *others]))
+        relations = tuple(dict.fromkeys(both.relation))
+        node, relation = pd.Index(nodes), pd.Index(relations)
+        numbers = np.stack(
+            [node.get_indexer(both["head"]), relation.get_indexer(both.relation), node.get_indexer(both["tail"])],
+            axis=1,
+        ).astype(np.int64)
+        triples, place = np.unique(numbers.reshape(-1, 3), axis=0, return_inverse=True)
+        row = pd.Index(document_ids).get_indexer(pd.Index(facts.document_id))
+        stated = _membership(row, place.ravel()[len(graph) :], (len(document_ids), len(triples)))
+        return cls(
+            uris=uris,
+            labels=tuple(entities.label),
+            nodes=nodes,
+            relations=relations,
+            triples=triples,
+            types=_types(entities.types.tolist()),
+            stated=stated,
+            about=_about(row, numbers[len(graph) :, 0], len(document_ids), len(uris)),
+        )
+
+    def number(
+        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the row of each triple in ``triples``, -1 where it is not known to be true; the shapes broadcast."""
+        wanted = self._code(heads, relations, tails)
+        known = self._code(*self.triples.T)
+        if not len(known):
+            return np.full(wanted.shape, -1, np.int64)
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where(known[place] == wanted, place, -1)
+
+    def is_true(
+        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return which triples the graph or a document states; the shapes broadcast."""
+        result: NDArray[np.bool_] = self.number(heads, relations, tails) >= 0
+        return result
+
+    def entailing(self, positives: NDArray[np.int32]) -> sparse.csr_array:
+        """Return which documents state all facts of one of a query's positives, the positives themselves included.
+
+        Parameters
+        ----------
+        positives
+            Documents, int32 [Q, P], padded with -1; those that state no fact are entailed by none.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+            bool [Q, D].
+        """
+        own, row = np.unique(positives, return_inverse=True)
+        row, present = row.reshape(positives.shape), own != PADDING
+        of_document = self._supersets(own[present])
+        query, place = np.nonzero(positives != PADDING)
+        membership = _membership(query, row[query, place] - int(~present[0]), (len(positives), int(present.sum())))
+        found = sparse.csr_array(membership.astype(np.int32) @ of_document)
+        return sparse.csr_array(found.astype(bool))
+
+    def _supersets(self, documents: NDArray[np.int32]) -> sparse.csr_array:
+        counted = self.stated.astype(np.int32)
+        needed, transposed = counted[documents], sparse.csc_array(counted.T)
+        size = np.asarray(needed.sum(axis=1)).ravel()
+        parts = []
+        for start in range(0, len(documents), _BLOCK):
+            shared = sparse.coo_array(needed[start : start + _BLOCK] @ transposed)
+            complete = shared.data == size[start + shared.row]
+            shape = (min(_BLOCK, len(documents) - start), counted.shape[0])
+            parts.append(
+                sparse.coo_array(
+                    (np.ones(int(complete.sum()), np.int32), (shared.row[complete], shared.col[complete])), shape
+                )
+            )
+        if not parts:
+            return sparse.csr_array((0, counted.shape[0]), dtype=np.int32)
+        return sparse.csr_array(sparse.vstack(parts))
+
+    def _code(
+        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        code: NDArray[np.int64] = (heads * len(self.relations) + relations) * len(self.nodes) + tails
+        return code
+
+
+def _membership(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_array:
+    result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
+    result.sum_duplicates()
+    result.sort_indices()
+    return result
+
+
+def _types(lists: Sequence[str]) -> sparse.csr_array:
+    number: dict[str, int] = {}
+    pairs = [
+        (row, number.setdefault(name, len(number)))
+        for row, text in enumerate(lists)
+        for name in dict.fromkeys(json.loads(text))
+    ]
+    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
+    return _membership(rows, columns, (len(lists), len(number)))
+
+
+def _about(row: NDArray[np.int64], head: NDArray[np.int64], documents: int, entities: int) -> NDArray[np.int32]:
+    table = pd.DataFrame({"row": row, "head": head})[head < entities]
+    counts = table.groupby(["row", "head"], sort=False).size().reset_index(name="count")
+    # Stable, and groups stand in the order of their first fact.
+    first = counts.sort_values("count", ascending=False, kind="stable").drop_duplicates("row")
+    about = np.full(documents, -1, np.int32)
+    about[first["row"]] = first["head"]
+    return about

@@ -1,0 +1,199 @@
+"""The nearest documents among those that training encoded last."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anmi.errors import AnmiError
+
+_HNSW_NEIGHBOURS = 16
+
+
+class RingBuffer:
+    """The embeddings of the documents that were encoded last, each document once.
+
+    A document that is encoded again takes its place anew; where all are taken, the oldest goes.
+
+    Parameters
+    ----------
+    documents
+        Number of documents there are.
+    capacity
+        Most documents that are held.
+    dimension
+        Of the embeddings.
+
+    Examples
+    --------
+    >>> ring = RingBuffer(documents=9, capacity=2, dimension=1)
+    >>> for step, document in enumerate([4, 7, 8]):
+    ...     ring.add(np.array([document]), np.array([[step]], np.float32), step)
+    >>> sorted(ring.held().documents.tolist())
+    [7, 8]
+    """
+
+    def __init__(self, documents: int, capacity: int, dimension: int) -> None:
+        capacity = min(capacity, documents)
+        self._vectors = np.zeros((capacity, dimension), np.float32)
+        self._documents = np.full(capacity, -1, np.int64)
+        self._steps = np.zeros(capacity, np.int64)
+        self._slot = np.full(documents, -1, np.int64)
+        self._next = 0
+
+    def add(self, documents: NDArray[np.int64], vectors: NDArray[np.float32], step: int) -> None:
+        """Take in the embeddings, float32 [n, d], of n different documents as they were in a step."""
+        capacity = len(self._documents)
+        documents, vectors = documents[:capacity], vectors[:capacity]
+        slots = self._slot[documents]
+        fresh = slots < 0
+        count = int(fresh.sum())
+        # Those of this very step must not be what goes.
+        busy = np.zeros(capacity, bool)
+        busy[slots[~fresh]] = True
+        order = (self._next + np.arange(capacity)) % capacity
+        free = order[~busy[order]][:count]
+        slots[fresh] = free
+        gone = self._documents[free]
+        self._slot[gone[gone >= 0]] = -1
+        self._slot[documents] = slots
+        self._documents[slots], self._vectors[slots], self._steps[slots] = documents, vectors, step
+        if count:
+            self._next = int((free[-1] + 1) % capacity)
+
+    def held(self) -> Snapshot:
+        """Return a copy of what is held, in the order of the places."""
+        there = self._documents >= 0
+        return Snapshot(self._documents[there], self._steps[there], self._vectors[there])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all it needs to go on elsewhere."""
+        return {
+            "vectors": torch.from_numpy(self._vectors),
+            "documents": torch.from_numpy(self._documents),
+            "steps": torch.from_numpy(self._steps),
+            "next": torch.tensor(self._next),
+        }
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        self._vectors = tensors["vectors"].numpy().copy()
+        self._documents, self._steps = tensors["documents"].numpy().copy(), tensors["steps"].numpy().copy()
+        self._next = int(tensors["next"])
+        self._slot[:] = -1
+        there = np.flatnonzero(self._documents >= 0)
+        self._slot[self._documents[there]] = there
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Documents, the steps in which they were encoded, and their embeddings, float32 [n, d]."""
+
+    documents: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+
+    def fingerprint(self) -> str:
+        """Return a hash of all of it."""
+        state = hashlib.blake2b(digest_size=16)
+        for part in (self.documents, self.steps, self.vectors):
+            state.update(np.ascontiguousarray(part).data)
+        return state.hexdigest()
+
+
+class LatentIndex:
+    """Searches a snapshot of a :class:`RingBuffer` that is made anew every so many steps.
+
+    Making a flat index is a copy. An HNSW graph is built in a thread beside the training and is taken up when the next
+    one is due, whenever it was ready, so that a run gives the same negatives on any machine.
+
+    Parameters
+    ----------
+    refresh
+        Steps between two snapshots.
+    kind
+        ``flat`` or ``hnsw``.
+    """
+
+    def __init__(self, refresh: int, kind: Literal["flat", "hnsw"]) -> None:
+        self._refresh, self._kind = refresh, kind
+        self._snapshot: Snapshot | None = None
+        self._index: Any = None
+        self._coming: tuple[Snapshot, Future[Any]] | None = None
+        self._pool = ThreadPoolExecutor(1, "anmi-latent-index") if kind == "hnsw" else None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What is searched; None before the first was made."""
+        return self._snapshot
+
+    def update(self, step: int, ring: RingBuffer) -> None:
+        """Make the index anew if it is due after so many steps."""
+        if step % self._refresh:
+            return
+        if self._pool is None:
+            self._snapshot = ring.held()
+            self._index = _built(self._snapshot, self._kind)
+            return
+        if self._coming is not None:
+            self._snapshot, made = self._coming
+            self._index = made.result()
+        self._start(ring.held())
+
+    def search(self, anchors: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+        """Return the places of the nearest documents in the snapshot, int64 [n, count], nearest first; -1 for none."""
+        if self._index is None or not len(anchors):
+            return np.full((len(anchors), count), -1, np.int64)
+        places: NDArray[np.int64] = self._index.search(np.ascontiguousarray(anchors), count)[1]
+        return places
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all it needs to go on elsewhere."""
+        parts = {"now": self._snapshot, "coming": None if self._coming is None else self._coming[0]}
+        return {
+            f"{name}.{key}": torch.from_numpy(getattr(part, key))
+            for name, part in parts.items()
+            if part is not None
+            for key in ("documents", "steps", "vectors")
+        }
+
+    def load(self, tensors: dict[str, Tensor], fingerprint: str | None) -> None:
+        """Go on from what :meth:`tensors` gave; the fingerprint is that of the snapshot that was searched."""
+        found: dict[str, Snapshot] = {}
+        for name in ("now", "coming"):
+            if f"{name}.documents" in tensors:
+                keys = ("documents", "steps", "vectors")
+                found[name] = Snapshot(*(tensors[f"{name}.{key}"].numpy().copy() for key in keys))
+        now = found.get("now")
+        if fingerprint != (None if now is None else now.fingerprint()):
+            raise AnmiError("The index of latent negatives in the checkpoint is damaged; begin the training anew.")
+        if now is not None:
+            self._snapshot, self._index = now, _built(now, self._kind)
+        if "coming" in found:
+            self._start(found["coming"])
+
+    def _start(self, snapshot: Snapshot) -> None:
+        if self._pool is None:
+            raise ValueError("a flat index is not made in a thread")
+        self._coming = snapshot, self._pool.submit(_built, snapshot, self._kind)
+
+
+def _built(snapshot: Snapshot, kind: str) -> Any:
+    dimension = snapshot.vectors.shape[1]
+    index: Any
+    if kind == "flat":
+        index = faiss.IndexFlatIP(dimension)
+    else:
+        # The setting is the thread's own; with several the graph would depend on which comes first.
+        faiss.omp_set_num_threads(1)
+        index = faiss.IndexHNSWFlat(dimension, _HNSW_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
+    index.add(snapshot.vectors)
+    return index

@@ -1,0 +1,315 @@
+"""Negatives of a step from several sources, mixed as a schedule says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from anmi import seeds
+from anmi.candidates import PADDING
+from anmi.errors import AnmiError
+from anmi.training.batch import Row
+from anmi.training.curriculum import Curriculum
+from anmi.training.mixed.latent import LatentIndex, RingBuffer
+from anmi.training.mixed.stock import Stock
+from anmi.training.observed import Observed
+from anmi.training.options.sources import SOURCES, MixedSources
+
+STREAM: Final = "training/mixed"
+# Documents drawn for one that is wanted; that all of them are barred is next to impossible but in tiny collections.
+_SPARE: Final = 4
+_RANDOM, _GRAPH, _LATENT, _EDIT = range(len(SOURCES))
+# In the order in which they are served, each with what replaces it.
+_FALLBACK: Final = ((_LATENT, _GRAPH), (_EDIT, _GRAPH), (_GRAPH, _RANDOM))
+
+
+class MixedSampler:
+    """Draws the negatives of a step from the corpus, the graph, the neighbourhood of the query, and edits.
+
+    No document that states all facts of a positive is drawn, and none that is about the row's own entity is a latent
+    negative; nor is such a document a negative of its row through another row of the batch. What is drawn depends on
+    the seed, the step, the row and, for latent negatives, on the embeddings of earlier steps.
+
+    Parameters
+    ----------
+    rows
+        All training rows; their mined negatives are not used.
+    count
+        Negatives of a row in a step.
+    seed
+        Of the training.
+    stock
+        What is drawn from.
+    options
+        Final shares, index, filter and weights.
+    curriculum
+        Whose state says the shares; None draws by the final ones from the first step on.
+    dimension
+        Of the embeddings.
+
+    Raises
+    ------
+    AnmiError
+        A positive of a row is not in the corpus.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        count: int,
+        seed: int,
+        stock: Stock,
+        options: MixedSources,
+        curriculum: Curriculum | None,
+        dimension: int,
+    ) -> None:
+        self._count, self._seed, self._stock, self._options = count, seed, stock, options
+        self._curriculum = curriculum
+        self._rows = [replace(row, negative_ids=(), negatives=(), weights=(), judged={}) for row in rows]
+        self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
+        self._own = np.array([_number(stock, row.positive_id, row.query_id) for row in rows], np.int64)
+        self._about = stock.about[self._own]
+        self._barred = _barred(rows, stock, facts=options.fact_filter)
+        self._codes = _codes(self._barred)
+        self._ring = RingBuffer(stock.documents, options.buffer, dimension)
+        self._index = LatentIndex(options.refresh, options.index)
+        self._anchors = np.zeros((len(rows), dimension), np.float32)
+        self._known = np.zeros(len(rows), bool)
+        self._report: dict[str, float] = {}
+        self._hit_rate = math.nan
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the negatives of this step (from 0)."""
+        drawn, source = self.draw(rows, step)
+        excluded = self._excluded(rows, drawn)
+        ids, texts = self._stock.ids, self._stock.texts
+        hard = ((source != _RANDOM) & (drawn != PADDING)).sum(axis=1) / max(self._count, 1)
+        made = []
+        for place, number in enumerate(rows.tolist()):
+            row, own = self._rows[number], [item for item in drawn[place].tolist() if item != PADDING]
+            names = tuple(ids[item] for item in own)
+            made.append(
+                replace(
+                    row,
+                    negative_ids=names,
+                    negatives=tuple(texts[item] for item in own),
+                    weights=(1.0,) * len(own),
+                    query_weight=row.query_weight * (1 + self._options.boost * float(hard[place])),
+                    excluded_ids=row.excluded_ids.union(excluded[place]).difference(names),
+                    about=int(self._about[number]),
+                )
+            )
+        return made
+
+    def draw(self, rows: NDArray[np.int64], step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what is drawn for B rows.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each, int64 [B, n].
+        """
+        count, own = self._count, self._own[rows]
+        swaps, edits = self._stock.swaps[own].astype(np.int64), self._stock.edits[own].astype(np.int64)
+        swaps[self._is_barred(rows, swaps)] = PADDING
+        widths = np.cumsum([count, _SPARE * count, swaps.shape[1], edits.shape[1]])
+        slots = np.broadcast_to(np.arange(widths[-1], dtype=np.int32), (len(rows), int(widths[-1])))
+        keys = [self._keys[number] for number in rows.tolist()]
+        uniform = np.split(seeds.uniform(self._seed, f"{STREAM}/{step}", keys, slots), widths[:-1], axis=1)
+        asked = self._asked(uniform[0])
+        random = (uniform[1] * self._stock.documents).astype(np.int64)
+        random[self._is_barred(rows, random)] = PADDING
+        latent, staleness = self._latent(rows, step, bool((asked == _LATENT).any()))
+        options = {
+            _RANDOM: _present_first(random),
+            _GRAPH: _shuffled(swaps, uniform[2]),
+            _LATENT: latent,
+            _EDIT: _shuffled(edits, uniform[3]),
+        }
+        source, drawn = asked.copy(), np.full(asked.shape, PADDING, np.int64)
+        for kind, instead in (*_FALLBACK, (_RANDOM, _RANDOM)):
+            mine = source == kind
+            taken = _taken(options[kind], mine)
+            drawn[mine] = taken[mine]
+            source[mine & (taken == PADDING)] = instead
+        self._describe(asked, source, drawn, latent, staleness)
+        return drawn, source
+
+    def observe(self, step: int, seen: Observed) -> None:
+        """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due."""
+        numbers = np.array([self._stock.number.get(name, self._stock.documents) for name in seen.document_ids])
+        real = np.flatnonzero(numbers < self._stock.documents)
+        if self._options.latent > 0:
+            self._ring.add(numbers[real], seen.documents[real], step)
+            self._anchors[seen.rows], self._known[seen.rows] = seen.queries, True
+            self._index.update(step, self._ring)
+
+    def report(self) -> dict[str, float]:
+        """Return what the last step drew: shares of the sources, what was replaced, and the age of the neighbours."""
+        return self._report
+
+    def state_dict(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return all it needs to go on elsewhere, as plain JSON values and tensors."""
+        import torch
+
+        now = self._index.snapshot
+        tensors = {f"ring.{name}": tensor for name, tensor in self._ring.tensors().items()}
+        tensors |= {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
+        tensors |= {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
+        return {"seed": self._seed, "index": None if now is None else now.fingerprint()}, tensors
+
+    def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+
+        def part(name: str) -> dict[str, Tensor]:
+            return {key.removeprefix(name): tensor for key, tensor in tensors.items() if key.startswith(name)}
+
+        self._ring.load(part("ring."))
+        self._index.load(part("index."), values["index"])
+        self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()
+
+    def _asked(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+        state = None if self._curriculum is None else self._curriculum.state
+        mix = self._options.mix if state is None or state.mix is None else state.mix
+        # A share of 0 must not be drawn, whatever the others are rounded to.
+        present = np.flatnonzero(np.array(mix) > 0)
+        borders = np.cumsum(np.array(mix)[present])
+        place = np.minimum(np.searchsorted(borders, uniform * borders[-1], side="right"), len(present) - 1)
+        result: NDArray[np.int64] = present[place]
+        return result
+
+    def _latent(
+        self, rows: NDArray[np.int64], step: int, wanted: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Neighbours that may be taken, int64 [B, K] with -1 at the end, and their age in steps, [B, K]."""
+        snapshot, top = self._index.snapshot, self._options.top
+        found = np.full((len(rows), top), PADDING, np.int64)
+        age = np.full(found.shape, np.nan)
+        if not wanted or snapshot is None:
+            return found, age
+        known = np.flatnonzero(self._known[rows])
+        places = self._index.search(self._anchors[rows[known]], top)
+        documents = np.where(places < 0, PADDING, snapshot.documents[places])
+        about, own = self._stock.about[documents], self._about[rows[known], None]
+        other = (about != own) | (own < 0)
+        hits = (places >= 0) & other & ~self._is_barred(rows[known], documents)
+        self._hit_rate = float(hits.sum() / max(int((places >= 0).sum()), 1))
+        order = np.argsort(~hits, axis=1, kind="stable")
+        found[known] = np.take_along_axis(np.where(hits, documents, PADDING), order, axis=1)
+        ages = np.where(hits, step - snapshot.steps[places], np.nan)
+        age[known] = np.take_along_axis(ages, order, axis=1)
+        return found, age
+
+    def _is_barred(self, rows: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.bool_]:
+        wanted = rows[:, None] * self._stock.documents + documents
+        place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
+        real = (documents != PADDING) & (documents < self._stock.documents)
+        result: NDArray[np.bool_] = (self._codes[place] == wanted) & real
+        return result
+
+    def _excluded(self, rows: NDArray[np.int64], drawn: NDArray[np.int64]) -> list[list[str]]:
+        """For each row, names of what the batch holds that must not be its negative."""
+        there = np.unique(np.concatenate([drawn[drawn != PADDING], self._own[rows]]))
+        origin = self._stock.origin[there]
+        present = np.zeros(self._stock.documents, bool)
+        present[origin] = True
+        start, end = self._barred.indptr[rows], self._barred.indptr[rows + 1]
+        lengths = end - start
+        flat = np.repeat(start - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+        document = self._barred.indices[flat]
+        place = np.repeat(np.arange(len(rows)), lengths)[present[document]]
+        document = document[present[document]]
+        names: dict[int, list[str]] = {}
+        for item, of in zip(there.tolist(), origin.tolist(), strict=True):
+            names.setdefault(of, []).append(self._stock.ids[item])
+        excluded: list[list[str]] = [[] for _ in rows]
+        for row, of in zip(place.tolist(), document.tolist(), strict=True):
+            excluded[row] += names[of]
+        return excluded
+
+    def _describe(
+        self,
+        asked: NDArray[np.int64],
+        source: NDArray[np.int64],
+        drawn: NDArray[np.int64],
+        latent: NDArray[np.int64],
+        staleness: NDArray[np.float64],
+    ) -> None:
+        there = drawn != PADDING
+        total = max(int(there.sum()), 1)
+        shares = np.bincount(source[there], minlength=len(SOURCES)) / total
+        self._report = {f"share_{name}": float(share) for name, share in zip(SOURCES, shares, strict=True)}
+        self._report |= {"negatives": total / len(drawn), "replaced": float((asked != source).mean())}
+        if self._options.latent == 0:
+            return
+        used = np.arange(latent.shape[1]) < ((source == _LATENT) & there).sum(axis=1, keepdims=True)
+        ages = staleness[used & ~np.isnan(staleness)]
+        snapshot = self._index.snapshot
+        self._report |= {
+            "latent_hit_rate": self._hit_rate,
+            "latent_staleness": float(ages.mean()) if len(ages) else math.nan,
+            "latent_index": float(0 if snapshot is None else len(snapshot.documents)),
+        }
+
+
+def _number(stock: Stock, document_id: str, query_id: str) -> int:
+    if document_id not in stock.number:
+        raise AnmiError(
+            f'Training row of query "{query_id}" has the positive "{document_id}", which is not in the corpus that '
+            "negatives are drawn from; run ingestion and selection again."
+        )
+    return stock.number[document_id]
+
+
+def _barred(rows: Sequence[Row], stock: Stock, *, facts: bool) -> sparse.csr_array:
+    """Documents that are never a negative of a row, bool [rows, D]."""
+    positives = _listed([(*row.positive_ids, row.positive_id) for row in rows], stock)
+    parts = positives + positives @ stock.same.astype(np.int32) + _listed([row.excluded_ids for row in rows], stock)
+    if facts:
+        parts = parts + positives @ stock.entailing.astype(np.int32)
+    barred = sparse.csr_array(parts > 0)
+    barred.sort_indices()
+    return barred
+
+
+def _listed(names: Sequence[Iterable[str]], stock: Stock) -> sparse.csr_array:
+    pairs = [
+        (place, stock.number[name])
+        for place, line in enumerate(names)
+        for name in line
+        if stock.number.get(name, stock.documents) < stock.documents
+    ]
+    places, documents = np.array(pairs, np.int64).reshape(-1, 2).T
+    return sparse.csr_array((np.ones(len(places), np.int32), (places, documents)), (len(names), stock.documents))
+
+
+def _codes(barred: sparse.csr_array) -> NDArray[np.int64]:
+    row = np.repeat(np.arange(barred.shape[0], dtype=np.int64), np.diff(barred.indptr))
+    codes: NDArray[np.int64] = row * barred.shape[1] + barred.indices
+    return codes
+
+
+def _present_first(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.take_along_axis(numbers, np.argsort(numbers == PADDING, axis=1, kind="stable"), axis=1)
+
+
+def _shuffled(numbers: NDArray[np.int64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    order = np.argsort(np.where(numbers == PADDING, np.inf, uniform), axis=1)
+    return np.take_along_axis(numbers, order, axis=1)
+
+
+def _taken(options: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Give the k-th slot that is wanted the k-th option of its row; -1 where there are not so many."""
+    place = np.cumsum(wanted, axis=1) - 1
+    if not options.shape[1]:
+        return np.full(wanted.shape, PADDING, np.int64)
+    value = np.take_along_axis(options, np.clip(place, 0, options.shape[1] - 1), axis=1)
+    result: NDArray[np.int64] = np.where(place < options.shape[1], value, PADDING)
+    return result

@@ -1,0 +1,94 @@
+"""Where the negatives of a step come from, and the parameters of each kind."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, model_validator
+
+from anmi.training.options.part import OneOf, PartOptions
+
+SOURCES: Final = ("random", "graph", "latent", "edit")
+
+
+class MinedSources(PartOptions):
+    """The negatives that mining chose for every row."""
+
+    kind = "mined"
+
+
+class MixedSources(PartOptions):
+    """Drawn anew in every step from four sources (methods §5); needs a collection that states facts.
+
+    The shares are those at the end of a schedule, or of the whole training where there is none. A source that has
+    nothing for a row is replaced: latent and edit by graph, graph by random.
+    """
+
+    kind = "mixed"
+    random: float = Field(0.2, ge=0, le=1, description="Share of documents drawn from the whole corpus. 0.2: methods.")
+    graph: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of documents whose entities were swapped for others of their type, or that state the same "
+        "relations of such an entity. 0.5: methods.",
+    )
+    latent: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="Share of documents that are nearest to the query among those encoded last and are about another "
+        "entity. 0.3: methods.",
+    )
+    edit: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the row's document with an entity, number, date, negation or antonym edited. 0: optional "
+        "in methods; a rule knows less of what it makes false than the graph does.",
+    )
+    refresh: int = Field(
+        50, ge=1, description="Steps after which the index of latent negatives is made anew. 50: a quarter of an epoch."
+    )
+    buffer: int = Field(
+        4096, ge=1, description="Documents encoded last that the index holds. 4096: searched in about a millisecond."
+    )
+    top: int = Field(
+        32, ge=1, description="Nearest documents looked at. 32: some are about the row's own entity, and are not taken."
+    )
+    index: Literal["flat", "hnsw"] = Field(
+        "flat", description="flat is exact. hnsw: for large buffers; made off the training thread."
+    )
+    fact_filter: bool = Field(
+        True,
+        description="Never take a document that states all facts of a positive, neither as a row's own negative nor "
+        "through another row of the batch. Off: only to measure what it brings.",
+    )
+    boost: float = Field(
+        0.0,
+        ge=0,
+        description="Weight added to a row all of whose negatives are hard (not random), in proportion for others. 0: "
+        "all rows weigh alike, as when nothing is known.",
+    )
+    margin: float = Field(
+        0.1,
+        ge=0,
+        le=2,
+        description="A negative violates it whose cosine similarity is above the positive's less so much. 0.1: half of "
+        "the 0.2 that triplet losses take, whose distances are about twice as wide apart.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> MixedSources:
+        if abs(sum(self.mix) - 1) > 1e-6:
+            raise ValueError(f"the shares of {', '.join(SOURCES)} add up to 1, and not to {sum(self.mix):g}")
+        return self
+
+    @property
+    def mix(self) -> tuple[float, float, float, float]:
+        """The shares in the order of :data:`SOURCES`."""
+        return (self.random, self.graph, self.latent, self.edit)
+
+
+NEGATIVE_SOURCES: Final = (MinedSources, MixedSources)
+SourceOptions = Annotated[PartOptions, OneOf(*NEGATIVE_SOURCES)]
