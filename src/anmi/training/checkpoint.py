@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -106,6 +106,12 @@ def digest_table(table: pd.DataFrame) -> str:
         stream.write_table(content)
     state.update(memoryview(sink.getvalue()))
     return state.hexdigest()
+
+
+def digest_tables(tables: Iterable[pd.DataFrame]) -> str:
+    """Return a hash of the values of several tables in their order."""
+    together = "".join(digest_table(table) for table in tables)
+    return hashlib.blake2b(together.encode(), digest_size=16).hexdigest()
 
 
 def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any], changeable: frozenset[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,14 @@ from anmi.training.curriculum import Curriculum
 from anmi.training.observed import Observed
 
 DEV_METRIC = "dev_ndcg@10"
+DEV_LOSS = "dev_loss"
+
+
+class DevLoss(NamedTuple):
+    """A loss on the dev queries, and after how many steps each it is measured."""
+
+    measure: Callable[[Any], float]
+    every: int
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc]
@@ -34,6 +42,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         Remember the weights of the epoch with the best dev metric (the first of equals).
     show_progress
         Draw a progress bar.
+    dev_loss
+        Measured every so many steps, smaller is better; None measures none.
     """
 
     def __init__(
@@ -44,12 +54,14 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         *,
         keep_best: bool,
         show_progress: bool,
+        dev_loss: DevLoss | None = None,
     ) -> None:
         self._loss = loss
         self._curriculum = curriculum
         self._evaluate_dev = evaluate_dev
         self._keep_best = keep_best
         self._show_progress = show_progress
+        self._dev_loss = dev_loss
         self._bar: Any = None
         self._best_state: dict[str, torch.Tensor] | None = None
         self._steps: list[dict[str, float]] = []
@@ -136,6 +148,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
                 **({} if self._curriculum is None else self._curriculum.state.report()),
                 **_report(self.sampler),
                 **_report(self.objective),
+                **({} if self._dev_loss is None else {DEV_LOSS: np.nan}),
                 DEV_METRIC: np.nan,
             }
         )
@@ -149,6 +162,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self.observed is not None:
             self.sampler.observe(state.global_step, self.observed)
             self.observed = None
+        if self._dev_loss is not None and state.global_step % self._dev_loss.every == 0:
+            self._steps[-1][DEV_LOSS] = _measured(self._dev_loss.measure, kwargs["model"])
         self._bar.update()
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
 
@@ -157,10 +172,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self._evaluate_dev is None:
             return
         model = kwargs["model"]
-        was_training = model.training
-        model.eval()
-        value = float(self._evaluate_dev(model))
-        model.train(was_training)
+        value = _measured(self._evaluate_dev, model)
         self._steps[-1][DEV_METRIC] = self._validation = value
         if self.best_dev is None or value > self.best_dev:
             self.best_dev, self.best_epoch = value, round(state.epoch)
@@ -175,6 +187,14 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         """Close the progress bar, also when training stopped with an error."""
         if self._bar is not None:
             self._bar.close()
+
+
+def _measured(measure: Callable[[Any], float], model: Any) -> float:
+    was_training = model.training
+    model.eval()
+    value = float(measure(model))
+    model.train(was_training)
+    return value
 
 
 def _report(part: Any) -> dict[str, float]:

@@ -33,7 +33,7 @@ from anmi.training.mixed import Stock
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sources import MixedSources
-from anmi.training.recorder import Recorder
+from anmi.training.recorder import DevLoss, Recorder
 from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
 from anmi.training.tokenise import Tokeniser
@@ -70,6 +70,7 @@ def train(
     show_progress: bool = True,
     checkpoints: CheckpointPlan | None = None,
     stock: Stock | None = None,
+    dev_loss: DevLoss | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -96,6 +97,8 @@ def train(
         gives the same weights on a CPU as one that was never stopped.
     stock
         What negatives of mixed sources are drawn from; None where the options ask for none.
+    dev_loss
+        Measured on a model every so many steps and logged; changes nothing of the training.
 
     Raises
     ------
@@ -133,6 +136,7 @@ def train(
             show_progress=show_progress,
             checkpoints=kept,
             stock=stock,
+            dev_loss=dev_loss,
         )
     moved = _moved(before, encoder)
     if options.keep_best:
@@ -199,9 +203,17 @@ def _run(
     show_progress: bool,
     checkpoints: Checkpoints | None,
     stock: Stock | None,
+    dev_loss: DevLoss | None,
 ) -> Recorder:
     curriculum = build_curriculum(options.curriculum, steps, arguments.seed, options.negatives)
-    recorder = Recorder(loss, curriculum, evaluate_dev, keep_best=options.keep_best, show_progress=show_progress)
+    recorder = Recorder(
+        loss,
+        curriculum,
+        evaluate_dev,
+        keep_best=options.keep_best,
+        show_progress=show_progress,
+        dev_loss=dev_loss,
+    )
     margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
     objective = ContrastiveObjective(
         encoder, loss, precision if precision != torch.float32 else None, recompute=options.recompute, margin=margin

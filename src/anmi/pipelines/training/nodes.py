@@ -34,6 +34,12 @@ def train_retriever(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    graph: pd.DataFrame,
+    entities: pd.DataFrame,
+    facts: pd.DataFrame,
+    variants: pd.DataFrame,
+    kin: pd.DataFrame,
+    duplicates: pd.DataFrame,
     encoder: str,
     recipe: str,
     recipes: RecipeBook,
@@ -42,10 +48,13 @@ def train_retriever(
     seed: int,
     store: Store,
 ) -> dict[str, Any]:
-    """Train the encoder on the rows; epochs are chosen on dev."""
+    """Train the encoder on the rows; epochs are chosen on dev.
+
+    What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
+    """
     from anmi.evaluation.retrieval import dev_metric
     from anmi.retrieval.encoders import load_encoder, short_name
-    from anmi.training.checkpoint import CheckpointPlan, digest_table
+    from anmi.training.checkpoint import CheckpointPlan, digest_tables
     from anmi.training.trainer import train
 
     rows = check_splits(rows, queries)
@@ -53,7 +62,15 @@ def train_retriever(
     model = load_encoder(encoder, store.path / "models", dense.max_length)
     measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
     folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
-    dev = digest_table(queries)[:16] + digest_table(qrels)[:16]
+    stock: Any = None
+    known: dict[str, str] = {}
+    if options.sources.kind == "mixed":
+        from anmi.training.mixed import Stock
+
+        drawn_from = (graph, entities, facts, variants, kin, duplicates)
+        stock = Stock.from_tables(corpus, *drawn_from)
+        known = {"graph and variants": digest_tables((corpus, *drawn_from))}
+    dev = digest_tables((queries, qrels))
     plan = CheckpointPlan(
         folder=store.path / "checkpoints",
         resume=params.resume,
@@ -63,10 +80,18 @@ def train_retriever(
             "encoder": short_name(encoder),
             "dev queries": dev,
             "dev documents": str(params.dev_documents),
+            **known,
         },
     )
     result = train(
-        rows, encoder=model, options=options, output=folder, evaluate_dev=measure, seed=seed, checkpoints=plan
+        rows,
+        encoder=model,
+        options=options,
+        output=folder,
+        evaluate_dev=measure,
+        seed=seed,
+        checkpoints=plan,
+        stock=stock,
     )
     return {
         "trained_model": folder,

@@ -13,7 +13,8 @@ def create_pipeline() -> Pipeline:
         Node(
             train_retriever,
             inputs=[
-                "training_rows", "corpus", "queries", "qrels", "params:encoder", "params:recipe", "params:recipes",
+                "training_rows", "corpus", "queries", "qrels", "graph", "entities", "facts", "variants", "kin",
+                "duplicates", "params:encoder", "params:recipe", "params:recipes",
                 "params:training", "params:dense", "params:seed", "store",
             ],
             outputs={name: name for name in ("trained_model", "training_log", "training_summary")},

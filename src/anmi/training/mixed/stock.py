@@ -13,7 +13,10 @@ from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
+from anmi.retrieval.kin import Kin
+from anmi.retrieval.pool import duplicate_groups, with_duplicates
 
 # Kinds of variants that the source "graph" draws; all others are edits.
 GRAPH_KINDS: Final = ("swap", "counterpart")
@@ -56,6 +59,28 @@ class Stock:
     def documents(self) -> int:
         """Number of the documents, D."""
         return len(self.about)
+
+    @classmethod
+    def from_tables(
+        cls,
+        corpus: pd.DataFrame,
+        graph: pd.DataFrame,
+        entities: pd.DataFrame,
+        facts: pd.DataFrame,
+        variants: pd.DataFrame,
+        kin: pd.DataFrame,
+        duplicates: pd.DataFrame,
+    ) -> Stock:
+        """Read what ingestion and the making of variants left.
+
+        Raises
+        ------
+        AnmiError
+            No document states a fact.
+        """
+        ids = corpus.document_id.tolist()
+        known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
+        return cls.build(ids, document_texts(corpus), known, variants, _same(kin, duplicates, ids))
 
     @classmethod
     def build(
@@ -115,6 +140,17 @@ class Stock:
             edits=parts[1],
             number={identifier: place for place, identifier in enumerate(everything)},
         )
+
+
+def _same(kin: pd.DataFrame, duplicates: pd.DataFrame, ids: list[str]) -> sparse.csr_array:
+    """Which documents are copies, near-duplicates or parts of the same document as each, bool [D, D]."""
+    own = np.arange(len(ids), dtype=np.int32)[:, None]
+    copies = with_duplicates(own, duplicate_groups(ids, duplicates))
+    related = Kin.from_table(kin, ids, duplicates).of(own)
+    both = np.concatenate([copies, related], axis=1)
+    row, place = np.nonzero(both != PADDING)
+    pairs = sparse.csr_array((np.ones(len(row), np.int32), (row, both[row, place])), (len(ids), len(ids)))
+    return sparse.csr_array(pairs > 0)
 
 
 def _by_row(rows: NDArray[np.int32], values: NDArray[np.int32], count: int) -> NDArray[np.int32]:

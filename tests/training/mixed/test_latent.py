@@ -1,0 +1,102 @@
+"""The ring buffer and the index over it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.errors import AnmiError
+from anmi.training.mixed.latent import LatentIndex, RingBuffer
+
+DOCUMENTS, CAPACITY, DIMENSION = 12, 5, 3
+steps = st.lists(st.lists(st.integers(0, DOCUMENTS - 1), unique=True, max_size=CAPACITY), max_size=12)
+
+
+def vectors(documents, step):
+    return np.random.default_rng(step).normal(size=(len(documents), DIMENSION)).astype(np.float32)
+
+
+def filled(sequence):
+    ring = RingBuffer(DOCUMENTS, CAPACITY, DIMENSION)
+    for step, documents in enumerate(sequence):
+        ring.add(np.array(documents, np.int64), vectors(documents, step), step)
+    return ring
+
+
+@given(steps)
+@settings(max_examples=60, deadline=None)
+def test_holds_each_document_once_as_it_was_encoded_last(sequence):
+    held = filled(sequence).held()
+    assert len(set(held.documents.tolist())) == len(held.documents) <= CAPACITY
+    seen = {document: step for step, documents in enumerate(sequence) for document in documents}
+    assert len(held.documents) == min(CAPACITY, len(seen))
+    for document, step, vector in zip(held.documents.tolist(), held.steps.tolist(), held.vectors, strict=True):
+        assert step == seen[document], "the newest embedding of a document"
+        assert np.array_equal(vector, vectors(sequence[step], step)[sequence[step].index(document)])
+    if sequence:
+        assert set(sequence[-1]) <= set(held.documents.tolist()), "what the last step encoded is there"
+
+
+def test_documents_that_come_once_leave_in_the_order_they_came():
+    assert sorted(filled([[i] for i in range(9)]).held().documents.tolist()) == [4, 5, 6, 7, 8]
+
+
+@given(steps, steps)
+@settings(max_examples=30, deadline=None)
+def test_a_copy_goes_on_alike(before, after):
+    ring, copy = filled(before), RingBuffer(DOCUMENTS, CAPACITY, DIMENSION)
+    copy.load(ring.tensors())
+    for step, documents in enumerate(after, start=100):
+        for one in (ring, copy):
+            one.add(np.array(documents, np.int64), vectors(documents, step), step)
+    assert ring.held().fingerprint() == copy.held().fingerprint()
+
+
+def brute(anchors, snapshot, count):
+    return np.argsort(-anchors @ snapshot.vectors.T, axis=1, kind="stable")[:, :count]
+
+
+def test_a_flat_index_finds_the_nearest_and_is_only_made_when_it_is_due():
+    ring, index = filled([[0, 1, 2, 3, 4]]), LatentIndex(refresh=3, kind="flat")
+    anchors = vectors(range(4), 77)
+    assert (index.search(anchors, 2) == -1).all(), "nothing before the first is made"
+    index.update(2, ring)
+    assert index.snapshot is None
+    index.update(3, ring)
+    assert np.array_equal(index.search(anchors, 5), brute(anchors, index.snapshot, 5))
+    assert (index.search(anchors, 7)[:, 5:] == -1).all(), "no more than there are"
+    ring.add(np.array([9]), np.full((1, DIMENSION), 100, np.float32), 4)
+    index.update(4, ring)
+    assert 9 not in index.snapshot.documents
+    index.update(6, ring)
+    assert 9 in index.snapshot.documents
+
+
+def test_an_hnsw_index_is_taken_up_when_the_next_is_due_and_goes_on_alike():
+    rng = np.random.default_rng(1)
+    many, ring = 300, RingBuffer(300, 300, 8)
+    index, copy = LatentIndex(10, "hnsw"), LatentIndex(10, "hnsw")
+    anchors = rng.normal(size=(6, 8)).astype(np.float32)
+    first = rng.normal(size=(many, 8)).astype(np.float32)
+    ring.add(np.arange(many), first, 1)
+    index.update(10, ring)
+    assert index.snapshot is None, "it is being made"
+    ring.add(np.arange(many), rng.normal(size=(many, 8)).astype(np.float32), 11)
+    index.update(20, ring)
+    assert np.array_equal(index.snapshot.vectors, first), "the one that was begun ten steps ago"
+    hits = index.search(anchors, 10)
+    right = brute(anchors, index.snapshot, 10)
+    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(hits.tolist(), right.tolist(), strict=True)]) > 0.9
+    copy.load(index.tensors(), index.snapshot.fingerprint())
+    assert np.array_equal(copy.search(anchors, 10), hits)
+    for one in (index, copy):
+        one.update(30, ring)
+    assert np.array_equal(copy.search(anchors, 10), index.search(anchors, 10))
+    assert copy.snapshot.steps.tolist() == [11] * many
+
+
+def test_a_damaged_index_is_refused():
+    ring, index = filled([[0, 1, 2]]), LatentIndex(1, "flat")
+    index.update(1, ring)
+    with pytest.raises(AnmiError, match="damaged"):
+        LatentIndex(1, "flat").load(index.tensors(), "0" * 32)

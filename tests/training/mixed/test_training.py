@@ -1,0 +1,121 @@
+"""Training on negatives of mixed sources."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from anmi.training.checkpoint import CheckpointPlan
+from anmi.training.options import TrainingOptions
+from anmi.training.recorder import DevLoss
+from anmi.training.trainer import train
+
+WORDS = [f"w{i}" for i in range(60)]
+OPTIONS = {
+    "epochs": 6,
+    "batch_size": 4,
+    "negatives": 3,
+    "learning_rate": 0.05,
+    "temperature": "learnable",
+    "checkpoint_steps": 7,
+    "sources": {"mixed": {"random": 0.1, "graph": 0.3, "latent": 0.4, "edit": 0.2, "refresh": 2, "boost": 0.5}},
+}
+
+
+def encoder():
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = torch.randn(len(WORDS) + 1, 8, generator=torch.Generator().manual_seed(0))
+    modules = [StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()]
+    return SentenceTransformer(modules=modules, device="cpu")
+
+
+def table(world):
+    return pd.DataFrame(
+        {
+            "query_id": row.query_id, "query": row.query, "positive_id": row.positive_id, "positive": row.positive,
+            "negative_ids": [], "negatives": [], "weights": [], "query_weight": 1.0, "positive_ids": [row.positive_id],
+        }
+        for row in world.rows
+    )  # fmt: skip
+
+
+def fit(world, plan=None, model=None, **more):
+    changes = {name: more.pop(name) for name in list(more) if name not in ("dev_loss", "evaluate_dev")}
+    return train(
+        table(world), encoder=model or encoder(), options=TrainingOptions(**OPTIONS | changes), output=None, seed=1,
+        show_progress=False, checkpoints=plan, stock=world.stock, **more,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(made):
+    return fit(made)
+
+
+def test_all_sources_are_used_and_logged(undisturbed):
+    log = undisturbed.log
+    shares = log[[f"share_{name}" for name in ("random", "graph", "latent", "edit")]]
+    assert (shares.sum(axis=1) - 1).abs().max() < 1e-9
+    assert (shares.tail(10).mean() > 0).all()
+    assert log.margin_violations.between(0, 1).all()
+    assert log.latent_staleness.dropna().between(0, 30).all() and log.latent_hit_rate.dropna().between(0, 1).all()
+    assert log.loss.tail(3).mean() < log.loss.head(3).mean()
+
+
+@pytest.mark.parametrize("index", ["flat", "hnsw"])
+def test_killed_and_resumed_equals_undisturbed(made, tmp_path, index):
+    """A real SIGKILL in the middle of a step, in a process of its own."""
+    sources = {"mixed": OPTIONS["sources"]["mixed"] | {"index": index}}
+    environment = os.environ | {"INDEX": index}
+    done = subprocess.run([sys.executable, __file__, str(tmp_path)], env=environment, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL
+    resumed = fit(made, CheckpointPlan(tmp_path), sources=sources)
+    expected = fit(made, sources=sources)
+    assert resumed.summary["resumed_from_step"] == 7
+    pd.testing.assert_frame_equal(resumed.log, expected.log, check_exact=True)
+    assert torch.equal(resumed.model[0].embedding.weight, expected.model[0].embedding.weight)
+
+
+def test_the_dev_loss_is_measured_every_so_many_steps_and_changes_nothing(made, undisturbed):
+    steps = []
+
+    def measure(model):
+        steps.append(model.training)
+        return float(len(steps))
+
+    log = fit(made, dev_loss=DevLoss(measure, 5)).log
+    assert log.dev_loss.dropna().to_dict() == {4: 1.0, 9: 2.0, 14: 3.0}
+    assert not any(steps), "measured in evaluation mode"
+    pd.testing.assert_frame_equal(log.drop(columns="dev_loss"), undisturbed.log, check_exact=True)
+
+
+def killed(folder: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from conftest import make_world
+
+    model, passes = encoder(), [0]
+
+    def count(*_):
+        passes[0] += 1
+        if passes[0] == 2 * 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    model[0].register_forward_hook(count)
+    sources = {"mixed": OPTIONS["sources"]["mixed"] | {"index": os.environ["INDEX"]}}
+    fit(make_world(), CheckpointPlan(folder), model, sources=sources)
+
+
+if __name__ == "__main__":
+    killed(Path(sys.argv[1]))
