@@ -205,7 +205,16 @@ def _run(
     stock: Stock | None,
     dev_loss: DevLoss | None,
 ) -> Recorder:
-    curriculum = build_curriculum(options.curriculum, steps, arguments.seed, options.negatives)
+    mixed = options.sources if isinstance(options.sources, MixedSources) else None
+    curriculum = build_curriculum(
+        options.curriculum,
+        steps,
+        arguments.seed,
+        options.negatives,
+        mix=None if mixed is None else mixed.mix,
+        epochs=options.epochs,
+        dev=evaluate_dev is not None,
+    )
     recorder = Recorder(
         loss,
         curriculum,
@@ -214,7 +223,7 @@ def _run(
         show_progress=show_progress,
         dev_loss=dev_loss,
     )
-    margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
+    margin = None if mixed is None else mixed.margin
     objective = ContrastiveObjective(
         encoder, loss, precision if precision != torch.float32 else None, recompute=options.recompute, margin=margin
     )

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from anmi.errors import AnmiError, nearest
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
+from anmi.training.options.curricula import WindowOptions, check_sources
 from anmi.training.options.estimates import estimate_tau_plus
 
 
@@ -53,7 +54,8 @@ class TrainingParams(BaseModel):
     def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
         """Fail before mining, not after it."""
         try:
-            TrainingOptions(**value)
+            # How many negatives a row brings the recipe says, if nothing else.
+            TrainingOptions(**{"negatives": 1, **value})
         except ValidationError as error:
             raise ValueError(_sentence(error)) from error
         return value
@@ -65,14 +67,23 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     Raises
     ------
     AnmiError
-        An option that does not exist or has a wrong value, or a curriculum with no pool to choose from.
+        An option that does not exist or has a wrong value, a curriculum with no pool to choose from, or a curriculum or
+        loss that does not go with where negatives come from.
     """
     try:
         options = TrainingOptions(**{"negatives": recipe.negatives, **recipe.training, **params.options})
     except ValidationError as error:
         raise AnmiError(f"training: {_sentence(error)}") from error
+    mixed = options.sources.kind == "mixed"
+    check_sources(options.curriculum, mixed=mixed)
+    if options.loss.kind == "entity" and not mixed:
+        raise AnmiError(
+            'training: loss "entity" learns which entity a query is about, which is known where negatives come from '
+            "what documents state; set `sources: mixed`, or choose another loss"
+        )
     pool = recipe.pool or recipe.negatives
-    if options.curriculum.kind != "none" and (options.negatives is None or pool <= options.negatives):
+    by_window = isinstance(options.curriculum, WindowOptions)
+    if by_window and (options.negatives is None or pool <= options.negatives):
         raise AnmiError(
             f'training: curriculum "{options.curriculum.kind}" chooses the negatives of a step from a larger pool, but '
             f"the recipe mines {pool} a row for {options.negatives or 'all of them'} to be used; set its `pool`, such "

@@ -24,6 +24,8 @@ class State:
         For those who count in tiers, from 1 to 4.
     mix
         Shares of random, graph, latent and edited negatives, for schedules of sources; None leaves them as they are.
+    stage
+        For schedules that go by stages: 1 random negatives only, 2 all but latent ones, 3 all.
     """
 
     difficulty: float
@@ -32,13 +34,14 @@ class State:
     negatives: int | None = None
     tier: int | None = None
     mix: tuple[float, float, float, float] | None = None
+    stage: int | None = None
 
     def report(self) -> dict[str, float]:
         """Return the columns of the log."""
-        if self.mix is not None:
-            return {"difficulty": self.difficulty}
-        tier = {} if self.tier is None else {"tier": float(self.tier)}
-        return {"difficulty": self.difficulty, **tier, "low": self.low, "high": self.high}
+        counted = {"tier": self.tier, "stage": self.stage}
+        window = {"low": self.low, "high": self.high} if self.mix is None else {}
+        known = {name: float(value) for name, value in counted.items() if value is not None}
+        return {"difficulty": self.difficulty, **known, **window}
 
 
 class Curriculum(Protocol):

@@ -29,8 +29,9 @@ def sliding_state(options: SlidingOptions, difficulty: float, base: int | None) 
 
     Examples
     --------
-    >>> sliding_state(SlidingOptions(), 0.5, 7)
-    State(difficulty=0.5, low=250.0, high=500.0, negatives=9, tier=None)
+    >>> state = sliding_state(SlidingOptions(), 0.5, 7)
+    >>> state.low, state.high, state.negatives
+    (250.0, 500.0, 9)
     """
     if options.window == "elo":
         low, high = EloWindow(difficulty=difficulty).window
@@ -49,8 +50,9 @@ def tier_state(options: WindowOptions, tier: int, base: int | None) -> State:
 
     Examples
     --------
-    >>> tier_state(WindowOptions(), 2, 7)
-    State(difficulty=0.3333333333333333, low=400.0, high=inf, negatives=7, tier=2)
+    >>> state = tier_state(WindowOptions(), 2, 7)
+    >>> state.low, state.high, state.tier
+    (400.0, inf, 2)
     """
     by_elo = options.window == "elo"
     low = BORDERS[TIERS - tier] if by_elo else 1 - tier / TIERS

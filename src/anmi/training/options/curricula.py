@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
+from anmi.errors import AnmiError
 from anmi.training.options.part import OneOf, PartOptions
 
 
@@ -16,7 +17,7 @@ class NoCurriculum(PartOptions):
 
 
 class WindowOptions(PartOptions):
-    """What all curricula share: which negatives of its pool a row is shown at a difficulty."""
+    """What all curricula with a window share: which negatives of its pool a row is shown at a difficulty."""
 
     window: Literal["elo", "rank"] = Field(
         "elo",
@@ -112,5 +113,116 @@ class BanditOptions(SlidingOptions):
     )
 
 
-CURRICULA: Final = (NoCurriculum, TiersOptions, LearningProgressOptions, BanditOptions)
+class ScheduleOptions(PartOptions):
+    """What the schedules share: from which of the mixed sources negatives come as the training goes on (methods §5).
+
+    They end with the shares that ``sources: mixed`` names, and there is no schedule without it.
+    """
+
+
+class LinearOptions(ScheduleOptions):
+    """From random negatives only to the final shares of the sources, in a straight line."""
+
+    kind = "linear"
+    warm_up: float = Field(
+        2.0,
+        ge=0,
+        description="Epochs in which the share of random negatives falls from 1 to its final one, while those of the "
+        "other sources rise from 0; then the final ones stay. 2: methods, which let random fall to 0; here it stops at "
+        "what `sources` says, so that nothing jumps.",
+    )
+
+
+class StepOptions(ScheduleOptions):
+    """Random negatives only, then graph and edited ones besides, then latent ones besides."""
+
+    kind = "step"
+    warm_up: float = Field(2.0, ge=0, description="Epochs of random negatives only. 2: methods.")
+    latent_from: float = Field(
+        5.0,
+        ge=0,
+        description="Epochs after which latent negatives come besides; until then the other shares make up for them. "
+        "5: methods, so train for more epochs than that, or take less.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> StepOptions:
+        if self.latent_from < self.warm_up:
+            raise ValueError(f"latent_from ({self.latent_from:g}) is not before the end of warm_up ({self.warm_up:g})")
+        return self
+
+
+class TriggeredOptions(ScheduleOptions):
+    """The stages of step, each until the model masters it, and back where it fails."""
+
+    kind = "triggered"
+    measure: Literal["violations", "validation"] = Field(
+        "violations",
+        description="What tells. violations: the running share of a step's negatives that violate the margin of "
+        "`sources`. validation: the dev metric, once an epoch. violations: it answers within a stage, many times an "
+        "epoch, and also where there are no dev queries.",
+    )
+    advance: float = Field(0.02, ge=0, le=1, description="Share of violations below which the next stage begins.")
+    retreat: float = Field(
+        0.5, ge=0, le=1, description="Share of violations above which the stage before begins again."
+    )
+    half_life: float = Field(
+        20.0,
+        gt=0,
+        description="Steps after which a share of violations counts half in the running mean, which begins anew with "
+        "every stage. 20: about 30 steps count, at 64 rows of 7 negatives 13,000, so that a share of 0.01 is known to "
+        "a tenth of itself.",
+    )
+    min_gain: float = Field(
+        0.002,
+        ge=0,
+        description="Gain over the best dev metric so far that is one. 0.002: four times what seeds differ by.",
+    )
+    patience: int = Field(
+        1, ge=1, description="Measurements without such a gain after which the next stage begins. 1: epochs are few."
+    )
+    max_drop: float = Field(
+        0.01,
+        ge=0,
+        description="Fall of the dev metric below its best after which the stage before begins again. 0.01: five times "
+        "`min_gain`, as some fall is the price of a harder stage at first.",
+    )
+    stay: int | None = Field(
+        None,
+        ge=1,
+        description="Steps that a stage lasts at least before the next. None: an epoch, in which every row meets it.",
+    )
+    cool_down: int | None = Field(
+        None,
+        ge=1,
+        description="Steps after a change before the stage before may begin again. None: half an epoch, as most "
+        "negatives of a stage that has just begun violate the margin.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> TriggeredOptions:
+        if not self.advance < self.retreat:
+            raise ValueError(
+                f"advance is below retreat, or the schedule would go to and fro: they are {self.advance:g} and "
+                f"{self.retreat:g}"
+            )
+        return self
+
+
+def check_sources(curriculum: PartOptions, *, mixed: bool) -> None:
+    """Raise an AnmiError where a curriculum does not go with where negatives come from, mined or ``mixed``."""
+    if mixed and isinstance(curriculum, WindowOptions):
+        raise AnmiError(
+            f'training: curriculum "{curriculum.kind}" chooses among mined negatives, and `sources: mixed` takes none '
+            f"of them; choose a schedule ({', '.join(kind.kind for kind in SCHEDULES)}), or `sources: mined`"
+        )
+    if not mixed and isinstance(curriculum, ScheduleOptions):
+        raise AnmiError(
+            f'training: curriculum "{curriculum.kind}" says how large the share of each of the mixed sources is, and '
+            "negatives are mined; set `sources: mixed`, or choose another curriculum"
+        )
+
+
+SCHEDULES: Final = (LinearOptions, StepOptions, TriggeredOptions)
+CURRICULA: Final = (NoCurriculum, TiersOptions, LearningProgressOptions, BanditOptions, *SCHEDULES)
 CurriculumOptions = Annotated[PartOptions, OneOf(*CURRICULA)]
