@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from anmi import seeds
+from anmi.candidates import PADDING
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate
 
@@ -82,19 +84,106 @@ def search(
     documents, scores
         int32 and float32 [Q, k], best first.
     """
-    from anmi.evaluation.static_tokens import encode_static, is_readable
     from anmi.retrieval.dense import DenseIndex
-    from anmi.retrieval.encoders import encode
 
+    options: dict[str, Any] = {"store": store, "precision": precision, "batch_size": batch_size}
     label = f"encoding for {description}" if description else ""
-    if store is None and is_readable(model):
-        documents = encode_static(model, [prompts[1] + text for text in document_texts])
-        queries = encode_static(model, [prompts[0] + text for text in query_texts])
-    else:
-        documents = encode(model, document_texts, store, precision, batch_size, prompts[1], label, "document")
-        queries = encode(model, query_texts, store, precision, batch_size, prompts[0], "", "query")
+    documents = vectors(model, document_texts, "document", prompt=prompts[1], description=label, **options)
+    queries = vectors(model, query_texts, "query", prompt=prompts[0], **options)
     index = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
     return index.search(queries, k)
+
+
+def vectors(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    role: Literal["query", "document"],
+    *,
+    store: Store | None = None,
+    precision: str = "auto",
+    prompt: str = "",
+    batch_size: int = 64,
+    description: str = "",
+) -> NDArray[np.float32]:
+    """Encode texts, by a static encoder without tokenising again what this process read before.
+
+    Parameters
+    ----------
+    model
+        The encoder.
+    texts
+        T texts.
+    role
+        What they are.
+    store, precision, prompt, batch_size, description
+        See :func:`anmi.retrieval.encoders.encode`.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32 [T, D], rows of length 1.
+    """
+    from anmi.evaluation.static_tokens import encode_static, is_readable
+    from anmi.retrieval.encoders import encode
+
+    if store is None and is_readable(model):
+        return encode_static(model, [prompt + text for text in texts])
+    return encode(model, texts, store, precision, batch_size, prompt, description, role)
+
+
+@dataclass(frozen=True)
+class DevPool:
+    """What is measured during training: dev queries, their labels, and the documents that are searched.
+
+    Attributes
+    ----------
+    queries, truth
+        Rows of the tables ``queries`` and ``qrels``.
+    documents
+        Rows of the corpus, in its order; those of ``truth`` are among them.
+    """
+
+    queries: pd.DataFrame
+    truth: pd.DataFrame
+    documents: pd.DataFrame
+
+
+def dev_pool(
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    most_documents: int,
+    seed: int,
+    most_queries: int | None = None,
+) -> DevPool | None:
+    """Return what to measure on; None when no dev query has a relevant document.
+
+    Parameters
+    ----------
+    corpus, queries, qrels
+        The collection.
+    most_documents
+        A larger corpus is reduced to the dev positives and a random sample, so that measuring stays cheap.
+    seed
+        Of the samples.
+    most_queries
+        More dev queries are reduced to a random sample; None takes all.
+    """
+    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
+    if dev.empty:
+        return None
+    if most_queries is not None and len(dev) > most_queries:
+        drawn = np.argsort(seeds.stream(seed, "evaluation/dev-queries").random(len(dev)), kind="stable")
+        dev = dev.iloc[np.sort(drawn[:most_queries])]
+    truth = qrels[qrels.query_id.isin(dev.query_id)]
+    documents = corpus
+    if len(corpus) > most_documents:
+        needed = corpus.document_id.isin(truth.document_id).to_numpy()
+        draws = seeds.stream(seed, "evaluation/dev-sample").random(len(corpus))
+        draws[needed] = -1.0
+        kept = max(most_documents, int(needed.sum()))
+        documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:kept])]
+    return DevPool(dev, truth, documents)
 
 
 def dev_metric(
@@ -113,21 +202,31 @@ def dev_metric(
     seed
         Of the sample.
     """
-    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-    if dev.empty:
+    pool = dev_pool(corpus, queries, qrels, most_documents, seed)
+    if pool is None:
         return None
-    truth = qrels[qrels.query_id.isin(dev.query_id)]
-    documents = corpus
-    if len(corpus) > most_documents:
-        needed = corpus.document_id.isin(truth.document_id).to_numpy()
-        draws = seeds.stream(seed, "evaluation/dev-sample").random(len(corpus))
-        draws[needed] = -1.0
-        documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:most_documents])]
-    texts = document_texts(documents)
-    ids = documents.document_id.tolist()
+    texts = document_texts(pool.documents)
+    ids = pool.documents.document_id.tolist()
 
     def measure(model: Any) -> float:
-        found, scores = search(model, dev.text.tolist(), texts, 10, precision=precision)
-        return float(evaluate(truth, run_table(dev.query_id.tolist(), ids, found, scores), (10,))["ndcg@10"].mean())
+        found, scores = search(model, pool.queries.text.tolist(), texts, 10, precision=precision)
+        run = run_table(pool.queries.query_id.tolist(), ids, found, scores)
+        return float(evaluate(pool.truth, run, (10,))["ndcg@10"].mean())
 
     return measure
+
+
+def side_by_side(rows: NDArray[np.int64], documents: NDArray[np.int64], count: int) -> NDArray[np.int32]:
+    """Return the documents of each row in the order given, int32 [count, P], padded with -1.
+
+    Examples
+    --------
+    >>> side_by_side(np.array([1, 0, 1]), np.array([5, 6, 7]), 2).tolist()
+    [[6, -1], [5, 7]]
+    """
+    order = np.argsort(rows, kind="stable")
+    rows, documents = rows[order], documents[order]
+    column = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    listed = np.full((count, int(column.max(initial=0)) + 1), PADDING, np.int32)
+    listed[rows, column] = documents
+    return listed

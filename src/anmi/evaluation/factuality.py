@@ -1,0 +1,168 @@
+"""Whether a model holds a document to be nearer to its query than a false variant of the document.
+
+Retrieval metrics hardly see this: a variant that names the wrong city is in no corpus. So the held-out queries are
+compared with their own documents and with variants of these, one kind of falsehood at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from anmi import seeds
+from anmi.errors import AnmiError
+from anmi.evaluation.audit import clustered_auc
+from anmi.evaluation.significance import interval
+
+FALSE_KINDS: Final = ("swap", "entity", "number", "date", "negation", "antonym", "generated")
+# A true statement about something else: to prefer the own document to it is retrieval, not a matter of facts.
+COUNTERPART: Final = "counterpart"
+ALL: Final = "all"
+# Pairs whose vectors stand in memory at once.
+_BLOCK: Final = 1 << 15
+
+Encode = Callable[[list[str], str], NDArray[np.float32]]
+
+
+def factuality_pairs(
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    documents: pd.Series[str],
+    variants: pd.DataFrame,
+    *,
+    seed: int,
+    most_queries: int | None = None,
+) -> pd.DataFrame:
+    """Return what a model is to tell apart.
+
+    Parameters
+    ----------
+    queries
+        ``query_id, text`` of the held-out queries.
+    qrels
+        ``query_id, document_id``: their own documents.
+    documents
+        Text of every document, by id.
+    variants
+        ``document_id, kind, text``.
+    seed, most_queries
+        More queries that have a variant are reduced to a random sample; None takes all.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``query_id, query, own, kind, variant`` (texts), a row per query, own document and variant; a document of
+        whose variants there are none has no row.
+
+    Raises
+    ------
+    AnmiError
+        A variant is of a kind that is neither false nor a counterpart.
+    """
+    strange = variants[~variants.kind.isin([*FALSE_KINDS, COUNTERPART])]
+    if len(strange):
+        row = strange.iloc[0]
+        raise AnmiError(
+            f'a variant of document "{row.document_id}" is of the kind "{row.kind}", and factuality knows '
+            f"{', '.join((*FALSE_KINDS, COUNTERPART))}; make the variants again"
+        )
+    labelled = qrels.loc[qrels.query_id.isin(queries.query_id), ["query_id", "document_id"]].drop_duplicates()
+    made = variants[["document_id", "kind", "text"]].rename(columns={"text": "variant"})
+    pairs = labelled.merge(made, on="document_id")
+    known = pairs.query_id.unique()
+    if most_queries is not None and len(known) > most_queries:
+        drawn = np.argsort(seeds.stream(seed, "evaluation/factuality").random(len(known)), kind="stable")
+        pairs = pairs[pairs.query_id.isin(known[drawn[:most_queries]])]
+    asked = pd.Series(queries.text.to_numpy(), index=queries.query_id.to_numpy())
+    pairs = pairs.assign(query=pairs.query_id.map(asked), own=pairs.document_id.map(documents))
+    return pairs[["query_id", "query", "own", "kind", "variant"]].reset_index(drop=True)
+
+
+def pair_similarities(pairs: pd.DataFrame, encode: Encode) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the cosines of each pair's query with its own document and with the variant, float64 [P].
+
+    Parameters
+    ----------
+    pairs
+        From :func:`factuality_pairs`.
+    encode
+        From texts and what they are (``query`` or ``document``) to unit vectors; each text is given once.
+    """
+    asked, query = np.unique(pairs["query"].to_numpy(object), return_inverse=True)
+    texts, place = np.unique(np.concatenate([pairs.own, pairs.variant]).astype(object), return_inverse=True)
+    queries, documents = encode(asked.tolist(), "query"), encode(texts.tolist(), "document")
+    found = []
+    for document in np.split(place, 2):
+        cosine = np.empty(len(pairs), np.float64)
+        for start in range(0, len(pairs), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            cosine[rows] = np.einsum("pd,pd->p", queries[query[rows]], documents[document[rows]], dtype=np.float64)
+        found.append(cosine)
+    return found[0], found[1]
+
+
+def factuality(
+    pairs: pd.DataFrame,
+    own: NDArray[np.float64],
+    other: NDArray[np.float64],
+    *,
+    seed: int,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return how well a model tells documents from false variants, over all kinds and kind by kind.
+
+    Parameters
+    ----------
+    pairs
+        From :func:`factuality_pairs`.
+    own, other
+        From :func:`pair_similarities`.
+    seed, resamples, confidence
+        Of the intervals, see :func:`anmi.evaluation.significance.interval`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Indexed by kind: ``all`` (the false ones together), those that occur, and ``counterpart``, which is in no other
+        row. ``auc`` is the area under the ROC curve over all pairs of a query with a text, each own document once, so
+        it also asks whether similarities of different queries are on one scale; its interval takes queries for
+        clusters (:func:`anmi.evaluation.audit.clustered_auc`). ``paired`` is the share of a query's variants that are
+        less similar than the own document, ties counting half, averaged over the queries; its interval is a bootstrap
+        over queries. Both are in [0, 1], and a model that knows nothing reaches a half. ``queries`` and ``variants``
+        count those of the row; only queries with a variant of the kind are in it.
+
+    Examples
+    --------
+    >>> pairs = pd.DataFrame({"query_id": ["a", "a", "b"], "own": ["A", "A", "B"], "kind": "number"})
+    >>> found = factuality(pairs, np.array([0.9, 0.9, 0.8]), np.array([0.7, 0.85, 0.8]), seed=1)
+    >>> found.loc["number", ["auc", "paired"]].tolist()  # 4½ of 2 · 3, and (1 + ½) / 2
+    [0.75, 0.75]
+    """
+    kinds = pairs.kind.to_numpy()
+    chosen = {ALL: kinds != COUNTERPART} | {kind: kinds == kind for kind in (*FALSE_KINDS, COUNTERPART)}
+    options = {"seed": seed, "resamples": resamples, "confidence": confidence}
+    rows = {kind: _row(pairs[mask], own[mask], other[mask], **options) for kind, mask in chosen.items() if mask.any()}
+    columns = ["auc", "auc_low", "auc_high", "paired", "paired_low", "paired_high", "queries", "variants"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).astype({"queries": int, "variants": int})
+
+
+def _row(
+    pairs: pd.DataFrame, own: NDArray[np.float64], other: NDArray[np.float64], *, confidence: float, **options: Any
+) -> list[float]:
+    query = pd.factorize(pairs.query_id)[0]
+    # Every own document stands beside each of its variants, and counts once.
+    once = ~pairs.duplicated(["query_id", "own"]).to_numpy()
+    truth = np.concatenate([np.ones(int(once.sum()), bool), np.zeros(len(pairs), bool)])
+    auc = clustered_auc(
+        np.concatenate([own[once], other]), truth, np.concatenate([query[once], query]), confidence=confidence
+    )
+    won = (own > other) + 0.5 * (own == other)
+    share = np.bincount(query, won) / np.bincount(query)
+    # With one query there is nothing to resample.
+    paired = interval(share, confidence=confidence, **options) if len(share) > 1 else (float(share[0]), 0.0, 1.0)
+    return [*auc, *paired, len(share), len(pairs)]

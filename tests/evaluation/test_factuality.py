@@ -1,0 +1,174 @@
+"""Own documents against false variants, with embeddings whose answer is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from anmi.errors import AnmiError
+from anmi.evaluation import factuality as module
+from anmi.evaluation.factuality import ALL, COUNTERPART, factuality, factuality_pairs, pair_similarities
+
+KINDS = ("swap", "number", "negation", COUNTERPART)
+
+
+def collection() -> dict[str, Any]:
+    """Three queries, of which the last shares its document with the first; d2 has no variant."""
+    return {
+        "queries": pd.DataFrame({"query_id": ["q0", "q1", "q2", "q3"], "text": ["a", "b", "c", "a again"]}),
+        "qrels": pd.DataFrame(
+            {"query_id": ["q0", "q1", "q2", "q3", "train"], "document_id": ["d0", "d1", "d2", "d0", "d1"]}
+        ),
+        "documents": pd.Series({"d0": "Own 0", "d1": "Own 1", "d2": "Own 2"}),
+        "variants": pd.DataFrame(
+            [
+                ("d0", "swap", "Swap 0"),
+                ("d0", "number", "Number 0"),
+                ("d1", "swap", "Swap 1"),
+                ("d1", COUNTERPART, "Own 2"),
+                ("unknown", "swap", "?"),
+            ],
+            columns=["document_id", "kind", "text"],
+        ),
+    }  # fmt: skip
+
+
+def test_every_query_meets_every_variant_of_its_documents() -> None:
+    pairs = factuality_pairs(**collection(), seed=1)
+    assert sorted(map(tuple, pairs.to_numpy().tolist())) == [
+        ("q0", "a", "Own 0", "number", "Number 0"),
+        ("q0", "a", "Own 0", "swap", "Swap 0"),
+        ("q1", "b", "Own 1", COUNTERPART, "Own 2"),
+        ("q1", "b", "Own 1", "swap", "Swap 1"),
+        ("q3", "a again", "Own 0", "number", "Number 0"),
+        ("q3", "a again", "Own 0", "swap", "Swap 0"),
+    ]
+
+
+def test_a_sample_keeps_whole_queries_and_depends_on_the_seed_only() -> None:
+    given = collection()
+    samples = [factuality_pairs(**given, seed=seed, most_queries=1) for seed in range(20)]
+    assert all(len(set(found.query_id)) == 1 and len(found) in (1, 2) for found in samples)
+    assert len({found.query_id.iloc[0] for found in samples}) > 1
+    pd.testing.assert_frame_equal(samples[3], factuality_pairs(**given, seed=3, most_queries=1))
+
+
+def test_a_kind_that_nobody_knows_is_refused() -> None:
+    given = collection()
+    given["variants"].loc[0, "kind"] = "lie"
+    with pytest.raises(AnmiError, match='variant of document "d0" is of the kind "lie", and factuality knows swap'):
+        factuality_pairs(**given, seed=1)
+
+
+@pytest.mark.parametrize("block", [1, 4, 1 << 15])
+def test_similarities_are_those_of_the_texts_and_no_text_is_encoded_twice(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(module, "_BLOCK", block)
+    rng = np.random.default_rng(0)
+    vectors: dict[tuple[str, str], NDArray[np.float32]] = {}
+
+    def encode(texts: list[str], role: str) -> NDArray[np.float32]:
+        for text in texts:
+            assert (text, role) not in vectors
+            vector = rng.normal(size=5).astype(np.float32)
+            vectors[text, role] = vector / np.linalg.norm(vector)
+        return np.stack([vectors[text, role] for text in texts])
+
+    pairs = factuality_pairs(**collection(), seed=1)
+    own, other = pair_similarities(pairs, encode)
+    for i, row in pairs.iterrows():
+        query = vectors[row["query"], "query"]
+        assert own[i] == pytest.approx(query @ vectors[row["own"], "document"], abs=1e-6)
+        assert other[i] == pytest.approx(query @ vectors[row["variant"], "document"], abs=1e-6)
+
+
+def random_pairs(seed: int, queries: int = 12) -> tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.float64]]:
+    """Queries with a varying number of variants of each kind, and coarse similarities, so that there are ties."""
+    rng = np.random.default_rng(seed)
+    rows, own = [], []
+    for query in range(queries):
+        mine = rng.integers(2, 9) / 8
+        for kind in KINDS:
+            for _ in range(rng.integers(0, 4)):
+                rows.append((f"q{query}", f"own {query}", kind))
+                own.append(mine)
+    pairs = pd.DataFrame(rows, columns=["query_id", "own", "kind"])
+    return pairs, np.array(own), rng.integers(0, 8, len(rows)) / 8
+
+
+def slow(pairs: pd.DataFrame, own: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
+    """Both numbers by their definition, AUC from scikit-learn."""
+    by_query: dict[str, list[float]] = {}
+    positives: dict[tuple[str, str], float] = {}
+    for i, (query, document) in enumerate(zip(pairs.query_id, pairs.own, strict=True)):
+        positives[query, document] = own[i]
+        by_query.setdefault(query, []).append(1.0 if own[i] > other[i] else 0.5 if own[i] == other[i] else 0.0)
+    truth = [1] * len(positives) + [0] * len(other)
+    auc = roc_auc_score(truth, [*positives.values(), *other])
+    return float(auc), float(np.mean([np.mean(shares) for shares in by_query.values()]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_both_numbers_are_those_of_their_definition(seed: int) -> None:
+    pairs, own, other = random_pairs(seed)
+    found = factuality(pairs, own, other, seed=1, resamples=200)
+    for kind, row in found.iterrows():
+        mask = ((pairs.kind != COUNTERPART) if kind == ALL else (pairs.kind == kind)).to_numpy()
+        auc, paired = slow(pairs[mask], own[mask], other[mask])
+        assert (row.auc, row.paired) == (pytest.approx(auc), pytest.approx(paired))
+        assert row.auc_low <= row.auc <= row.auc_high
+        assert row.paired_low <= row.paired <= row.paired_high
+        assert (row.queries, row.variants) == (pairs[mask].query_id.nunique(), mask.sum())
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 5), st.floats(-3, 3))
+def test_scale_offset_and_order_of_the_rows_change_nothing(seed: int, scale: float, offset: float) -> None:
+    pairs, own, other = random_pairs(seed, queries=5)
+    if pairs.empty:
+        return
+    expected = factuality(pairs, own, other, seed=1, resamples=100)
+    # Through integers, since a product may round two equal numbers differently from two that are nearly so.
+    moved = [np.round(scale * values * 2**20) + round(offset * 2**20) for values in (own, other)]
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    found = factuality(pairs.iloc[order], *(values[order] for values in moved), seed=1, resamples=100)
+    names = ["auc", "paired", "queries", "variants"]
+    pd.testing.assert_frame_equal(found.sort_index()[names], expected.sort_index()[names])
+
+
+@given(st.integers(0, 10_000))
+def test_taking_the_variants_for_the_truth_mirrors_the_paired_share(seed: int) -> None:
+    pairs, own, other = random_pairs(seed, queries=5)
+    if pairs.empty:
+        return
+    there = factuality(pairs, own, other, seed=1, resamples=100).paired
+    back = factuality(pairs, other, own, seed=1, resamples=100).paired
+    np.testing.assert_allclose(there + back, 1)
+
+
+def test_counterparts_are_a_row_of_their_own() -> None:
+    pairs = pd.DataFrame({"query_id": list("aabb"), "own": list("AABB"), "kind": ["swap", COUNTERPART] * 2})
+    found = factuality(pairs, np.full(4, 0.5), np.array([0.9, 0.1, 0.9, 0.1]), seed=1)
+    assert found.index.tolist() == [ALL, "swap", COUNTERPART]
+    assert found.paired.tolist() == [0, 0, 1]
+    assert found.auc.tolist() == [0, 0, 1]
+
+
+def test_a_model_on_two_scales_is_right_pair_by_pair_and_not_over_all() -> None:
+    pairs = pd.DataFrame({"query_id": ["a", "b"], "own": ["A", "B"], "kind": "swap"})
+    found = factuality(pairs, np.array([0.9, 0.5]), np.array([0.8, 0.4]), seed=1).loc["swap"]
+    assert (found.paired, found.auc) == (1.0, 0.75)
+
+
+def test_of_one_query_no_interval_is_claimed() -> None:
+    pairs = pd.DataFrame({"query_id": ["a"], "own": ["A"], "kind": "swap"})
+    found = factuality(pairs, np.array([0.9]), np.array([0.8]), seed=1).loc["swap"]
+    assert (found.paired, found.paired_low, found.paired_high) == (1.0, 0.0, 1.0)
+    assert (found.auc_low, found.auc_high) == (0.0, 1.0)

@@ -1,0 +1,170 @@
+"""Entities that rankings name, on a graph small enough to count by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.evaluation.linking import (
+    confusions,
+    first_types,
+    linking,
+    neighbour_examples,
+    neighbours,
+    uri_ranking,
+)
+
+IDS = ["paris1", "paris2", "rome1", "rome_paris", "weather"]
+
+
+def graph() -> KnowledgeGraph:
+    entities = pd.DataFrame(
+        {"uri": ["u:paris", "u:rome"], "label": ["Paris", "Rome"], "types": ['["City"]', '["Town"]']}
+    )
+    facts = pd.DataFrame(
+        [
+            ("paris1", "u:paris", "in", "France"),
+            ("paris2", "u:paris", "mayor", "Anne"),
+            ("rome1", "u:rome", "in", "Italy"),
+            ("rome_paris", "u:rome", "twin", "u:paris"),
+            ("rome_paris", "u:rome", "in", "Italy"),
+            ("rome_paris", "u:paris", "in", "France"),
+        ],
+        columns=["document_id", "head", "relation", "tail"],
+    )  # fmt: skip
+    return KnowledgeGraph.from_tables(entities, facts[["head", "relation", "tail"]], facts, IDS)
+
+
+def run_of(**rankings: list[str]) -> pd.DataFrame:
+    rows = [(q, d, rank) for q, documents in rankings.items() for rank, d in enumerate(documents, 1)]
+    return pd.DataFrame(rows, columns=["query_id", "document_id", "rank"])
+
+
+def qrels_of(**documents: str) -> pd.DataFrame:
+    return pd.DataFrame({"query_id": list(documents), "document_id": list(documents.values())})
+
+
+def about() -> dict[str, int]:
+    return dict(zip(IDS, graph().about.tolist(), strict=True))
+
+
+def test_the_first_entity_decides_and_documents_about_none_are_passed_over() -> None:
+    run = run_of(a=["weather", "paris2", "rome1"], b=["rome1", "rome_paris", "paris1"], c=["weather"])
+    qrels = qrels_of(a="paris1", b="paris1", c="rome1", d="weather")
+    found = linking(run, qrels, about())
+    assert found.to_dict("index") == {
+        "a": {"accuracy": 1.0, "mrr_10": 1.0},
+        "b": {"accuracy": 0.0, "mrr_10": 0.5},
+        "c": {"accuracy": 0.0, "mrr_10": 0.0},
+    }
+
+
+def test_of_several_right_entities_the_first_found_counts() -> None:
+    run = run_of(a=["rome1", "paris1"])
+    qrels = pd.DataFrame({"query_id": ["a", "a"], "document_id": ["paris1", "rome1"]})
+    assert linking(run, qrels, about()).loc["a"].tolist() == [1, 1]
+
+
+def test_beyond_the_tenth_entity_nothing_counts() -> None:
+    names = [f"d{i}" for i in range(12)]
+    entity = {name: i for i, name in enumerate(names)}
+    qrels = qrels_of(a="d9", b="d10")
+    found = linking(run_of(a=names, b=names), qrels, entity)
+    assert found.mrr_10.tolist() == [pytest.approx(0.1), 0]
+
+
+@given(st.data())
+def test_the_ranking_of_entities_is_that_of_a_loop(data: st.DataObject) -> None:
+    entity = {f"d{i}": data.draw(st.integers(-1, 3)) for i in range(8)}
+    rankings = {q: data.draw(st.permutations(sorted(entity)))[: data.draw(st.integers(0, 8))] for q in "ab"}
+    run = run_of(**rankings)
+    shuffled = run.sample(frac=1, random_state=data.draw(st.integers(0, 99)))
+    found = uri_ranking(shuffled, entity)
+    for query, documents in rankings.items():
+        expected = list(dict.fromkeys(entity[d] for d in documents if entity[d] >= 0))
+        mine = found[found.query_id == query]
+        assert mine.entity.tolist() == expected
+        assert mine["rank"].tolist() == list(range(1, len(expected) + 1))
+
+
+@given(st.lists(st.sampled_from(IDS), unique=True, max_size=5), st.sampled_from(IDS[:4]), st.integers(0, 5))
+def test_more_documents_of_an_entity_already_named_change_nothing(ranking: list[str], own: str, at: int) -> None:
+    entity = about()
+    repeated = [name for d in ranking for name in (d, f"{d} again")]
+    entity |= {f"{name} again": number for name, number in entity.items()}
+    first = linking(run_of(q=ranking), qrels_of(q=own), entity)
+    second = linking(run_of(q=repeated), qrels_of(q=own), entity)
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_neighbours_are_told_by_label_facts_and_entity() -> None:
+    run = run_of(a=["rome_paris", "paris2", "weather", "paris1", "rome1"], b=["paris1", "weather"], other=["paris1"])
+    near = neighbours(run, qrels_of(a="paris1", b="weather"), graph(), IDS, depth=4)
+    columns = ["document_id", "own", "entity", "right", "entails", "same_uri"]
+    assert near[near.query_id == "a"][columns].to_numpy().tolist() == [
+        ["rome_paris", 0, 1, False, True, False],
+        ["paris2", 0, 0, False, False, True],
+        ["weather", 0, -1, False, False, False],
+        ["paris1", 0, 0, True, True, True],
+    ]
+    # A document that states nothing is entailed by none, and about nothing.
+    assert near[near.query_id == "b"][columns].to_numpy().tolist() == [
+        ["paris1", -1, 0, False, False, False],
+        ["weather", -1, -1, True, False, False],
+    ]
+
+
+def test_several_own_documents_all_count() -> None:
+    qrels = pd.DataFrame({"query_id": ["a", "a"], "document_id": ["paris1", "rome1"]})
+    near = neighbours(run_of(a=IDS), qrels, graph(), IDS)
+    assert near.right.tolist() == [True, False, True, False, False]
+    assert near.entails.tolist() == [True, False, True, True, False]
+    assert near.same_uri.tolist() == [True, True, True, True, False]
+    assert set(near.own) == {0}, "the first one's"
+
+
+def test_what_is_right_is_no_confusion() -> None:
+    near = neighbours(run_of(a=["paris1", "paris2", "rome_paris"]), qrels_of(a="paris1"), graph(), IDS)
+    assert confusions(near, ["City", "Town"]) == []
+
+
+def test_confusions_are_counted_from_type_to_type() -> None:
+    run = run_of(a=["rome1", "weather", "paris2"], b=["rome1", "paris1"], c=["paris2", "rome_paris"])
+    near = neighbours(run, qrels_of(a="paris1", b="paris2", c="rome1"), graph(), IDS)
+    found = confusions(near, ["City", "Town"])
+    # In c the second states the fact of rome1; in a the third is about Paris, too, as is in b the second.
+    assert [(row["own"], row["retrieved"], row["count"]) for row in found] == [
+        ("City", "Town", 2),
+        ("City", "no type", 1),
+        ("Town", "City", 1),
+    ]
+    assert sum(row["share"] for row in found) == pytest.approx(1)
+    assert confusions(near, ["City", "Town"], most=1) == found[:1]
+
+
+def test_a_type_is_written_without_its_path() -> None:
+    types = ['["cat:City", "range:x"]', '["http://www.w3.org/2002/07/owl#Thing"]', "[]"]
+    assert first_types(pd.DataFrame({"types": types})) == ["cat:City", "Thing", "no type"]
+
+
+def test_examples_name_entities_and_shorten_texts() -> None:
+    run = run_of(a=["rome1", "weather"], b=["paris1"])
+    near = neighbours(run, qrels_of(a="paris1", b="paris1"), graph(), IDS)
+    queries = pd.DataFrame({"query_id": ["b", "a"], "text": ["B?", "A?"]})
+    texts = {name: name * 100 for name in IDS}
+    found = neighbour_examples(near, queries, texts, graph(), 5, seed=1)
+    assert [(row["query_id"], row["query"], row["label"]) for row in found] == [
+        ("a", "A?", "Paris"),
+        ("b", "B?", "Paris"),
+    ]
+    first, second = found[0]["documents"]
+    assert (first["uri"], first["label"], first["right"]) == ("u:rome", "Rome", False)
+    assert (second["uri"], second["label"]) == (None, None)
+    assert len(first["text"]) == 160
+    draws = [neighbour_examples(near, queries, texts, graph(), 1, seed=seed)[0]["query_id"] for seed in range(12)]
+    assert set(draws) == {"a", "b"}
+    assert np.all([len(neighbour_examples(near, queries, texts, graph(), 1, seed)) == 1 for seed in range(3)])
