@@ -1,0 +1,161 @@
+"""What some documents state, and where the entities of their facts stand in their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.retrieval.variants.mentions import Span, find_mentions, surface
+
+
+@dataclass(frozen=True)
+class Context:
+    """N documents with F facts; S times an entity of a document's facts has mentions in its text, a slot.
+
+    Attributes
+    ----------
+    graph
+        What is known.
+    documents
+        Numbers in the corpus, int32 [N].
+    ids, texts
+        Of these documents.
+    row, fact
+        Document (0 to N - 1) and triple of every fact, int64 [F], sorted.
+    slot_row, slot_entity
+        Document and entity of every slot, int64 [S], sorted.
+    slot_spans
+        Its mentions.
+    names
+        For each document the mentions of all its entities, sorted.
+    """
+
+    graph: KnowledgeGraph
+    documents: NDArray[np.int32]
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    row: NDArray[np.int64]
+    fact: NDArray[np.int64]
+    slot_row: NDArray[np.int64]
+    slot_entity: NDArray[np.int64]
+    slot_spans: list[list[Span]]
+    names: list[list[Span]]
+
+    @classmethod
+    def of(
+        cls, graph: KnowledgeGraph, documents: NDArray[np.int32], ids: Sequence[str], texts: Sequence[str]
+    ) -> Context:
+        """Find the mentions in documents of the corpus.
+
+        Parameters
+        ----------
+        graph
+            What is known.
+        documents
+            Which ones are looked at, int32 [N].
+        ids, texts
+            Of all documents of the corpus.
+        """
+        stated = sparse.csr_array(graph.stated[documents])
+        row = np.repeat(np.arange(len(documents)), np.diff(stated.indptr))
+        fact = stated.indices.astype(np.int64)
+        pairs = np.concatenate([np.stack([row, graph.triples[fact, end]], axis=1) for end in (0, 2)])
+        pairs = np.unique(pairs, axis=0)
+        own_texts = tuple(texts[document] for document in documents)
+        entities = len(graph.uris)
+        borders = np.searchsorted(pairs[:, 0], np.arange(len(documents) + 1)).tolist()
+        nodes: list[int] = pairs[:, 1].tolist()
+        slots: list[tuple[int, int]] = []
+        slot_spans, names = [], []
+        for place, text in enumerate(own_texts):
+            mine = nodes[borders[place] : borders[place + 1]]
+            # Literals are looked for as well, lest a part of one is taken for an entity.
+            labels = [graph.labels[node] if node < entities else surface(graph.nodes[node]) for node in mine]
+            found = [
+                (node, spans) for node, spans in zip(mine, find_mentions(text, labels), strict=True) if node < entities
+            ]
+            slots += [(place, node) for node, spans in found if spans]
+            slot_spans += [spans for _, spans in found if spans]
+            names.append(sorted(span for _, spans in found for span in spans))
+        slot_row, slot_entity = np.array(slots, np.int64).reshape(-1, 2).T
+        own_ids = tuple(ids[document] for document in documents)
+        return cls(graph, documents, own_ids, own_texts, row, fact, slot_row, slot_entity, slot_spans, names)
+
+    @property
+    def pairs(self) -> NDArray[np.int64]:
+        """Codes ``document · nodes + node`` of all nodes in the facts of a document, sorted."""
+        nodes = self.graph.triples[self.fact][:, [0, 2]]
+        codes: NDArray[np.int64] = np.unique(self.row[:, None] * len(self.graph.nodes) + nodes)
+        return codes
+
+    def slot_facts(self) -> sparse.csr_array:
+        """Return which facts of the document an entity stands in, bool [S, F]."""
+        width = len(self.graph.nodes)
+        slots = self.slot_row * width + self.slot_entity
+        places, facts = [], []
+        for end in (0, 2):
+            slot, fact = matches(slots, self.row * width + self.graph.triples[self.fact, end])
+            places.append(slot)
+            facts.append(fact)
+        return membership(np.concatenate(places), np.concatenate(facts), (len(slots), len(self.fact)))
+
+
+def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the places (in the sorted ``known``, in ``wanted``) of all wanted values that are known.
+
+    Examples
+    --------
+    >>> [places.tolist() for places in matches(np.array([3, 5]), np.array([5, 4, 3, 5]))]
+    [[1, 0, 1], [0, 2, 3]]
+    """
+    if not len(known):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    found = np.flatnonzero(known[place] == wanted)
+    return place[found], found
+
+
+def membership(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_array:
+    """Return the matrix of pairs, each once, its columns in ascending order; bool."""
+    result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
+    result.sum_duplicates()
+    result.sort_indices()
+    return result
+
+
+def picked(
+    uniform: NDArray[np.float64], groups: sparse.csr_array, group: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return a member of each group chosen by a number in [0, 1), and whether there was one.
+
+    Examples
+    --------
+    >>> groups = membership(np.array([0, 0]), np.array([4, 7]), (2, 9))
+    >>> [values.tolist() for values in picked(np.array([0.6, 0.6]), groups, np.array([0, 1]))]
+    [[7, 0], [True, False]]
+    """
+    start, size = groups.indptr[group].astype(np.int64), np.diff(groups.indptr)[group].astype(np.int64)
+    there = size > 0
+    member = np.zeros(len(group), np.int64)
+    place = start + (uniform * size).astype(np.int64)
+    member[there] = groups.indices[place[there]]
+    return member, there
+
+
+def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
+    """Return which entries are among the first ``count`` of their row; rows stand together.
+
+    Examples
+    --------
+    >>> first_of_each(np.array([0, 0, 0, 2]), 2).tolist()
+    [True, True, False, True]
+    """
+    begins = np.flatnonzero(np.diff(rows, prepend=-1))
+    rank = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
+    result: NDArray[np.bool_] = rank < count
+    return result

@@ -1,0 +1,211 @@
+"""One entity of a document replaced by a neighbour on the graph, so that what was true no longer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from anmi import seeds
+from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.retrieval.variants.context import Context, first_of_each, matches, membership, picked
+from anmi.retrieval.variants.mentions import replaced
+
+# Draws for one that is wanted: most are repeated, or true.
+_SPARE: Final = 8
+# Documents at a time, so that memory is bounded.
+_BLOCK: Final = 4096
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """M draws of another entity for an entity of a document that make all facts it stands in untrue.
+
+    Attributes
+    ----------
+    slot, entity
+        Which mention is replaced, by which entity, int64 [M]; in the order of documents.
+    relation
+        Of the first fact that changes, int64 [M].
+    """
+
+    slot: NDArray[np.int64]
+    entity: NDArray[np.int64]
+    relation: NDArray[np.int64]
+
+
+class Pools:
+    """Sets of entities that can stand for each other: those of a type, and of a relation's tails and heads.
+
+    Parameters
+    ----------
+    graph
+        What is known.
+
+    Attributes
+    ----------
+    members
+        bool [K + 2 R, E]: of each type, then the tails and then the heads of each relation.
+    """
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self._graph = graph
+        entities, relations = len(graph.uris), len(graph.relations)
+        parts = [sparse.csr_array(graph.types.T)]
+        for end in (2, 0):
+            known = graph.triples[graph.triples[:, end] < entities]
+            parts.append(membership(known[:, 1], known[:, end], (relations, entities)))
+        self.members = sparse.csr_array(sparse.vstack(parts))
+        self.members.sort_indices()
+        self._size = np.diff(self.members.indptr)
+
+    def of_slots(self, context: Context) -> sparse.csr_array:
+        """Return the pools with anyone else in them that fit the entity and its part in the document, bool [S, P]."""
+        graph = self._graph
+        types, relations = graph.types.shape[1], len(graph.relations)
+        of_type = sparse.coo_array(graph.types[context.slot_entity])
+        places, pools = [of_type.row.astype(np.int64)], [of_type.col.astype(np.int64)]
+        codes = context.slot_row * len(graph.nodes) + context.slot_entity
+        for end, offset in ((2, types), (0, types + relations)):
+            nodes = graph.triples[context.fact, end]
+            slot, fact = matches(codes, context.row * len(graph.nodes) + nodes)
+            places.append(slot)
+            pools.append(offset + graph.triples[context.fact[fact], 1])
+        place, pool = np.concatenate(places), np.concatenate(pools)
+        several = self._size[pool] > 1
+        return membership(place[several], pool[several], (len(codes), self.members.shape[0]))
+
+
+def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step: str) -> Neighbours:
+    """Draw up to ``count`` different replacements for every document.
+
+    An entity of the document is drawn, then a set it belongs to, then a member of that set. One is kept if its label
+    is another, it is not in the document's facts already, and no fact in which it takes the old one's place is true.
+    Those in at least half of the sets that the old one is in come first: what only heads the relation `country`, too,
+    may be an airport for a sandwich. What is drawn for a document depends on the seed, its id, what it states and the graph.
+
+    Parameters
+    ----------
+    context
+        N documents.
+    pools
+        Of the same graph.
+    count
+        Replacements per document, at most.
+    seed, step
+        Name the random stream.
+    """
+    draws = _SPARE * count
+    slots_of = membership(context.slot_row, np.arange(len(context.slot_row)), (len(context.ids), len(context.slot_row)))
+    pools_of, facts_of = pools.of_slots(context), context.slot_facts()
+    numbers = np.broadcast_to(np.arange(3 * draws, dtype=np.int32), (len(context.ids), 3 * draws))
+    uniform = seeds.uniform(seed, step, context.ids, numbers).reshape(len(context.ids), 3, draws)
+    row = np.repeat(np.arange(len(context.ids)), draws)
+    slot, known = picked(uniform[:, 0].ravel(), slots_of, row)
+    slot, uniform = slot[known], uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
+    pool, placed = picked(uniform[:, 1], pools_of, slot)
+    slot, uniform = slot[placed], uniform[placed]
+    entity, _ = picked(uniform[:, 2], pools.members, pool[placed])
+    keep = _is_other(context, slot, entity)
+    slot, entity = slot[keep], entity[keep]
+    _, first = np.unique(slot * len(context.graph.uris) + entity, return_index=True)
+    first.sort()
+    slot, entity = slot[first], entity[first]
+    untrue = ~_makes_true(context, facts_of, slot, entity)
+    slot, entity = slot[untrue], entity[untrue]
+    order = np.lexsort((~_fits(pools, pools_of, slot, entity), context.slot_row[slot]))
+    slot, entity = slot[order], entity[order]
+    wanted = first_of_each(context.slot_row[slot], count)
+    slot, entity = slot[wanted], entity[wanted]
+    relation = context.graph.triples[context.fact[facts_of.indices[facts_of.indptr[slot]]], 1]
+    return Neighbours(slot, entity, relation)
+
+
+def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.DataFrame:
+    """Return up to ``count`` texts per document in which an entity is replaced wherever it is mentioned.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation``: place of the document in the context, URIs of the entities, and the
+        relation of the first fact that changes.
+    """
+    found = draw_neighbours(context, pools, count, seed, "variants/swap")
+    graph = context.graph
+    rows = context.slot_row[found.slot]
+    texts = [
+        replaced(context.texts[row], context.slot_spans[slot], graph.labels[entity])
+        for row, slot, entity in zip(rows.tolist(), found.slot.tolist(), found.entity.tolist(), strict=True)
+    ]
+    return described(context, found, "swap", texts)
+
+
+def make_entity_edits(context: Context, pools: Pools, seed: int) -> pd.DataFrame:
+    """Return a text per document in which one mention of an entity is replaced; see :func:`make_swaps`.
+
+    The other mentions stay, as in a slip of somebody who copies a text. Where the entity is mentioned once, this is
+    one more swap.
+    """
+    found = draw_neighbours(context, pools, 1, seed, "variants/entity")
+    graph = context.graph
+    rows = context.slot_row[found.slot].tolist()
+    texts = []
+    for row, slot, entity in zip(rows, found.slot.tolist(), found.entity.tolist(), strict=True):
+        spans = context.slot_spans[slot]
+        chosen = int(seeds.stream(seed, "variants/entity/mention", context.ids[row]).integers(len(spans)))
+        texts.append(replaced(context.texts[row], spans[chosen : chosen + 1], graph.labels[entity]))
+    return described(context, found, "entity", texts)
+
+
+def described(context: Context, found: Neighbours, kind: str, texts: list[str]) -> pd.DataFrame:
+    """Return the table of what was made of the draws."""
+    graph = context.graph
+    return pd.DataFrame(
+        {
+            "place": context.slot_row[found.slot],
+            "kind": kind,
+            "text": texts,
+            "old": [graph.uris[entity] for entity in context.slot_entity[found.slot].tolist()],
+            "new": [graph.uris[entity] for entity in found.entity.tolist()],
+            "relation": [graph.relations[relation] for relation in found.relation.tolist()],
+        }
+    )
+
+
+def _is_other(context: Context, slot: NDArray[np.int64], entity: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether an entity has another label than that of the slot, and stands in no fact of the document."""
+    graph = context.graph
+    _, label = np.unique(np.array(graph.labels, dtype=object).astype(str), return_inverse=True)
+    blank = np.array([not name.strip() for name in graph.labels], bool)
+    result = (label[entity] != label[context.slot_entity[slot]]) & ~blank[entity]
+    result[matches(context.pairs, context.slot_row[slot] * len(graph.nodes) + entity)[1]] = False
+    return result
+
+
+def _fits(
+    pools: Pools, pools_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether an entity is in at least half of the pools of the slot."""
+    of_slot = pools_of[slot].astype(np.int32)
+    shared = of_slot.multiply(sparse.csr_array(pools.members.T).astype(np.int32)[entity])
+    result: NDArray[np.bool_] = 2 * shared.sum(axis=1) >= np.diff(of_slot.indptr)
+    return result
+
+
+def _makes_true(
+    context: Context, facts_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether a fact that changes is true with the new entity, too."""
+    start, size = facts_of.indptr[slot].astype(np.int64), np.diff(facts_of.indptr)[slot].astype(np.int64)
+    draw = np.repeat(np.arange(len(slot)), size)
+    flat = np.repeat(start - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
+    triple = context.graph.triples[context.fact[facts_of.indices[flat]]]
+    old, new = context.slot_entity[slot][draw], entity[draw]
+    heads, tails = (np.where(triple[:, end] == old, new, triple[:, end]) for end in (0, 2))
+    true = context.graph.is_true(heads, triple[:, 1], tails)
+    result: NDArray[np.bool_] = np.bincount(draw[true], minlength=len(slot)) > 0
+    return result
