@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,8 @@ def train(
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads))
     data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
+    if stock is not None:
+        data = [replace(row, about=_about(row, stock)) for row in data]
     if callable(prepare := getattr(loss, "prepare", None)):
         prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
@@ -251,6 +253,12 @@ def _run(
     finally:
         recorder.close()
     return recorder
+
+
+def _about(row: Row, stock: Stock) -> int:
+    """Return the number of the entity that a row's positive is about, -1 for none."""
+    place = stock.number.get(row.positive_id, stock.documents)
+    return int(stock.about[place]) if place < stock.documents else -1
 
 
 def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> float:

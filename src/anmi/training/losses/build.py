@@ -9,6 +9,7 @@ from anmi.errors import AnmiError
 from anmi.training.losses.adaptive import HardnessAdaptive
 from anmi.training.losses.debiased import DebiasedContrastive
 from anmi.training.losses.distillation import Distillation
+from anmi.training.losses.entity import EntityClassification
 from anmi.training.losses.hard_debiased import HardDebiasedContrastive
 from anmi.training.losses.hybrid import Hybrid
 from anmi.training.losses.infonce import WeightedInfoNCE
@@ -21,6 +22,7 @@ from anmi.training.options.library_losses import WHOLE_BATCH
 from anmi.training.options.losses import (
     DebiasedOptions,
     DistillationOptions,
+    EntityOptions,
     HardDebiasedOptions,
     HybridOptions,
     InfoNCEOptions,
@@ -68,7 +70,12 @@ def _build(options: TrainingOptions, dimensions: int | None) -> nn.Module:
         return LibraryLoss("MarginMSELoss", column=loss.column, scale=loss.scale)
     if isinstance(loss, LibraryOptions):
         return _library(loss, options.in_batch, dimensions)
-    return _with_temperature(loss, build_temperature(options.temperature, dimensions))
+    temperature = build_temperature(options.temperature, dimensions)
+    if isinstance(loss, EntityOptions):
+        if dimensions is None:
+            raise AnmiError("the loss of entities needs the number of dimensions of the embeddings")
+        return EntityClassification(temperature, dimensions, loss.share)
+    return _with_temperature(loss, temperature)
 
 
 def _with_temperature(loss: PartOptions, temperature: nn.Module) -> nn.Module:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from anmi.training.batch import Row
 from anmi.training.facts import NOTHING_KNOWN, Facts
+from anmi.training.losses.checks import checked_share
 from anmi.training.losses.infonce import infonce
 from anmi.training.losses.judgments import all_judgments, judgments
 
@@ -65,11 +66,9 @@ class Distillation(nn.Module):
         uncertain: int = 0,
     ) -> None:
         super().__init__()
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"share {share} lies outside [0, 1]")
         self.temperature = temperature
         self.columns = (column,)
-        self.share = share
+        self.share = checked_share("share", share)
         self.centre, self.unit, usual = _SCALES[column]
         self.label_temperature = usual if label_temperature is None else label_temperature
         # Of documents whose relevance is uncertain nothing but their probability is kept in the rows.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from anmi.training.batch import Row
 from anmi.training.facts import NOTHING_KNOWN, Facts
+from anmi.training.losses.checks import checked_share
 from anmi.training.losses.infonce import infonce
 from anmi.training.losses.judgments import all_judgments, judgments
 
@@ -52,10 +53,8 @@ class Hybrid(nn.Module):
 
     def __init__(self, temperature: nn.Module, alpha: float = 0.6, hidden: int = 16) -> None:
         super().__init__()
-        if not 0.0 <= alpha <= 1.0:
-            raise ValueError(f"alpha {alpha} lies outside [0, 1]")
         self.temperature = temperature
-        self.alpha = alpha
+        self.alpha = checked_share("alpha", alpha)
         self.head = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, 1))
         self.register_buffer("centre", torch.tensor(_CENTRE))
         self.register_buffer("unit", torch.tensor(_UNIT))

@@ -118,6 +118,24 @@ class DistillationOptions(PartOptions):
         return (self.column,)
 
 
+class EntityOptions(PartOptions):
+    """Weighted InfoNCE and, through a linear head, which entity (URI) a query is about; needs mixed sources."""
+
+    kind = "entity"
+    share: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Of the head's cross-entropy; the rest is InfoNCE. 0.2: with hundreds to thousands of entities it "
+        "begins at 6 to 8, several times InfoNCE, so that both weigh about alike at first.",
+    )
+    learning_rate: float = Field(
+        1e-2,
+        gt=0,
+        description="Of the head. 1e-2: it begins at 0, and its weights must grow to tens to tell unit vectors apart.",
+    )
+
+
 class MarginMSEOptions(PartOptions):
     """Learns the judges' margins between positive and negative (sentence-transformers' MarginMSELoss)."""
 
@@ -179,7 +197,7 @@ class LibraryOptions(PartOptions):
 
 
 LOSSES: Final = (
-    InfoNCEOptions, HybridOptions, DebiasedOptions, HardDebiasedOptions, TripletOptions, DistillationOptions,
-    MarginMSEOptions, LibraryOptions,
+    InfoNCEOptions, HybridOptions, EntityOptions, DebiasedOptions, HardDebiasedOptions, TripletOptions,
+    DistillationOptions, MarginMSEOptions, LibraryOptions,
 )  # fmt: skip
 LossOptions = Annotated[PartOptions, OneOf(*LOSSES)]

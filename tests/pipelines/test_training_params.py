@@ -1,0 +1,46 @@
+"""What is refused before anything is mined: options of training that do not go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.selection.recipe import Recipe
+from anmi.training.options import TrainingOptions
+
+
+def merged(training: dict[str, Any], **options: Any) -> TrainingOptions:
+    return merged_options(Recipe(description="A recipe.", training=training), TrainingParams(options=options))
+
+
+@pytest.mark.parametrize("kind", ["linear", "step", "triggered"])
+def test_a_schedule_needs_mixed_sources_and_no_pool(kind: str) -> None:
+    assert merged({"curriculum": kind, "sources": "mixed"}).curriculum.kind == kind
+    with pytest.raises(AnmiError, match=rf'curriculum "{kind}" says how large .* set `sources: mixed`'):
+        merged({"curriculum": kind})
+
+
+@pytest.mark.parametrize("kind", ["tiers", "learning_progress", "bandit"])
+def test_a_window_does_not_go_with_mixed_sources(kind: str) -> None:
+    with pytest.raises(AnmiError, match=rf'curriculum "{kind}" chooses among mined negatives'):
+        merged({"curriculum": kind, "sources": "mixed"})
+
+
+def test_the_loss_of_entities_needs_mixed_sources() -> None:
+    assert merged({"loss": "entity", "sources": "mixed"}).loss.kind == "entity"
+    with pytest.raises(AnmiError, match=r'loss "entity" .* set `sources: mixed`'):
+        merged({"loss": "entity"})
+
+
+def test_what_the_recipe_says_need_not_be_said_again_by_an_override() -> None:
+    # A recipe gives the number of negatives that mixed sources ask for, and the sources that a schedule asks for.
+    assert merged({}, sources="mixed").negatives == 7
+    assert merged({"sources": "mixed"}, curriculum="linear").curriculum.kind == "linear"
+    with pytest.raises(AnmiError, match="with mixed sources `negatives` says how many"):
+        merged_options(
+            Recipe(description="A recipe."),
+            TrainingParams.model_construct(options={"sources": "mixed", "negatives": None}),
+        )
