@@ -17,6 +17,7 @@ import pandas as pd
 from anmi.corpus.jsonl import to_json
 from anmi.corpus.public_api import PublicObject, public_objects
 from anmi.corpus.raw import Options, RawCollection
+from anmi.corpus.types import ENTITY_COLUMNS
 
 PACKAGES: Final = ("numpy", "scipy", "pandas", "sklearn")
 _MIN_SUMMARY_WORDS: Final = 4
@@ -142,6 +143,7 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
         _graph(entries),
         same_text_is_equivalent=True,
         notes={"packages": _versions()},
+        entities=_entities(entries),
     )
 
 
@@ -170,6 +172,22 @@ def _entries(found: list[PublicObject]) -> list[Entry]:
         Entry(item.found.with_aliases(tuple(aliases[text])), item.summary, item.rest) for text, item in entries.items()
     ]
     return sorted(merged, key=lambda entry: entry.found.name)
+
+
+def _entities(entries: list[Entry]) -> pd.DataFrame:
+    """Return documents and the modules they are in.
+
+    What may stand for an object in a sentence is one of its kind in its module: ``numpy.linalg.det`` for
+    ``numpy.linalg.norm``, one method of pandas for another. A kind alone would let any of 1,800 functions stand there.
+    """
+    rows = [
+        (item.name, item.name.rpartition(".")[2], to_json([f"{item.kind}:{item.module}"]), "")
+        for item in (entry.found for entry in entries)
+    ]
+    known = {entry.found.name for entry in entries}
+    modules = dict.fromkeys(entry.found.module for entry in entries if entry.found.module not in known)
+    rows += [(name, name.rpartition(".")[2], to_json(["module"]), "") for name in modules]
+    return pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
 
 
 def _graph(entries: list[Entry]) -> pd.DataFrame:

@@ -21,7 +21,7 @@ def files_of(collection: str) -> list[Path]:
     Parameters
     ----------
     collection
-        ``api_docs`` | ``beir:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
 
     Raises
     ------
@@ -33,7 +33,16 @@ def files_of(collection: str) -> list[Path]:
         from anmi.corpus.pairs import files_of_patterns
 
         return [path for _, _, files in files_of_patterns(location) for path in files]
-    return files_in(Path(location.strip()).expanduser()) if scheme == "beir" else []
+    if scheme not in ("beir", "kg"):
+        return []
+    folder = Path(location.strip()).expanduser()
+    files = files_in(folder)
+    if scheme == "kg":
+        from anmi.corpus.kg import graph_files
+
+        # The graph may lie one folder above.
+        files += [path for path in graph_files(folder) if path not in files]
+    return files
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -100,13 +100,18 @@ class KnowledgeGraph:
     def number(
         self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the row of each triple in ``triples``, -1 where it is not known to be true; the shapes broadcast."""
+        """Return the row of each triple in ``triples``, -1 where it is not known to be true; the shapes broadcast.
+
+        What is not in the graph may be given as -1, as an index lookup returns it; nothing of it is true.
+        """
         wanted = self._code(heads, relations, tails)
         known = self._code(*self.triples.T)
         if not len(known):
             return np.full(wanted.shape, -1, np.int64)
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        return np.where(known[place] == wanted, place, -1)
+        # The code of a triple with a -1 is that of another one.
+        absent = np.minimum(np.minimum(heads, relations), tails) < 0
+        return np.where((known[place] == wanted) & ~absent, place, -1)
 
     def is_true(
         self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]

@@ -8,9 +8,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
+import pandas as pd
+
 from anmi.corpus.checks import assemble
+from anmi.corpus.kg import RawKnowledge
 from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
@@ -24,6 +28,7 @@ Reader = Callable[[str, Options], RawCollection]
 READERS: Final[dict[str, tuple[str, str]]] = {
     "api_docs": ("anmi.corpus.api_docs:read_api_docs", ""),
     "beir": ("anmi.corpus.beir:read_beir", "DIR"),
+    "kg": ("anmi.corpus.kg:read_kg", "DIR"),
     "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
     "ir_datasets": ("anmi.corpus.ir_datasets_source:read_ir_datasets", "ID"),
 }
@@ -60,7 +65,7 @@ def load_collection(
     Parameters
     ----------
     collection
-        ``api_docs`` | ``beir:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
     seed
         Keys the hashes that cut splits and choose the subset.
     subset
@@ -99,7 +104,11 @@ def load_collection(
     options = Options(
         seed, subset, max_quarantine, dev_share, test_share, language, max_document_characters, show_progress
     )
-    return assemble(collection, reader(location, options), options)
+    raw = reader(location, options)
+    found = assemble(collection, raw, options)
+    if isinstance(raw, RawKnowledge) and len(raw.set_aside):
+        found = replace(found, quarantine=pd.concat([found.quarantine, raw.set_aside], ignore_index=True))
+    return found
 
 
 def fingerprint(collection: Collection) -> str:

@@ -1,0 +1,197 @@
+"""Folders in the BEIR layout with a graph beside them, whose documents state facts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from anmi.corpus.beir import read_beir
+from anmi.corpus.facts import stated_facts, triples_of
+from anmi.corpus.graph_tables import GraphTables, read_tables, set_aside
+from anmi.corpus.jsonl import to_json
+from anmi.corpus.names import Names, Resolver
+from anmi.corpus.raw import Options, RawCollection
+from anmi.corpus.rdf import SUFFIXES, read_rdf
+from anmi.errors import AnmiError
+
+_TABLES: Final = ("entities.jsonl", "triples.tsv")
+_NAMED: Final = tuple(f"graph{suffix}" for suffix in SUFFIXES)
+_MALFORMED: Final = "metadata.triples is no list of [head, relation, tail]; what is none was left out"
+
+
+@dataclass(frozen=True)
+class RawKnowledge(RawCollection):
+    """A collection with a graph.
+
+    Attributes
+    ----------
+    set_aside
+        ``kind, id, file, line, reason``: damaged triples of the graph and of documents, for the quarantine.
+    """
+
+    set_aside: pd.DataFrame = field(default_factory=set_aside)
+
+
+def read_kg(location: str, options: Options) -> RawKnowledge:
+    """Read a folder in the BEIR layout with its graph.
+
+    The graph is ``entities.jsonl`` with ``triples.tsv``, or else ``graph.ttl``, ``graph.nt`` or the only file of such a
+    kind, in the folder or in the one above. A document's facts are its ``metadata.triples``, names written short or as
+    URIs, and the triples whose head is its id.
+
+    Parameters
+    ----------
+    location
+        The folder.
+    options
+        Of interest are ``language`` (of labels), ``max_quarantine`` (of damaged triples, too) and ``show_progress``.
+
+    Raises
+    ------
+    AnmiError
+        If a file is missing, not in its form, or too much of the graph is damaged.
+    """
+    folder = Path(location).expanduser()
+    if not folder.is_dir():
+        raise AnmiError(
+            f"{folder} is not a folder; kg:DIR expects one with corpus.jsonl, queries.jsonl and qrels/, and a graph "
+            "there or one folder above"
+        )
+    files = _chosen(folder)
+    raw = read_beir(location, options)
+    found = _read_graph(files, raw.documents, options)
+    _check(found.set_aside, "triples", found.size, options.max_quarantine)
+    malformed = _malformed(raw.documents)
+    _check(malformed, "documents", len(raw.documents), options.max_quarantine)
+
+    entities, missing = with_ranges(found.entities, found.graph)
+    facts, foreign = _facts(raw.documents, entities, found.graph)
+    counts = missing | {"stated triples that the graph lacks": foreign}
+    return RawKnowledge(
+        raw.documents,
+        raw.queries,
+        raw.qrels,
+        found.graph,
+        notes={"graph": [str(path) for path in files], **found.notes, **{name: n for name, n in counts.items() if n}},
+        entities=entities,
+        facts=facts,
+        set_aside=pd.concat([found.set_aside, malformed], ignore_index=True),
+    )
+
+
+def graph_files(folder: Path) -> list[Path]:
+    """Return the files that the graph of a folder is read from, or those there are to choose from; maybe none.
+
+    Returns
+    -------
+    list of Path
+        ``entities.jsonl`` and ``triples.tsv``, or one file of RDF; one of the first two alone, or several of RDF, are
+        no graph yet.
+    """
+    places = (folder, _above(folder))
+    tables = [next((place / name for place in places if (place / name).is_file()), None) for name in _TABLES]
+    if all(tables):
+        return [path for path in tables if path]
+    for place in places:
+        named = [place / name for name in _NAMED if (place / name).is_file()]
+        other = sorted(path for path in place.glob("*") if path.suffix in SUFFIXES and path.is_file())
+        if named or other:
+            return named[:1] or other
+    return [path for path in tables if path]
+
+
+def _above(folder: Path) -> Path:
+    # The parent of "." is "." to pathlib.
+    return folder.parent if folder.name not in ("", "..") else folder.resolve().parent
+
+
+def _chosen(folder: Path) -> list[Path]:
+    files = graph_files(folder)
+    names = [path.name for path in files]
+    if names == list(_TABLES) or (len(files) == 1 and files[0].suffix in SUFFIXES):
+        return files
+    if len(files) > 1:
+        raise AnmiError(f"{files[0].parent} has {' and '.join(names)}; call the one to be read {' or '.join(_NAMED)}")
+    lacking = " and ".join(name for name in _TABLES if name not in names)
+    raise AnmiError(
+        f"neither {folder} nor {_above(folder)} has {lacking}; put {'it' if files else 'them'} there, or the graph as "
+        f"{' or '.join(_NAMED)}"
+    )
+
+
+def _read_graph(files: Sequence[Path], documents: pd.DataFrame, options: Options) -> GraphTables:
+    if len(files) == len(_TABLES):
+        return read_tables(*files, show_progress=options.show_progress)
+    from anmi.corpus.language import detect_language
+    from anmi.corpus.texts import document_texts
+
+    language = options.language or detect_language(document_texts(documents))
+    return read_rdf(files[0], language, show_progress=options.show_progress)
+
+
+def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Give entities without a type the ranges of the relations that they are the tail of.
+
+    Parameters
+    ----------
+    entities
+        ``uri, label, types, description``, types as a JSON list.
+    graph
+        ``head, relation, tail``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The entities.
+    dict
+        How many had no type, and how many have none even so.
+
+    Examples
+    --------
+    >>> entities = pd.DataFrame({"uri": ["u:a", "u:b", "u:c"], "types": ['["city"]', "[]", "[]"]})
+    >>> graph = pd.DataFrame({"head": ["u:a"], "relation": ["country"], "tail": ["u:b"]})
+    >>> found, counts = with_ranges(entities, graph)
+    >>> found.types.tolist(), counts
+    (['["city"]', '["range:country"]', '[]'], {'entities without a type': 2, 'entities without a type or a range': 1})
+    """
+    bare = entities["types"] == "[]"
+    tails = graph[graph["tail"].isin(entities.loc[bare, "uri"])].drop_duplicates(["relation", "tail"])
+    ranges = ("range:" + tails["relation"]).groupby(tails["tail"], sort=False).agg(lambda names: to_json(list(names)))
+    types = entities["types"].mask(bare, entities["uri"].map(ranges).fillna("[]")).astype("str")
+    counts = {
+        "entities without a type": int(bare.sum()),
+        "entities without a type or a range": int((types == "[]").sum()),
+    }
+    return entities.assign(types=types), counts
+
+
+def _facts(documents: pd.DataFrame, entities: pd.DataFrame, graph: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Return what documents state, in the terms of the graph, and how much of that it does not hold."""
+    known = set(zip(graph["head"], graph["relation"], graph["tail"], strict=True))
+    # Relations are seldom URIs; those that are none have a name and no short one.
+    relations = Names(name for name in graph["relation"].unique() if "://" in name)
+    facts = stated_facts(documents, graph, Resolver(Names(entities["uri"]), relations, known))
+    stated = zip(facts["head"], facts["relation"], facts["tail"], strict=True)
+    return facts, sum(triple not in known for triple in stated)
+
+
+def _malformed(documents: pd.DataFrame) -> pd.DataFrame:
+    bad = [not triples_of(text)[1] for text in documents["metadata"]]
+    rows = documents.loc[bad, ["document_id", "file", "line"]].itertuples(index=False)
+    return set_aside(("fact", name, file, line, _MALFORMED) for name, file, line in rows)
+
+
+def _check(damaged: pd.DataFrame, what: str, total: int, share: float) -> None:
+    """Fail where more than a share is damaged; as for documents and queries, a single one never does unless it is 0."""
+    allowed = max(1.0, share * total) if share > 0 else 0.0
+    if len(damaged) > allowed:
+        first: Any = damaged.iloc[0]
+        raise AnmiError(
+            f"{len(damaged)} of {total} {what} are damaged, more than max_quarantine {share:.2%}; the first is "
+            f'{first["file"]} line {first["line"]}, "{first["id"]}": {first["reason"]}; correct the file or raise '
+            "max_quarantine"
+        )
