@@ -25,6 +25,8 @@ _OWL: Final = "http://www.w3.org/2002/07/owl#"
 _VOCABULARIES: Final = (_RDF, _RDFS, _OWL)
 # Everything is one of these, so they tell no entity from another.
 _SAYS_NOTHING: Final = frozenset({f"{_OWL}Thing", f"{_OWL}NamedIndividual", f"{_RDFS}Resource"})
+# Else a name without a base would begin with the folder of the file, and be another one on each machine.
+_BASE: Final = "http://no-base.invalid/"
 _LABEL: Final = f"{_RDFS}label"
 _TYPE: Final = f"{_RDF}type"
 _ABOVE: Final = f"{_RDFS}subClassOf"
@@ -162,14 +164,16 @@ def _read_turtle(path: Path, kept: _Kept, *, show_progress: bool) -> None:
                 bar.update()
                 return self
 
+        text = path.read_text(encoding="utf-8-sig")
         try:
-            # A file without a base of its own must mean the same wherever it lies.
-            Listener().parse(data=path.read_text(encoding="utf-8-sig"), format="turtle", publicID="urn:x-anmi:graph")
-        except SyntaxError as error:
+            Listener().parse(data=text, format="turtle", publicID=_BASE)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            # rdflib counts some lines twice, but knows at which character it stopped.
+            stopped: int | None = getattr(error, "_i", None)
+            line = "" if stopped is None else f" line {text.count(chr(10), 0, stopped) + 1}"
             reason = " ".join(str(getattr(error, "_why", error)).split())[:200]
-            line = getattr(error, "lines", 0) + 1
             raise AnmiError(
-                f"{path} line {line} is not valid Turtle ({reason}); correct the statement that ends or begins there"
+                f"{path}{line} is not valid Turtle ({reason}); correct the statement that ends or begins there"
             ) from None
 
 
