@@ -57,6 +57,47 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "small")
 
 
+class GraphFolder(Folder):
+    """A folder with a graph of ten cities in three countries one folder above; each document states facts of one city.
+
+    Documents 20 to 39 state what documents 0 to 19 do, and how many people live there as well.
+    """
+
+    BASE = "http://x.org/r/"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.entities: list[Any] = [
+            {"uri": f"{self.BASE}City_{i}", "label": f"City {i}", "types": ["city"], "description": f"The city {i}."}
+            for i in range(10)
+        ]
+        self.entities += [
+            {"uri": f"{self.BASE}Country_{i}", "label": f"Country {i}", "types": ["country"]} for i in range(3)
+        ]
+        self.triples = [f"{self.BASE}City_{i}\tcountry\t{self.BASE}Country_{i % 3}\ttrain" for i in range(10)]
+        self.triples += [f"{self.BASE}City_{i}\tpeople\t{i}000\tdev" for i in range(10)]
+        self.triples += [f'{self.BASE}City_{i}\tmotto\t"Motto {i}"\ttest' for i in range(10)]
+        self.triples_header = "head\trelation\ttail\tsplit"
+        for i, document in enumerate(self.documents):
+            document["metadata"] = {"triples": [[f"City_{i % 10}", "country", f"Country_{i % 10 % 3}"]]}
+            if i >= 20:
+                document["metadata"]["triples"].append([f"City_{i % 10}", "people", f"{i % 10}000"])
+
+    def write(self, *, newline: str = "\n", prefix: bytes = b"", place: str = "..", tables: bool = True) -> str:
+        super().write(newline=newline, prefix=prefix)
+        if tables:
+            lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in self.entities]
+            self._put(self.path / place / "entities.jsonl", lines, newline, prefix)
+            rows = [self.triples_header, *self.triples] if self.triples_header else self.triples
+            self._put(self.path / place / "triples.tsv", rows, newline, prefix)
+        return f"kg:{self.path}"
+
+
+@pytest.fixture
+def graph_folder(tmp_path: Path) -> GraphFolder:
+    return GraphFolder(tmp_path / "world" / "small")
+
+
 @pytest.fixture
 def write_jsonl(tmp_path: Path) -> Callable[[str, list[Any]], Path]:
     def write(name: str, rows: list[Any]) -> Path:

@@ -1,0 +1,371 @@
+"""What a folder with a graph becomes, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.corpus.contents import contents, files_of
+from anmi.corpus.equivalents import superset_of_triples
+from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.sources import fingerprint, load_collection
+from anmi.errors import AnmiError
+
+BASE = "http://x.org/r/"
+
+
+def types_of(collection):
+    return dict(zip(collection.entities.uri, map(json.loads, collection.entities.types), strict=True))
+
+
+def facts_of(collection, document):
+    found = collection.facts[collection.facts.document_id == document]
+    return found[["head", "relation", "tail"]].to_numpy().tolist()
+
+
+def rows(table):
+    return table.to_numpy().tolist()
+
+
+@pytest.mark.parametrize("place", [".", ".."])
+def test_a_clean_folder_comes_through_whole(graph_folder, place):
+    found = load_collection(graph_folder.write(place=place))
+    assert len(found.entities) == 13
+    assert list(found.entities.columns) == ["uri", "label", "types", "description"]
+    assert found.entities.iloc[0].tolist() == [f"{BASE}City_0", "City 0", '["city"]', "The city 0."]
+    assert found.entities.description[12] == ""
+    assert len(found.graph) == 30
+    assert rows(found.graph)[10] == [f"{BASE}City_0", "people", "0000"]
+    assert rows(found.graph)[20] == [f"{BASE}City_0", "motto", '"Motto 0"']
+    assert facts_of(found, "d21") == [
+        [f"{BASE}City_1", "country", f"{BASE}Country_1"],
+        [f"{BASE}City_1", "people", "1000"],
+    ]
+    assert len(found.facts) == 60
+    assert found.quarantine.empty
+    assert set(found.notes) == {"graph"}
+
+
+def test_the_graph_changes_nothing_of_the_texts(graph_folder):
+    with_graph = load_collection(graph_folder.write())
+    without = load_collection(f"beir:{graph_folder.path}")
+    assert fingerprint(with_graph) == fingerprint(without)
+    assert rows(with_graph.equivalents) == rows(without.equivalents)
+    assert without.entities.empty
+    assert facts_of(without, "d1") == [["City_1", "country", "Country_1"]]
+
+
+@pytest.mark.parametrize(("newline", "prefix"), [("\r\n", b""), ("\r\n", b"\xef\xbb\xbf")])
+def test_byte_order_mark_and_crlf_change_nothing(graph_folder, newline, prefix):
+    plain = load_collection(graph_folder.write())
+    other = load_collection(graph_folder.write(newline=newline, prefix=prefix))
+    for name in ("entities", "graph", "facts"):
+        pd.testing.assert_frame_equal(getattr(plain, name), getattr(other, name))
+
+
+def test_names_may_be_written_in_several_ways(graph_folder):
+    graph_folder.documents[0]["metadata"] = {
+        "triples": [
+            [f"{BASE}City_0", "country", f"{BASE}Country_0"],
+            ["City_0", "country", "Country_0"],
+            ["City_0", "motto", "Motto 0"],
+            ["City_0", "people", '"0000"'],
+            ["City_0", "twin", '"City_1"'],
+        ]
+    }
+    found = load_collection(graph_folder.write())
+    assert facts_of(found, "d0") == [
+        [f"{BASE}City_0", "country", f"{BASE}Country_0"],
+        [f"{BASE}City_0", "motto", '"Motto 0"'],
+        [f"{BASE}City_0", "people", "0000"],
+        # In quotation marks it is no city.
+        [f"{BASE}City_0", "twin", '"City_1"'],
+    ]
+    assert found.notes["stated triples that the graph lacks"] == 1
+
+
+def test_a_document_that_is_an_entity_states_its_triples(graph_folder):
+    graph_folder.entities.append({"uri": "d3", "label": "the document", "types": ["document"]})
+    graph_folder.triples.append(f"d3\tabout\t{BASE}City_9")
+    found = load_collection(graph_folder.write())
+    assert ["d3", "about", f"{BASE}City_9"] in facts_of(found, "d3")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (f"{BASE}Atlantis\tcountry\t{BASE}Country_0", "the head is no entity"),
+        (f'"City_0"\tcountry\t{BASE}Country_0', "the head is a literal"),
+        (f"{BASE}City_0\tcountry", "2 columns where head, relation, tail and maybe split were expected"),
+        (f"{BASE}City_0\ta\tb\ttrain\tmore", "5 columns where head, relation, tail and maybe split were expected"),
+        (f"{BASE}City_0\t\tb", "the head, the relation or the tail is empty"),
+        (f"{BASE}City_0\ta\t  \ttrain", "the head, the relation or the tail is empty"),
+    ],
+)
+def test_one_bad_triple_is_set_aside(graph_folder, line, reason):
+    graph_folder.triples.insert(7, line)
+    found = load_collection(graph_folder.write())
+    (entry,) = found.quarantine.to_dict("records")
+    assert entry["kind"] == "triple"
+    assert (entry["id"], entry["line"], entry["reason"]) == (line.split("\t", maxsplit=1)[0], 9, reason)
+    assert entry["file"].endswith("triples.tsv")
+    assert len(found.graph) == 30
+
+
+def test_many_bad_triples_are_fatal_unless_allowed(graph_folder):
+    graph_folder.triples[2:2] = [f"{BASE}Atlantis\tcountry\t{BASE}Country_0", "nothing"]
+    collection = graph_folder.write()
+    with pytest.raises(AnmiError, match=r"2 of 32 triples are damaged.*triples.tsv line 4.*Atlantis.*is no entity"):
+        load_collection(collection)
+    found = load_collection(collection, max_quarantine=0.1)
+    assert found.quarantine.line.tolist() == [4, 5]
+    del graph_folder.triples[3]
+    with pytest.raises(AnmiError, match="1 of 31 triples"):
+        load_collection(graph_folder.write(), max_quarantine=0)
+
+
+def test_entities_without_a_type_have_the_ranges_they_are_in(graph_folder):
+    for i in (10, 11, 12):
+        del graph_folder.entities[i]["types"]
+    graph_folder.entities[5]["types"] = []
+    graph_folder.triples.append(f"{BASE}City_0\tneighbour\t{BASE}Country_2")
+    found = load_collection(graph_folder.write())
+    types = types_of(found)
+    assert types[f"{BASE}Country_0"] == ["range:country"]
+    assert types[f"{BASE}Country_2"] == ["range:country", "range:neighbour"]
+    assert types[f"{BASE}City_5"] == []
+    assert types[f"{BASE}City_4"] == ["city"]
+    assert found.notes["entities without a type"] == 4
+    assert found.notes["entities without a type or a range"] == 1
+    assert "entities whose types are no list of names" not in found.notes
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "sound"),
+    [
+        (["b", "a", "b"], ["b", "a"], True),
+        (["", "a", " "], ["a"], False),
+        (["a", 3, None], ["a"], False),
+        ("a", ["a"], False),
+        ("", [], False),
+        (7, [], False),
+        ({"a": 1}, [], False),
+        (None, [], True),
+        ([" a "], ["a"], True),
+    ],
+)
+def test_types_that_are_no_list_of_names(graph_folder, written, read, sound):
+    graph_folder.entities[0]["types"] = written
+    found = load_collection(graph_folder.write())
+    assert types_of(found)[f"{BASE}City_0"] == read
+    assert found.notes.get("entities whose types are no list of names", 0) == (not sound)
+    assert found.notes.get("entities without a type", 0) == (not read)
+
+
+def test_a_label_that_lacks_is_the_end_of_the_uri(graph_folder):
+    del graph_folder.entities[0]["label"]
+    graph_folder.entities[1]["label"] = " "
+    graph_folder.entities[2]["label"] = 5
+    found = load_collection(graph_folder.write())
+    assert found.entities.label[:3].tolist() == ["City 0", "City 1", "City 2"]
+    assert found.notes["entities without a label"] == 3
+
+
+def test_what_a_document_states_stays_though_the_graph_lacks_it(graph_folder):
+    graph_folder.documents[0]["metadata"]["triples"] += [
+        ["City_0", "country", "Country_1"],
+        ["Atlantis", "lies", "under water"],
+    ]
+    found = load_collection(graph_folder.write())
+    assert facts_of(found, "d0")[1:] == [
+        [f"{BASE}City_0", "country", f"{BASE}Country_1"],
+        ["Atlantis", "lies", "under water"],
+    ]
+    assert found.notes["stated triples that the graph lacks"] == 2
+    assert len(found.graph) == 30
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("City_0", 0),
+        ({"head": "City_0"}, 0),
+        ([["City_0", "country"]], 0),
+        ([["City_0", "country", "Country_0", "train"]], 0),
+        ([["City_0", "country", None], ["City_0", "people", "0000"]], 1),
+        ([["City_0", "people", ["0000"]]], 0),
+        ([["", "people", "0000"], "City_0"], 0),
+    ],
+)
+def test_malformed_triples_of_a_document(graph_folder, written, kept):
+    graph_folder.documents[4]["metadata"]["triples"] = written
+    found = load_collection(graph_folder.write())
+    assert len(facts_of(found, "d4")) == kept
+    (entry,) = found.quarantine.to_dict("records")
+    assert (entry["kind"], entry["id"], entry["line"]) == ("fact", "d4", 5)
+    assert entry["file"].endswith("corpus.jsonl")
+    assert "metadata.triples" in entry["reason"]
+    assert "d4" in set(found.corpus.document_id)
+
+    graph_folder.documents[5]["metadata"]["triples"] = written
+    with pytest.raises(AnmiError, match=r'2 of 40 documents are damaged.*corpus.jsonl line 5, "d4": metadata.triples'):
+        load_collection(graph_folder.write())
+
+
+def test_documents_that_state_nothing_are_no_damage(graph_folder):
+    del graph_folder.documents[0]["metadata"]
+    graph_folder.documents[1]["metadata"] = {"triples": []}
+    found = load_collection(graph_folder.write())
+    assert found.quarantine.empty
+    assert found.facts.document_id.nunique() == 38
+
+
+def test_a_tail_that_is_a_uri_of_nobody_is_counted(graph_folder):
+    graph_folder.triples.append(f"{BASE}City_0\ttwin\thttp://y.org/Rome")
+    found = load_collection(graph_folder.write())
+    assert found.notes["tails that are URIs of no entity"] == 1
+    assert rows(found.graph)[-1] == [f"{BASE}City_0", "twin", "http://y.org/Rome"]
+
+
+def test_a_triple_given_twice_counts_once(graph_folder):
+    graph_folder.triples.append(graph_folder.triples[0].replace("train", "dev"))
+    assert len(load_collection(graph_folder.write()).graph) == 30
+
+
+def no_entities(folder):
+    (folder.path.parent / "entities.jsonl").unlink()
+
+
+def no_triples(folder):
+    (folder.path.parent / "triples.tsv").unlink()
+
+
+def no_graph(folder):
+    no_entities(folder)
+    no_triples(folder)
+
+
+def no_folder(folder):
+    folder.path.rename(folder.path.with_name("gone"))
+
+
+def no_corpus(folder):
+    (folder.path / "corpus.jsonl").unlink()
+
+
+def two_of_rdf(folder):
+    no_graph(folder)
+    for name in ("a.ttl", "b.nt"):
+        (folder.path / name).write_text("")
+
+
+def change(name, function):
+    def damage(folder):
+        path = folder.path.parent / name
+        path.write_text("".join(f"{line}\n" for line in function(path.read_text().splitlines())))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (no_entities, ["small", "world", "has entities.jsonl", "put it there", "graph.ttl"]),
+        (no_triples, ["has triples.tsv", "put it there"]),
+        (no_graph, ["has entities.jsonl and triples.tsv", "put them there"]),
+        (no_folder, ["small is not a folder", "kg:DIR"]),
+        (no_corpus, ["corpus.jsonl does not exist"]),
+        (two_of_rdf, ["a.ttl and b.nt", "graph.ttl or graph.nt"]),
+        (change("triples.tsv", lambda lines: lines[1:]), ["triples.tsv line 1", "not the header", "head<TAB>relation"]),
+        (change("triples.tsv", lambda lines: [lines[0].replace("\t", " ")]), ["line 1 is not the header"]),
+        (change("triples.tsv", lambda lines: lines[:1]), ["triples.tsv", "no rows"]),
+        (change("triples.tsv", lambda lines: []), ["triples.tsv is empty"]),
+        (change("entities.jsonl", lambda lines: [*lines, lines[2]]), ["line 14", "repeats", "City_2", "line 3"]),
+        (change("entities.jsonl", lambda lines: ["{", *lines]), ["entities.jsonl line 1", "not valid JSON"]),
+        (change("entities.jsonl", lambda lines: ['{"label": "a"}']), ["entities.jsonl line 1", 'no "uri"']),
+        (change("entities.jsonl", lambda lines: ['{"uri": 3}']), ["entities.jsonl line 1", "no text"]),
+        (change("entities.jsonl", lambda lines: ['{"uri": " "}']), ["entities.jsonl line 1", 'an empty "uri"']),
+    ],
+)
+def test_fatal_damage_names_its_place(graph_folder, damage, words):
+    collection = graph_folder.write()
+    damage(graph_folder)
+    with pytest.raises(AnmiError) as caught:
+        load_collection(collection)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_another_graph_is_another_collection(graph_folder):
+    collection = graph_folder.write()
+    above = graph_folder.path.parent
+    assert {path.name for path in files_of(collection)} >= {"corpus.jsonl", "train.tsv", "entities.jsonl", "triples.tsv"}
+    assert len(files_of(collection)) == len(set(files_of(collection))) == 7
+    found = {contents(collection)}
+    for name in ("entities.jsonl", "triples.tsv"):
+        with (above / name).open("a") as file:
+            file.write("\n")
+        found.add(contents(collection))
+    (above / "unrelated.txt").write_text("a")
+    assert contents(collection) in found
+    no_graph(graph_folder)
+    (above / "graph.nt").write_text("")
+    found.add(contents(collection))
+    assert len(found) == 4
+    assert contents(f"beir:{graph_folder.path}") not in found
+
+
+def test_from_within_the_folder(graph_folder, monkeypatch):
+    graph_folder.write()
+    monkeypatch.chdir(graph_folder.path)
+    assert len(load_collection("kg:.").graph) == 30
+    assert len(files_of("kg:.")) == 7
+
+
+@pytest.fixture(scope="module")
+def webnlg(shared_data):
+    return load_collection(f"kg:{shared_data / 'kg_webnlg' / 'beir_en'}")
+
+
+@pytest.mark.data
+def test_webnlg_is_read_whole(webnlg):
+    assert (len(webnlg.entities), len(webnlg.graph), len(webnlg.corpus)) == (2463, 4351, 16528)
+    assert webnlg.facts.document_id.nunique() == 16528
+    assert set(webnlg.quarantine.kind) == {"query"}
+    assert set(webnlg.notes) == {"graph"}, "all is typed, and all that is stated is in the graph"
+    assert set(webnlg.graph["head"]) <= set(webnlg.entities.uri)
+    assert facts_of(webnlg, "t0") == [["http://dbpedia.org/resource/Aarhus_Airport", "cityServed", '"Aarhus, Denmark"']]
+
+
+@pytest.mark.data
+def test_what_webnlg_entails_is_what_its_equivalents_are(webnlg):
+    ids = webnlg.corpus.document_id.tolist()
+    known = KnowledgeGraph.from_tables(webnlg.entities, webnlg.graph, webnlg.facts, ids)
+    assert known.about.min() >= 0
+    assert len(known.triples) == 4351
+    row = {name: index for index, name in enumerate(ids)}
+    queries = {name: index for index, name in enumerate(webnlg.queries.query_id)}
+    positives = np.empty((len(queries), 1), np.int32)
+    for query, document in zip(webnlg.qrels.query_id, webnlg.qrels.document_id, strict=True):
+        positives[queries[query]] = row[document]
+    found = known.entailing(positives).tocoo()
+    expected = {
+        (queries[query], row[document])
+        for table in (webnlg.equivalents, webnlg.qrels)
+        for query, document in zip(table.query_id, table.document_id, strict=True)
+    }
+    assert set(zip(found.row.tolist(), found.col.tolist(), strict=True)) == expected
+    assert len(superset_of_triples(webnlg.corpus, webnlg.qrels)) == len(expected) - len(queries)
+
+
+@pytest.mark.data
+def test_spanish_queries_over_the_same_graph(webnlg, shared_data):
+    spanish = load_collection(f"kg:{shared_data / 'kg_webnlg' / 'beir_es'}")
+    for name in ("entities", "graph", "facts", "corpus"):
+        pd.testing.assert_frame_equal(getattr(spanish, name), getattr(webnlg, name))
+    assert spanish.queries.text.tolist() != webnlg.queries.text.tolist()
+    assert spanish.language == "en"
