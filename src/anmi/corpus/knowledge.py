@@ -133,11 +133,10 @@ class KnowledgeGraph:
         scipy.sparse.csr_array
             bool [Q, D].
         """
-        own, row = np.unique(positives, return_inverse=True)
-        row, present = row.reshape(positives.shape), own != PADDING
-        of_document = self._supersets(own[present])
-        query, place = np.nonzero(positives != PADDING)
-        membership = _membership(query, row[query, place] - int(~present[0]), (len(positives), int(present.sum())))
+        present = positives != PADDING
+        own, place = np.unique(positives[present], return_inverse=True)
+        of_document = self._supersets(own)
+        membership = _membership(np.nonzero(present)[0], place, (len(positives), len(own)))
         found = sparse.csr_array(membership.astype(np.int32) @ of_document)
         return sparse.csr_array(found.astype(bool))
 
