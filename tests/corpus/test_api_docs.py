@@ -13,6 +13,7 @@ import pytest
 
 from anmi.corpus.api_docs import see_also, split_docstring, stable
 from anmi.corpus.duplicates import normalised
+from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.public_api import public_objects
 from anmi.corpus.sources import fingerprint, load_collection
 
@@ -71,6 +72,30 @@ def test_graph(api_docs):
     assert set(seen["head"]) <= names
     assert set(seen["tail"]) <= names
     assert len(edges) == len(api_docs.graph)
+
+
+def test_documents_and_their_modules_are_entities(api_docs):
+    types = dict(zip(api_docs.entities["uri"], map(json.loads, api_docs.entities["types"]), strict=True))
+    label = dict(zip(api_docs.entities["uri"], api_docs.entities["label"], strict=True))
+    names = api_docs.corpus["document_id"].tolist()
+    modules = set(api_docs.graph.query("relation == 'module'")["tail"])
+    assert len(types) == len(api_docs.entities)
+    assert list(types)[: len(names)] == names
+    assert set(types) - set(names) == modules
+    assert {tuple(types[name]) for name in modules} == {("module",)}
+    assert types["numpy.linalg.norm"] == types["numpy.linalg.det"] == ["function:numpy.linalg"]
+    assert types["pandas.DataFrame.merge"] == ["method:pandas"]
+    assert (label["numpy.linalg.norm"], label["numpy.linalg"]) == ("norm", "linalg")
+    # What stands alone has nothing to be replaced by; there is little of it.
+    sizes = pd.Series([own for name in names for own in types[name]]).value_counts()
+    assert (sizes == 1).sum() < 0.02 * len(names)
+
+
+def test_every_document_states_facts_of_itself(api_docs):
+    names = api_docs.corpus["document_id"].tolist()
+    known = KnowledgeGraph.from_tables(api_docs.entities, api_docs.graph, api_docs.facts, names)
+    assert known.about.tolist() == list(range(len(names)))
+    assert len(known.triples) == len(api_docs.graph) == len(api_docs.facts)
 
 
 def test_the_same_in_another_process(api_docs):

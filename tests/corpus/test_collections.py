@@ -18,6 +18,7 @@ EXPECTED = {
     "beir:medquad": (15807, (11365, 1435, 1529), 14, "en"),
     "beir:kg_webnlg/beir_en": (16528, (13208, 1663, 1779), 3, "en"),
     "beir:kg_webnlg/beir_es": (16528, (13206, 1663, 1779), 5, "en"),
+    "kg:kg_webnlg/beir_en": (16528, (13208, 1663, 1779), 3, "en"),
     **{f"beir:xquad/{code}": (240, (749, 199, 242), 0, code) for code in ("en", "es", "de", "ar", "hi", "zh")},
     "beir:hinglish_top": (9693, (2906, 1029, 5832), 33, "en"),
     "beir:sae4k_ko": (28915, (20043, 2549, 2503), 0, "ko"),
@@ -39,3 +40,4 @@ def test_counts(name):
     assert set(found.qrels["query_id"]) == set(found.queries["query_id"])
     if "kg_webnlg" in name:
         assert found.equivalents["query_id"].nunique() > 5000
+        assert len(found.entities) == (2463 if scheme == "kg" else 0)
