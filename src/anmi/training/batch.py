@@ -264,9 +264,9 @@ def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: NDArra
                 columns_of.setdefault(document_id, set()).add(column[text])
         known.setdefault(row.query_id, set()).update(row.positive_ids)
     for i, row in enumerate(rows):
+        # Over the few that a row must not have, not over the hundreds that the batch holds.
         ids = known[row.query_id] | row.excluded_ids
-        masked = {c for document_id in ids & columns_of.keys() for c in columns_of[document_id]}
-        weights[i, list(masked)] = 0.0
+        weights[i, [c for document_id in ids if document_id in columns_of for c in columns_of[document_id]]] = 0.0
 
 
 class Batcher:

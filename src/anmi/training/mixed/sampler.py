@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +23,7 @@ from anmi.training.options.sources import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
 # Documents drawn for one that is wanted; that all of them are barred is next to impossible but in tiny collections.
-_SPARE: Final = 4
+_SPARE: Final = 2
 _RANDOM, _GRAPH, _LATENT, _EDIT = range(len(SOURCES))
 # In the order in which they are served, each with what replaces it.
 _FALLBACK: Final = ((_LATENT, _GRAPH), (_EDIT, _GRAPH), (_GRAPH, _RANDOM))
@@ -72,7 +71,7 @@ class MixedSampler:
     ) -> None:
         self._count, self._seed, self._stock, self._options = count, seed, stock, options
         self._curriculum = curriculum
-        self._rows = [replace(row, negative_ids=(), negatives=(), weights=(), judged={}) for row in rows]
+        self._rows = rows
         self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
         self._own = np.array([_number(stock, row.positive_id, row.query_id) for row in rows], np.int64)
         self._about = stock.about[self._own]
@@ -84,29 +83,35 @@ class MixedSampler:
         self._known = np.zeros(len(rows), bool)
         self._report: dict[str, float] = {}
         self._hit_rate = math.nan
+        # Which documents a batch holds; here so that it is not made anew for every step.
+        self._present = np.zeros(stock.documents, bool)
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         drawn, source = self.draw(rows, step)
-        excluded = self._excluded(rows, drawn)
-        ids, texts = self._stock.ids, self._stock.texts
         hard = ((source != _RANDOM) & (drawn != PADDING)).sum(axis=1) / max(self._count, 1)
-        made = []
-        for place, number in enumerate(rows.tolist()):
-            row, own = self._rows[number], [item for item in drawn[place].tolist() if item != PADDING]
-            names = tuple(ids[item] for item in own)
-            made.append(
-                replace(
-                    row,
-                    negative_ids=names,
-                    negatives=tuple(texts[item] for item in own),
-                    weights=(1.0,) * len(own),
-                    query_weight=row.query_weight * (1 + self._options.boost * float(hard[place])),
-                    excluded_ids=row.excluded_ids.union(excluded[place]).difference(names),
-                    about=int(self._about[number]),
-                )
-            )
-        return made
+        boost = (1 + self._options.boost * hard).tolist()
+        lines = zip(rows.tolist(), drawn.tolist(), boost, self._excluded(rows, drawn), strict=True)
+        return [self._row(*line) for line in lines]
+
+    def _row(self, number: int, drawn: list[int], boost: float, excluded: list[str]) -> Row:
+        row, ids, texts = self._rows[number], self._stock.ids, self._stock.texts
+        own = [item for item in drawn if item != PADDING]
+        names = tuple([ids[item] for item in own])
+        # Not by dataclasses.replace, which costs twice as much and is called for every row of every step.
+        return Row(
+            query_id=row.query_id,
+            query=row.query,
+            positive_id=row.positive_id,
+            positive=row.positive,
+            negative_ids=names,
+            negatives=tuple([texts[item] for item in own]),
+            weights=(1.0,) * len(own),
+            query_weight=row.query_weight * boost,
+            positive_ids=row.positive_ids,
+            excluded_ids=row.excluded_ids.union(excluded).difference(names) if excluded else row.excluded_ids,
+            about=int(self._about[number]),
+        )
 
     def draw(self, rows: NDArray[np.int64], step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what is drawn for B rows.
@@ -144,9 +149,10 @@ class MixedSampler:
 
     def observe(self, step: int, seen: Observed) -> None:
         """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due."""
-        numbers = np.array([self._stock.number.get(name, self._stock.documents) for name in seen.document_ids])
-        real = np.flatnonzero(numbers < self._stock.documents)
         if self._options.latent > 0:
+            documents = self._stock.documents
+            numbers = np.array([self._stock.number.get(name, documents) for name in seen.document_ids])
+            real = np.flatnonzero(numbers < documents)
             self._ring.add(numbers[real], seen.documents[real], step)
             self._anchors[seen.rows], self._known[seen.rows] = seen.queries, True
             self._index.update(step, self._ring)
@@ -216,19 +222,20 @@ class MixedSampler:
 
     def _excluded(self, rows: NDArray[np.int64], drawn: NDArray[np.int64]) -> list[list[str]]:
         """For each row, names of what the batch holds that must not be its negative."""
-        there = np.unique(np.concatenate([drawn[drawn != PADDING], self._own[rows]]))
+        there = np.concatenate([drawn[drawn != PADDING], self._own[rows]])
         origin = self._stock.origin[there]
-        present = np.zeros(self._stock.documents, bool)
-        present[origin] = True
+        self._present[origin] = True
         start, end = self._barred.indptr[rows], self._barred.indptr[rows + 1]
         lengths = end - start
         flat = np.repeat(start - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
         document = self._barred.indices[flat]
-        place = np.repeat(np.arange(len(rows)), lengths)[present[document]]
-        document = document[present[document]]
-        names: dict[int, list[str]] = {}
-        for item, of in zip(there.tolist(), origin.tolist(), strict=True):
-            names.setdefault(of, []).append(self._stock.ids[item])
+        hit = self._present[document]
+        self._present[origin] = False
+        place, document = np.repeat(np.arange(len(rows)), lengths)[hit], document[hit]
+        names: dict[int, set[str]] = {}
+        wanted = np.isin(origin, document)
+        for item, of in zip(there[wanted].tolist(), origin[wanted].tolist(), strict=True):
+            names.setdefault(of, set()).add(self._stock.ids[item])
         excluded: list[list[str]] = [[] for _ in rows]
         for row, of in zip(place.tolist(), document.tolist(), strict=True):
             excluded[row] += names[of]
