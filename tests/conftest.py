@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,29 @@ def new_store(static_models: Path) -> Callable[[Path], Path]:
         for model in static_models.glob("static-*"):
             shutil.copytree(model, path / "models" / model.name)
         return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def word_encoder() -> Callable[..., Any]:
+    """Make a static encoder with a random vector for each word, and one for all others."""
+
+    def make(words: Sequence[str], dimension: int = 8, seed: int = 0, *, normalise: bool = True, **options: Any) -> Any:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordLevel
+        from tokenizers.pre_tokenizers import Whitespace
+
+        vocabulary = {word: number for number, word in enumerate(["[UNK]", *words])}
+        tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = Whitespace()
+        weights = torch.randn(len(vocabulary), dimension, generator=torch.Generator().manual_seed(seed))
+        table = StaticEmbedding(tokenizer, embedding_weights=weights)
+        modules = [table, Normalize()] if normalise else [table]
+        return SentenceTransformer(modules=modules, device="cpu", **options)
 
     return make
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
-import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from anmi.evaluation import static_tokens
 from anmi.evaluation.static_tokens import encode_static, is_readable
@@ -18,13 +15,9 @@ from anmi.retrieval.encoders import encode
 WORDS = [f"w{i}" for i in range(50)]
 
 
-def encoder(seed: int = 0, words: list[str] = WORDS) -> SentenceTransformer:
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *words])}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = torch.randn(len(words) + 1, 8, generator=torch.Generator().manual_seed(seed))
-    return SentenceTransformer(
-        modules=[StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()], device="cpu"
-    )
+@pytest.fixture
+def encoder(word_encoder: Any) -> Any:
+    return partial(word_encoder, WORDS)
 
 
 def texts(count: int) -> list[str]:
@@ -38,7 +31,7 @@ def _nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 4096])
-def test_vectors_are_those_of_encode(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+def test_vectors_are_those_of_encode(encoder: Any, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     monkeypatch.setattr(static_tokens, "_AT_ONCE", at_once)
     model, some = encoder(), texts(40)
     assert is_readable(model)
@@ -47,16 +40,16 @@ def test_vectors_are_those_of_encode(monkeypatch: pytest.MonkeyPatch, at_once: i
     assert encode_static(model, []).shape == (0, 8)
 
 
-def test_changed_weights_and_another_vocabulary_are_seen() -> None:
+def test_changed_weights_and_another_vocabulary_are_seen(word_encoder: Any, encoder: Any) -> None:
     some = texts(20)
     first = encode_static(encoder(), some)
-    retrained, other = encoder(seed=1), encoder(words=WORDS[::-1])
+    retrained, other = encoder(seed=1), word_encoder(WORDS[::-1])
     assert np.array_equal(encode_static(retrained, some), encode(retrained, some))
     assert np.array_equal(encode_static(other, some), encode(other, some))
     assert not np.array_equal(encode_static(retrained, some), first)
 
 
-def test_texts_are_tokenised_once_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_tokenised_once_and_memory_is_bounded(encoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, some = encoder(), texts(30)
     encode_static(model, some)
     with monkeypatch.context() as patch:

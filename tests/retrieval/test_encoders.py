@@ -21,20 +21,18 @@ from anmi.store import Store
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
 
 
-def static_model(seed: int = 0, words: list[str] = WORDS) -> Any:
-    """A table of one vector per word, without any download."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    from tokenizers import Tokenizer, models, pre_tokenizers
+@pytest.fixture(scope="session")
+def static_model(word_encoder: Any) -> Any:
+    """Make a table of one vector per word, without any download."""
 
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    weights = np.random.default_rng(seed).normal(size=(len(words), 6)).astype(np.float32)
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)], device="cpu")
+    def make(seed: int = 0, words: list[str] = WORDS) -> Any:
+        return word_encoder(words[1:], dimension=6, seed=seed, normalise=False)
+
+    return make
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(static_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny"
     static_model().save(str(folder), create_model_card=False)
     return folder
@@ -90,7 +88,7 @@ def test_the_fingerprint_does_not_depend_on_the_folder(saved: Path, tmp_path: Pa
     assert encoders.fingerprint(first) == encoders.fingerprint(second)
 
 
-def test_one_weight_changes_the_fingerprint() -> None:
+def test_one_weight_changes_the_fingerprint(static_model: Any) -> None:
     import torch
 
     model = static_model()
@@ -100,7 +98,7 @@ def test_one_weight_changes_the_fingerprint() -> None:
     assert encoders.fingerprint(model) != before
 
 
-def test_words_settings_and_prompts_change_the_fingerprint() -> None:
+def test_words_settings_and_prompts_change_the_fingerprint(static_model: Any) -> None:
     swapped = [*WORDS[:2], *WORDS[3:], WORDS[2]]
     model, prompted = static_model(), static_model()
     prompted.prompts, prompted.default_prompt_name = {"query": "the"}, "query"
@@ -287,7 +285,7 @@ def test_a_tokenizer_without_a_rust_backend_is_known_by_its_words(slow: Path, tm
         assert encoders.fingerprint(other) != mark
 
 
-def test_truncation_that_a_bare_tokenizer_keeps_changes_the_fingerprint() -> None:
+def test_truncation_that_a_bare_tokenizer_keeps_changes_the_fingerprint(static_model: Any) -> None:
     model = static_model()
     mark = encoders.fingerprint(model)
     model.tokenizer.enable_truncation(2)
@@ -295,7 +293,7 @@ def test_truncation_that_a_bare_tokenizer_keeps_changes_the_fingerprint() -> Non
     assert encoders.fingerprint(model) != mark
 
 
-def test_both_routes_of_a_model_are_part_of_its_fingerprint() -> None:
+def test_both_routes_of_a_model_are_part_of_its_fingerprint(static_model: Any) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Router
 
@@ -344,7 +342,7 @@ def test_another_process_finds_the_same_fingerprint(network: Path, slow: Path, t
     assert len(set(expected)) == 3
 
 
-def test_the_store_says_what_its_vectors_were_made_by(saved: Path, tmp_path: Path) -> None:
+def test_the_store_says_what_its_vectors_were_made_by(static_model: Any, saved: Path, tmp_path: Path) -> None:
     mine = shutil.copytree(saved, tmp_path / "secret place" / "mine")
     with Store(tmp_path / "store") as store:
         for prompt in ("", "query: "):
@@ -355,7 +353,7 @@ def test_the_store_says_what_its_vectors_were_made_by(saved: Path, tmp_path: Pat
     assert sorted(names) == ["", "mine", 'mine "query:"', "minilm"]
 
 
-def test_a_second_call_computes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_call_computes_nothing(static_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = static_model(), ["red fox", "blue whale", "red fox"]
     with Store(tmp_path) as store:
         first = encoders.encode(model, texts, store)
@@ -370,7 +368,7 @@ def test_a_second_call_computes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert (first[0] == first[2]).all()
 
 
-def test_a_prompt_is_put_before_every_text_and_kept_apart_in_the_store(tmp_path: Path) -> None:
+def test_a_prompt_is_put_before_every_text_and_kept_apart_in_the_store(static_model: Any, tmp_path: Path) -> None:
     model = static_model()
     with Store(tmp_path) as store:
         plain = encoders.encode(model, ["fox"], store)
@@ -379,7 +377,7 @@ def test_a_prompt_is_put_before_every_text_and_kept_apart_in_the_store(tmp_path:
     assert not np.allclose(plain, prompted)
 
 
-def test_no_texts_give_no_rows_of_the_right_width(tmp_path: Path) -> None:
+def test_no_texts_give_no_rows_of_the_right_width(static_model: Any, tmp_path: Path) -> None:
     assert encoders.encode(static_model(), []).shape == (0, 6)
 
 

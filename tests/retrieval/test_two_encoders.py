@@ -6,11 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search
@@ -23,12 +18,8 @@ TEXTS = ["a b", "c", "b b a"]
 
 
 @pytest.fixture
-def shared() -> Any:
-    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "a": 1, "b": 2, "c": 3, "q": 4}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
-    table = StaticEmbedding(tokenizer, embedding_weights=weights)
-    return SentenceTransformer(modules=[table, Normalize()], device="cpu", prompts={"query": "q ", "document": ""})
+def shared(word_encoder: Any) -> Any:
+    return word_encoder(["a", "b", "c", "q"], dimension=6, prompts={"query": "q ", "document": ""})
 
 
 @pytest.fixture

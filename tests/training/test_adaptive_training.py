@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from anmi.retrieval.encoders import encode, load_encoder
 from anmi.training.options import TrainingOptions
@@ -24,13 +21,9 @@ ALL_OFF = dict.fromkeys(("negatives", "weight", "temperature", "margin"), OFF)
 HEURISTIC = {"code_mix": "script"}
 
 
-def encoder() -> Any:
-    words = ["[UNK]", "?", *(f"w{i}" for i in range(3 * COUNT))]
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = torch.randn(len(words), 16, generator=torch.Generator().manual_seed(0))
-    table = StaticEmbedding(tokenizer, embedding_weights=weights)
-    return SentenceTransformer(modules=[table, Normalize()], device="cpu")
+@pytest.fixture
+def encoder(word_encoder: Any) -> Any:
+    return partial(word_encoder, ["?", *(f"w{i}" for i in range(3 * COUNT))], dimension=16)
 
 
 def rows() -> pd.DataFrame:
@@ -57,23 +50,27 @@ def rows() -> pd.DataFrame:
     )
 
 
-def fit(output: Path | None = None, **changes: Any) -> Any:
-    options = TrainingOptions(**{"epochs": 6, "batch_size": 8, "learning_rate": 0.05, **changes})
-    return train(rows(), encoder=encoder(), options=options, output=output, seed=1, show_progress=False)
+@pytest.fixture
+def fit(encoder: Any) -> Any:
+    def run(output: Path | None = None, **changes: Any) -> Any:
+        options = TrainingOptions(**{"epochs": 6, "batch_size": 8, "learning_rate": 0.05, **changes})
+        return train(rows(), encoder=encoder(), options=options, output=output, seed=1, show_progress=False)
+
+    return run
 
 
 def weights(result: Any) -> list[torch.Tensor]:
     return [p.detach() for p in result.model.parameters()]
 
 
-def test_with_all_adaptations_off_the_weights_are_those_of_the_plain_loss() -> None:
+def test_with_all_adaptations_off_the_weights_are_those_of_the_plain_loss(fit: Any) -> None:
     plain, hans = fit(epochs=2), fit(epochs=2, hardness={"hans": {**ALL_OFF, "heuristic": HEURISTIC}})
     assert all(torch.equal(a, b) for a, b in zip(weights(plain), weights(hans), strict=True))
     assert "hardness" in hans.log
     assert "hardness" not in plain.log
 
 
-def test_training_by_hardness_learns_the_pairs_and_the_hardness() -> None:
+def test_training_by_hardness_learns_the_pairs_and_the_hardness(fit: Any) -> None:
     result = fit(epochs=25, hardness={"hans": {"heuristic": HEURISTIC, "learning_rate": 0.01}})
     data = rows()
     found = encode(result.model, data["query"].tolist()) @ encode(result.model, data["positive"].tolist()).T
@@ -83,12 +80,12 @@ def test_training_by_hardness_learns_the_pairs_and_the_hardness() -> None:
     assert result.log["negatives"].between(1, 3).all()
 
 
-def test_the_same_seed_gives_the_same_weights() -> None:
+def test_the_same_seed_gives_the_same_weights(fit: Any) -> None:
     changes = {"hardness": {"hans": {"heuristic": HEURISTIC}}, "epochs": 2}
     assert all(torch.equal(a, b) for a, b in zip(weights(fit(**changes)), weights(fit(**changes)), strict=True))
 
 
-def test_two_encoders_are_trained_apart_and_saved(tmp_path: Path) -> None:
+def test_two_encoders_are_trained_apart_and_saved(encoder: Any, fit: Any, tmp_path: Path) -> None:
     result = fit(tmp_path / "model", epochs=30, encoders="two", hardness={"hans": {"heuristic": HEURISTIC}})
     data, start = rows(), encoder()
     texts = {"query": data["query"].tolist(), "document": data["positive"].tolist()}

@@ -6,10 +6,6 @@ import pandas as pd
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from anmi.errors import AnmiError
 from anmi.training.options import TrainingOptions
@@ -19,13 +15,8 @@ WORDS = [f"w{i}" for i in range(60)]
 
 
 @pytest.fixture
-def encoder() -> SentenceTransformer:
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = torch.randn(len(WORDS) + 1, 8, generator=torch.Generator().manual_seed(0))
-    return SentenceTransformer(
-        modules=[StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()], device="cpu"
-    )
+def encoder(word_encoder) -> SentenceTransformer:
+    return word_encoder(WORDS)
 
 
 def table(rows: int = 20, negatives: int = 2, **changes) -> pd.DataFrame:

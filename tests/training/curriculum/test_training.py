@@ -3,11 +3,6 @@
 import pandas as pd
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from anmi.errors import AnmiError
 from anmi.training.options import TrainingOptions
@@ -15,14 +10,6 @@ from anmi.training.trainer import TrainingResult, train
 
 WORDS = [f"w{i}" for i in range(40)]
 STATE = ["difficulty", "low", "high", "negatives", "inside"]
-
-
-def encoder() -> SentenceTransformer:
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = torch.randn(len(WORDS) + 1, 8, generator=torch.Generator().manual_seed(0))
-    table = StaticEmbedding(tokenizer, embedding_weights=weights)
-    return SentenceTransformer(modules=[table, Normalize()], device="cpu")
 
 
 def rows() -> pd.DataFrame:
@@ -41,23 +28,27 @@ def rows() -> pd.DataFrame:
     )  # fmt: skip
 
 
-def fit(table: pd.DataFrame | None = None, seed: int = 1, **options) -> TrainingResult:
-    chosen = {
-        "epochs": 8,
-        "batch_size": 8,
-        "learning_rate": 0.05,
-        "negatives": 4,
-        "in_batch": "none",
-        "keep_best": False,
-    }
-    return train(
-        rows() if table is None else table, encoder=encoder(), options=TrainingOptions(**chosen | options), output=None,
-        evaluate_dev=lambda model: 0.5, seed=seed, show_progress=False,
-    )  # fmt: skip
+@pytest.fixture
+def fit(word_encoder):
+    def run(table: pd.DataFrame | None = None, seed: int = 1, **options) -> TrainingResult:
+        chosen = {
+            "epochs": 8,
+            "batch_size": 8,
+            "learning_rate": 0.05,
+            "negatives": 4,
+            "in_batch": "none",
+            "keep_best": False,
+        }
+        return train(
+            rows() if table is None else table, encoder=word_encoder(WORDS), output=None, seed=seed,
+            options=TrainingOptions(**chosen | options), evaluate_dev=lambda model: 0.5, show_progress=False,
+        )  # fmt: skip
+
+    return run
 
 
 @pytest.mark.parametrize(("kind", "window"), [("tiers", "rank"), ("learning_progress", "elo"), ("bandit", "elo")])
-def test_training_learns_under_each_curriculum_and_says_what_it_showed(kind, window):
+def test_training_learns_under_each_curriculum_and_says_what_it_showed(fit, kind, window):
     result = fit(curriculum={kind: {"window": window}})
     log = result.log
     assert len(log) == 24
@@ -73,13 +64,13 @@ def test_training_learns_under_each_curriculum_and_says_what_it_showed(kind, win
     assert (found.diagonal()[:, None] >= found).float().mean() > 0.85
 
 
-def test_harder_steps_take_more_negatives():
+def test_harder_steps_take_more_negatives(fit):
     log = fit(epochs=1, curriculum={"learning_progress": {"start": 1.0, "down": 0.0}}).log
     assert (log.negatives == 6).all()
     assert (log.high == 400).all()
 
 
-def test_the_same_seed_gives_the_same_weights_and_draws_matter():
+def test_the_same_seed_gives_the_same_weights_and_draws_matter(fit):
     one, again, random = (
         fit(epochs=3, **options).model[0].embedding.weight
         for options in ({"curriculum": "bandit"}, {"curriculum": "bandit"}, {"draw": "random"})
@@ -88,12 +79,12 @@ def test_the_same_seed_gives_the_same_weights_and_draws_matter():
     assert not torch.equal(one, random)
 
 
-def test_rows_without_elo_are_refused():
+def test_rows_without_elo_are_refused(fit):
     unrated = rows().drop(columns=["positive_elo", "negative_elo"])
     with pytest.raises(AnmiError, match="the judgments elo, which were not mined"):
         fit(unrated, curriculum="tiers")
 
 
-def test_a_pool_as_small_as_a_step_is_refused():
+def test_a_pool_as_small_as_a_step_is_refused(fit):
     with pytest.raises(AnmiError, match="no row has more than 19"):
         fit(curriculum="tiers", negatives=19)

@@ -5,11 +5,6 @@ import json
 import pandas as pd
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 from torch import nn
 
 from anmi.training.batch import Batcher, read_rows
@@ -39,15 +34,6 @@ LOGGED = {
 }
 
 
-def encoder() -> SentenceTransformer:
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = torch.randn(len(WORDS) + 1, 8, generator=torch.Generator().manual_seed(0))
-    return SentenceTransformer(
-        modules=[StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()], device="cpu"
-    )
-
-
 def document(i: int) -> str:
     return f"w{i % 20 + 20} w{i % 20 + 40}"
 
@@ -72,13 +58,13 @@ def table() -> pd.DataFrame:
 
 @pytest.mark.parametrize("in_batch", ["none", "positives", "all"])
 @pytest.mark.parametrize("name", LOSSES)
-def test_training_moves_the_encoder_and_lowers_the_loss(name, in_batch):
+def test_training_moves_the_encoder_and_lowers_the_loss(word_encoder, name, in_batch):
     if name == "library" and in_batch != "all":
         pytest.skip("refused, see test_library")
     options = TrainingOptions(
         loss=LOSSES[name], temperature="fixed", in_batch=in_batch, epochs=6, batch_size=10, learning_rate=0.05
     )
-    result = train(table(), encoder=encoder(), options=options, output=None, seed=1, show_progress=False)
+    result = train(table(), encoder=word_encoder(WORDS), options=options, output=None, seed=1, show_progress=False)
     losses = result.log["loss"]
     assert losses.iloc[-2:].mean() < 0.9 * losses.iloc[:2].mean()
     assert result.summary["relative_weight_change"] > 0.01
@@ -87,13 +73,14 @@ def test_training_moves_the_encoder_and_lowers_the_loss(name, in_batch):
 
 
 @pytest.mark.parametrize("name", ["hybrid", "debiased_learned"])
-def test_what_a_loss_learns_is_learned_at_its_own_rate_and_the_same_with_the_same_seed(name):
+def test_what_a_loss_learns_is_learned_at_its_own_rate_and_the_same_with_the_same_seed(word_encoder, name):
     found = []
     kind = {"hybrid": {"hybrid": {}}, "debiased_learned": LOSSES["debiased_learned"]}[name]
     ((key, parameters),) = kind.items()
     for rate in (1e-2, 1e-2, 1e-9):
         options = TrainingOptions(loss={key: {**parameters, "learning_rate": rate}}, epochs=2, batch_size=10)
-        found.append(train(table(), encoder=encoder(), options=options, output=None, seed=1, show_progress=False).log)
+        model = word_encoder(WORDS)
+        found.append(train(table(), encoder=model, options=options, output=None, seed=1, show_progress=False).log)
     pd.testing.assert_frame_equal(found[0], found[1])
     column = LOGGED[name]
     assert (found[0][column] - found[2][column]).abs().max() > 1e-4
