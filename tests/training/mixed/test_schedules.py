@@ -1,0 +1,92 @@
+"""Trainings with a schedule and the loss of entities, from rows to weights."""
+
+import pandas as pd
+import pytest
+import torch
+
+from anmi.errors import AnmiError
+from anmi.training.checkpoint import CheckpointPlan
+from anmi.training.options import TrainingOptions
+from anmi.training.trainer import train
+
+WORDS = [f"w{i}" for i in range(60)]
+STEPS_PER_EPOCH = 3
+SOURCES = {"mixed": {"random": 0.2, "graph": 0.4, "latent": 0.4, "refresh": 2}}
+TRIGGERED = {"triggered": {"advance": 0.9, "retreat": 0.95, "half_life": 2.0, "stay": 4}}
+SHARES = ["share_random", "share_graph", "share_latent"]
+
+
+@pytest.fixture
+def fit(made, word_encoder):
+    def run(plan=None, evaluate_dev=None, **changes):
+        rows = pd.DataFrame(
+            {
+                "query_id": row.query_id, "query": row.query, "positive_id": row.positive_id, "positive": row.positive,
+                "negative_ids": [], "negatives": [], "weights": [], "query_weight": 1.0,
+                "positive_ids": [row.positive_id],
+            }
+            for row in made.rows
+        )  # fmt: skip
+        options = {"epochs": 6, "batch_size": 4, "negatives": 3, "learning_rate": 0.05, "sources": SOURCES, **changes}
+        return train(
+            rows, encoder=word_encoder(WORDS), options=TrainingOptions(**options), output=None, seed=1,
+            show_progress=False, checkpoints=plan, stock=made.stock, evaluate_dev=evaluate_dev,
+        )  # fmt: skip
+
+    return run
+
+
+def test_step_brings_one_source_after_the_other(fit):
+    log = fit(curriculum={"step": {"warm_up": 2, "latent_from": 4}}).log
+    assert log.stage.tolist() == [1] * 6 + [2] * 6 + [3] * 6
+    assert (log.share_random[:6] == 1).all()
+    assert (log.share_latent[:12] == 0).all()
+    shares = log[SHARES].groupby(log.stage).mean()
+    assert shares.share_graph[2] > 0.4
+    assert shares.share_latent[3] > 0.1
+    assert "low" not in log
+
+
+def test_linear_brings_less_and_less_random_negatives(fit):
+    log = fit(curriculum={"linear": {"warm_up": 4}}).log
+    assert log.difficulty[:13].tolist() == pytest.approx([0.8 * step / 12 for step in range(13)])
+    assert log.share_random[:4].mean() > log.share_random[12:].mean() + 0.3
+
+
+def test_triggered_goes_by_the_violations_of_the_log(fit):
+    log = fit(curriculum=TRIGGERED).log
+    assert (log.margin_violations < 0.9).all()
+    assert log.stage.tolist() == [1] * 4 + [2] * 4 + [3] * 10
+
+
+@pytest.mark.parametrize("curriculum", ["step", TRIGGERED])
+def test_a_training_that_stopped_goes_on_with_its_schedule_and_its_head(fit, tmp_path, curriculum):
+    changes = {"curriculum": curriculum, "loss": "entity", "checkpoint_steps": 5}
+    measured = []
+
+    def stops(model):
+        measured.append(len(measured))
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        return 0.5
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(CheckpointPlan(tmp_path), stops, **changes)
+    resumed, whole = (
+        fit(CheckpointPlan(tmp_path), lambda model: 0.5, **changes),
+        fit(None, lambda model: 0.5, **changes),
+    )
+    assert resumed.summary["resumed_from_step"] == 5
+    pd.testing.assert_frame_equal(resumed.log, whole.log, check_exact=True)
+    assert torch.equal(resumed.model[0].embedding.weight, whole.model[0].embedding.weight)
+
+
+def test_the_head_learns_which_entity_a_query_is_about(fit):
+    accuracy = fit(loss={"entity": {"learning_rate": 0.1}}, epochs=12).log.entity_accuracy
+    assert accuracy.head(3).mean() < 0.4
+    assert accuracy.tail(3).mean() > 0.8
+
+
+def test_a_window_and_mixed_sources_are_refused(fit):
+    with pytest.raises(AnmiError, match=r'curriculum "tiers" .* choose a schedule'):
+        fit(curriculum={"tiers": {"window": "rank"}})
