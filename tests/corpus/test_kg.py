@@ -303,7 +303,12 @@ def test_fatal_damage_names_its_place(graph_folder, damage, words):
 def test_another_graph_is_another_collection(graph_folder):
     collection = graph_folder.write()
     above = graph_folder.path.parent
-    assert {path.name for path in files_of(collection)} >= {"corpus.jsonl", "train.tsv", "entities.jsonl", "triples.tsv"}
+    assert {path.name for path in files_of(collection)} >= {
+        "corpus.jsonl",
+        "train.tsv",
+        "entities.jsonl",
+        "triples.tsv",
+    }
     assert len(files_of(collection)) == len(set(files_of(collection))) == 7
     found = {contents(collection)}
     for name in ("entities.jsonl", "triples.tsv"):
