@@ -134,6 +134,48 @@ def test_a_damaged_collection_is_refused(damage: str, collection: Collection, ru
     assert json.loads(manifest.read_text(encoding="utf-8"))["status"] == "failed"
 
 
+GRAPH_DAMAGE: dict[str, tuple[Callable[[Collection], object], tuple[str, ...]]] = {
+    "no entities": (lambda c: (c.path / "entities.jsonl").unlink(), ("entities.jsonl", "put it there")),
+    "an entity twice": (
+        lambda c: c.write("entities.jsonl", [*c.lines("entities.jsonl"), c.lines("entities.jsonl")[1]]),
+        ("entities.jsonl line 4", "u:1", "line 2"),
+    ),
+    "unknown heads": (
+        lambda c: c.write("triples.tsv", [*c.lines("triples.tsv"), "u:7\tr\tu:0", "u:8\tr\tu:0"]),
+        ("triples.tsv line 4", "u:7", "the head is no entity"),
+    ),
+}
+
+
+@pytest.fixture
+def graph(collection: Collection) -> Collection:
+    collection.write("entities.jsonl", [json.dumps({"uri": f"u:{i}", "types": ["t"]}) for i in range(3)])
+    collection.write("triples.tsv", ["head\trelation\ttail", "u:0\tr\tu:1", "u:1\tr\tu:2"])
+    return collection
+
+
+@pytest.mark.parametrize("damage", GRAPH_DAMAGE)
+def test_a_damaged_graph_is_refused(damage: str, graph: Collection, run: Any, data: Path) -> None:
+    spoil, mentioned = GRAPH_DAMAGE[damage]
+    spoil(graph)
+    refused(run(f"kg:{graph.path}"), *mentioned)
+    assert not artifacts(data), "nothing of a collection that was refused may be in the catalog"
+
+
+def test_what_is_survivable_of_a_graph_is_counted(graph: Collection, run: Any, data: Path) -> None:
+    graph.write("triples.tsv", [*graph.lines("triples.tsv"), "u:7\tr\tu:0"])
+    metadata = {"triples": [["u:0", "r", "u:2"], ["u:0", "r"]]}
+    graph.change("corpus.jsonl", 1, json.dumps({"_id": "d0", "text": "a text", "metadata": metadata}))
+    done = run(f"kg:{graph.path}")
+    assert done.exit_code == 0, done.output
+    (info,) = data.glob("ingestion/collection_info.json/*/*.json")
+    found = json.loads(info.read_text(encoding="utf-8"))
+    assert (found["entities"], found["facts"]) == (3, 1)
+    assert found["quarantined"]["the head is no entity"] == 1
+    assert sum(found["quarantined"].values()) == 2
+    assert found["notes"]["stated triples that the graph lacks"] == 1
+
+
 def test_what_is_survivable_is_counted(collection: Collection, run: Any, data: Path) -> None:
     corpus = [*collection.lines("corpus.jsonl"), json.dumps({"_id": "d40", "text": "  "})]
     collection.write("corpus.jsonl", corpus, newline="\r\n", mark=b"\xef\xbb\xbf")
