@@ -26,7 +26,7 @@ def collection() -> dict[str, Any]:
         "qrels": pd.DataFrame(
             {"query_id": ["q0", "q1", "q2", "q3", "train"], "document_id": ["d0", "d1", "d2", "d0", "d1"]}
         ),
-        "documents": pd.Series({"d0": "Own 0", "d1": "Own 1", "d2": "Own 2"}),
+        "documents": {"d0": "Own 0", "d1": "Own 1", "d2": "Own 2"},
         "variants": pd.DataFrame(
             [
                 ("d0", "swap", "Swap 0"),

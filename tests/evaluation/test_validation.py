@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from anmi.evaluation import validation
 from anmi.evaluation.retrieval import dev_metric, dev_pool
@@ -73,13 +69,9 @@ def test_a_model_that_tells_nothing_apart_pays_for_every_document() -> None:
 WORDS = [f"w{i}" for i in range(30)]
 
 
-def encoder() -> SentenceTransformer:
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    weights = np.random.default_rng(0).normal(size=(len(WORDS) + 1, 8)).astype(np.float32)
-    return SentenceTransformer(
-        modules=[StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()], device="cpu"
-    )
+@pytest.fixture
+def encoder(word_encoder: Any) -> Any:
+    return partial(word_encoder, WORDS)
 
 
 def collection(documents: int = 40, dev: int = 6) -> dict[str, pd.DataFrame]:
@@ -102,7 +94,7 @@ def collection(documents: int = 40, dev: int = 6) -> dict[str, pd.DataFrame]:
     }
 
 
-def test_the_whole_way_from_texts_to_the_loss() -> None:
+def test_the_whole_way_from_texts_to_the_loss(encoder: Any) -> None:
     given, model = collection(), encoder()
     texts = given["corpus"].text.tolist()
     asked = given["queries"].text.tolist()[1:7]
@@ -125,7 +117,7 @@ def test_the_whole_way_from_texts_to_the_loss() -> None:
     assert asked_for == [[[34, 3], [35, -1], [36, -1], [37, -1], [38, -1], [39, -1]]], "asked once, not in every call"
 
 
-def test_what_is_barred_is_by_number_in_the_corpus_also_in_a_sample() -> None:
+def test_what_is_barred_is_by_number_in_the_corpus_also_in_a_sample(encoder: Any) -> None:
     given, model = collection(), encoder()
     wrong = np.ones((6, 40), bool)
     measure = dev_loss(
@@ -158,7 +150,7 @@ def test_the_pool_has_the_positives_and_as_many_as_asked_for() -> None:
     assert set(few.documents.document_id) == set(few.truth.document_id), "positives are never cut"
 
 
-def test_the_loss_falls_and_the_metric_rises_when_the_texts_are_alike() -> None:
+def test_the_loss_falls_and_the_metric_rises_when_the_texts_are_alike(encoder: Any) -> None:
     given, model = collection(), encoder()
     same = dict(zip(given["qrels"].query_id, given["qrels"].document_id, strict=True))
     text = given["corpus"].set_index("document_id").text

@@ -40,6 +40,7 @@ FILES = {
           type: anmi.datasets.TableDataset
           filepath: ${globals:data}/mini/table.parquet
           versioned: true
+          metadata: {anmi: {mlflow: history}}
         metrics:
           type: anmi.datasets.JsonDataset
           filepath: ${globals:data}/mini/metrics.json
@@ -81,7 +82,9 @@ FILES = {
             if fail == "stopped":
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(5)
-            return pd.DataFrame({"a": range(options.rows)})
+            rows = range(options.rows)
+            return pd.DataFrame({"step": [i + 1 for i in rows], "a": rows, "rare": [None] * (options.rows - 1) + [0.5],
+                                 "text": "x", "edge": [float("inf"), *rows[1:]]})
 
         def measure(table: pd.DataFrame) -> dict:
             held = bytearray(64 * 2**20)

@@ -90,6 +90,21 @@ def test_a_list_of_numbers_becomes_a_curve(finished: Any) -> None:
     assert [(point.step, point.value) for point in history] == [(0, 3.0), (1, 2.0), (2, 1.0)]
 
 
+def test_a_table_with_steps_becomes_curves(finished: Any) -> None:
+    from mlflow import MlflowClient
+
+    (run,) = tracked(finished.database)
+    client = MlflowClient(tracking_uri=finished.database)
+    assert {name for name in run.data.metrics if name.startswith("table.")} == {"table.a", "table.rare", "table.edge"}
+
+    def points(name: str) -> list[tuple[int, float]]:
+        return [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
+
+    assert points("table.a") == [(step, step - 1.0) for step in range(1, 7)]
+    assert points("table.rare") == [(6, 0.5)], "what is measured now and then is not logged in between"
+    assert [step for step, _ in points("table.edge")] == [2, 3, 4, 5, 6]
+
+
 def test_the_report_lies_beside_the_database(finished: Any) -> None:
     reports = list((finished.path / "data/tracking/artifacts").rglob("report.html"))
     assert [report.read_text() for report in reports] == ["<p>0.6</p>"]

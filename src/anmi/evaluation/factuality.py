@@ -6,8 +6,8 @@ compared with their own documents and with variants of these, one kind of falseh
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,13 +25,13 @@ ALL: Final = "all"
 # Pairs whose vectors stand in memory at once.
 _BLOCK: Final = 1 << 15
 
-Encode = Callable[[list[str], str], NDArray[np.float32]]
+Encode = Callable[[list[str], Literal["query", "document"]], NDArray[np.float32]]
 
 
 def factuality_pairs(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    documents: pd.Series[str],
+    documents: Mapping[str, str],
     variants: pd.DataFrame,
     *,
     seed: int,

@@ -29,6 +29,10 @@ from anmi.hooks.record import RunRecord, data_root, flatten
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 100
+# MLflow takes more metrics at once than tags or parameters.
+_METRICS: Final = 1000
+# Of a curve; more are not seen, and take a second for every few thousand.
+_MOST_POINTS: Final = 1000
 _LONGEST_VALUE: Final = 6000
 _LONGEST_KEY: Final = 250
 _LONGEST_MESSAGE: Final = 200
@@ -60,7 +64,8 @@ class TrackingHooks:
 
     A dataset takes part by its catalog metadata: ``metadata: {anmi: {mlflow: metrics}}`` for JSON whose numbers are
     metrics (a list of numbers becomes a curve), ``{anmi: {mlflow: artifact}}`` for a file to keep beside the run,
-    ``{anmi: {mlflow: cells}}`` for a table of which each row becomes a run inside this one.
+    ``{anmi: {mlflow: cells}}`` for a table of which each row becomes a run inside this one, and
+    ``{anmi: {mlflow: history}}`` for a table of which each column becomes a curve over its column ``step``.
 
     Parameters
     ----------
@@ -115,6 +120,8 @@ class TrackingHooks:
                 self._log_artifact(dataset_name, dataset)
             elif kind == "cells":
                 self._log_cells(data)
+            elif kind == "history":
+                self._log_history(dataset_name, data)
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Pipeline) -> None:
@@ -215,6 +222,21 @@ class TrackingHooks:
             if isinstance(value, (int, float))
         ]
         for batch in _batches(metrics):
+            self._client.log_batch(self._run_id, metrics=batch)
+
+    def _log_history(self, name: str, table: Any) -> None:
+        """Log every column of numbers as the metric ``<name>.<column>``, of a long one every so many points."""
+        from mlflow.entities import Metric
+
+        stamp = int(time.time() * 1000)
+        numbers = table.select_dtypes("number").astype(float).set_index("step")
+        metrics = []
+        for column in numbers.columns:
+            known = numbers[column][abs(numbers[column]) < float("inf")]
+            thinned = known.iloc[:: max(1, -(-len(known) // _MOST_POINTS))]
+            key = _name(f"{name}.{column}")
+            metrics += [Metric(key, value, stamp, int(step)) for step, value in thinned.items()]
+        for batch in _batches(metrics, _METRICS):
             self._client.log_batch(self._run_id, metrics=batch)
 
     def _log_cells(self, cells: Any) -> None:
@@ -334,9 +356,9 @@ def _name(key: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", key.replace("@", "_at_"))[:_LONGEST_KEY]
 
 
-def _batches(items: Sequence[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(items), _BATCH):
-        yield list(items[start : start + _BATCH])
+def _batches(items: Sequence[Any], size: int = _BATCH) -> Iterator[list[Any]]:
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])
 
 
 def _first_line(error: BaseException) -> str:

@@ -70,8 +70,8 @@ def metrics(results: pd.DataFrame) -> Figure | None:
                 "error_x": {
                     "type": "data",
                     "symmetric": False,
-                    "array": _plain(max(entry["high"] - entry["value"], 0.0) for _, entry in shown),
-                    "arrayminus": _plain(max(entry["value"] - entry["low"], 0.0) for _, entry in shown),
+                    "array": plain(max(entry["high"] - entry["value"], 0.0) for _, entry in shown),
+                    "arrayminus": plain(max(entry["value"] - entry["low"], 0.0) for _, entry in shown),
                     "thickness": 2,
                     "width": 5,
                 },
@@ -167,43 +167,43 @@ def training(log: pd.DataFrame) -> Figure | None:
             [
                 {
                     "name": "loss, each step",
-                    "y": _plain(log["loss"]),
+                    "y": plain(log["loss"]),
                     "line": {"color": TRAINED_COLOURS[0], "width": 1},
                     "opacity": 0.5,
                 },
-                {"name": "loss, moving mean", "y": _plain(smooth), "line": {"color": TRAINED_COLOURS[0], "width": 2.5}},
+                {"name": "loss, moving mean", "y": plain(smooth), "line": {"color": TRAINED_COLOURS[0], "width": 2.5}},
             ],
         )
     ]
     if "temperature" in log and log["temperature"].notna().any():
         line = {"color": TRAINED_COLOURS[0], "width": 2.5}
-        panels.append(("temperature", [{"name": "temperature", "y": _plain(log["temperature"]), "line": line}]))
+        panels.append(("temperature", [{"name": "temperature", "y": plain(log["temperature"]), "line": line}]))
     panels += _dev_panel(log)
     note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
-    return Figure("training", "Loss, temperature and dev metric during training", note, _over_steps(log, panels))
+    return Figure("training", "Loss, temperature and dev metric during training", note, over_steps(log, panels))
 
 
 def curriculum(log: pd.DataFrame) -> Figure | None:
-    """Difficulty, window and dev metric over the steps; None where training had no curriculum."""
-    if log.empty or "difficulty" not in log:
+    """Difficulty, window and dev metric over the steps; None where training had no curriculum of windows."""
+    if log.empty or "high" not in log:
         return None
     line = {"color": TRAINED_COLOURS[0], "width": 2.5, "shape": "hv"}
     by_elo = log["high"].max() > 1
-    upper = {"name": "window, to", "y": _plain(log["high"]), "line": line | {"dash": "dash"}}
-    lower = {"name": "window, from", "y": _plain(log["low"]), "line": line}
+    upper = {"name": "window, to", "y": plain(log["high"]), "line": line | {"dash": "dash"}}
+    lower = {"name": "window, from", "y": plain(log["low"]), "line": line}
     window = [lower] if np.isinf(log["high"]).all() else [upper, lower | {"fill": "tonexty"}]
     panels: list[tuple[str, list[dict[str, Any]]]] = [
-        ("difficulty", [{"name": "difficulty", "y": _plain(log["difficulty"]), "line": line}]),
+        ("difficulty", [{"name": "difficulty", "y": plain(log["difficulty"]), "line": line}]),
         ("gap (Elo)" if by_elo else "place in the pool", window),
     ]
     if "inside" in log:
-        inside = {"name": "negatives inside", "y": _plain(100 * log["inside"]), "line": line | {"width": 1}}
+        inside = {"name": "negatives inside", "y": plain(100 * log["inside"]), "line": line | {"width": 1}}
         panels.append(("inside (%)", [inside]))
     panels += _dev_panel(log)
     of = "gaps to the positive" if by_elo else "places in a row's pool, 0 the first and 1 the last"
     note = f"The negatives of a step are drawn inside the window of {of}. "
     note += "Where a row has too few there, the nearest outside follow, unless the curriculum is strict."
-    return Figure("curriculum", "What the curriculum showed", note, _over_steps(log, panels))
+    return Figure("curriculum", "What the curriculum showed", note, over_steps(log, panels))
 
 
 def _dev_panel(log: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -214,8 +214,8 @@ def _dev_panel(log: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
     return [("dev nDCG@10", [trace | {"mode": "lines+markers", "line": {"color": TRAINED_COLOURS[0], "width": 2.5}}])]
 
 
-def _over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]) -> dict[str, Any]:
-    """Return plots over the steps one above the other, each a title and its lines."""
+def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """Return plots over the steps one above the other, each a title and its lines, as a specification."""
     step = log["step"].tolist()
     layout = _layout(60 + 190 * len(panels), "step (optimiser updates)", "")
     traces = []
@@ -347,6 +347,6 @@ def _shares(counts: Any) -> list[float]:
     return [*shares.tolist(), float(shares[-1])]
 
 
-def _plain(values: Iterable[float]) -> list[float | None]:
+def plain(values: Iterable[float]) -> list[float | None]:
     """Replace what JSON cannot hold by None."""
     return [float(value) if math.isfinite(value) else None for value in values]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from anmi.report import figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
+from anmi.report.hardening import hardening
 from anmi.report.inputs import (
     EXAMPLE_COLUMNS,
     HEADLINE_METRICS,
@@ -72,6 +73,7 @@ def render(inputs: ReportInputs) -> str:
         hardness_rows=hardness_rows(inputs.hardness),
         hardness_metric=metric_name(inputs.hardness.get("metric", "")),
         curriculum=embedded(figures.curriculum(inputs.training_log)),
+        hardening=_hardening(inputs),
         score_names=_score_names(inputs.examples),
         examples=_examples(inputs.examples),
         parameters=parameters,
@@ -174,6 +176,11 @@ def _judges(judges: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
 
 def _three(value: float | None) -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
+
+
+def _hardening(inputs: ReportInputs) -> dict[str, Any] | None:
+    found = hardening(inputs.training_log, inputs.knowledge, inputs.neighbours)
+    return found and found | {"figures": [embedded(figure) for figure in found["figures"]]}
 
 
 def _score_names(examples: pd.DataFrame) -> list[str]:

@@ -45,7 +45,8 @@ class ReportInputs:
     distributions
         From :func:`anmi.evaluation.diagnostics.distributions`.
     training_log
-        ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs.
+        ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs. Where negatives were
+        drawn from mixed sources also ``share_*`` and what :mod:`anmi.report.hardening` reads besides.
     calibration
         From :func:`anmi.judging.calibration.reliability`: ``bins`` of ``predicted, observed, count`` and
         ``expected_calibration_error``. Of the only judge; not shown where there are ``judges``.
@@ -60,6 +61,8 @@ class ReportInputs:
         Results by the hardness of queries: ``metric``; ``profile``, rows ``system, hardness, value, low, high,
         queries`` from :func:`anmi.evaluation.buckets.profile`; and ``buckets``, rows ``system, bucket, queries`` with
         the metric and ``rank_*``, from :func:`anmi.evaluation.buckets.by_bucket`. Empty omits the section.
+    knowledge, neighbours
+        The artifacts ``knowledge_metrics`` and ``neighbours``; empty where no entities are known.
     examples
         ``query_id, query, role, document_id, text`` with role ``positive`` or ``negative``, one row per document,
         rows of a query together; every further numeric column is shown as a score. See :func:`example_table`.
@@ -83,6 +86,8 @@ class ReportInputs:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     judges: Mapping[str, Mapping[str, Any]] | None = None
     hardness: Mapping[str, Any] = field(default_factory=dict)
+    knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    neighbours: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, Mapping[str, int]] | Sequence[Mapping[str, Any]] = ()
 
 

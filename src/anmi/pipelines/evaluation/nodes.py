@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.store import Store
+
+if TYPE_CHECKING:
+    from anmi.evaluation.factuality import Encode
 
 
 def run_systems(
@@ -124,3 +129,111 @@ def compare_systems(
             comparisons.append({"system": system, "baseline": baseline, "metric": metric, **found})
     flat = {name: float(value) for name, value in flat.items() if np.isfinite(value)}
     return pd.DataFrame(rows), pd.DataFrame(comparisons), flat
+
+
+def measure_knowledge(
+    runs: pd.DataFrame,
+    trained_model: Path,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    graph: pd.DataFrame,
+    entities: pd.DataFrame,
+    facts: pd.DataFrame,
+    variants: pd.DataFrame,
+    encoder: str,
+    recipe: str,
+    params: EvaluationParams,
+    dense: DenseParams,
+    seed: int,
+    store: Store,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Measure which entity both encoders find, whether they tell facts from false ones, and what they take for near.
+
+    Both results are empty, at once, where the collection names no entities or its documents state no facts. Without
+    variants only entities are linked.
+    """
+    if entities.empty or facts.empty:
+        return {}, {}
+    from anmi.corpus.knowledge import KnowledgeGraph
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.factuality import factuality_pairs
+    from anmi.evaluation.linking import confusions, first_types, neighbour_examples, neighbours
+
+    asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
+    training = queries[queries.split == "train"]
+    truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
+    texts = dict(zip(ids, document_texts(corpus), strict=True))
+    # Variants of a document that was trained on were perhaps trained on, too.
+    held_out = truth[~truth.document_id.isin(qrels.document_id[qrels.query_id.isin(training.query_id)])]
+    pairs = factuality_pairs(asked, held_out, texts, variants, seed=seed, most_queries=params.factuality_queries)
+    known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
+    about = dict(zip(ids, known.about.tolist(), strict=True))
+    metrics: dict[str, Any] = {}
+    for system, name in (("zero_shot", encoder), (recipe, str(trained_model))):
+        metrics[system] = _linking(runs[runs.system == system], truth, about, params, seed)
+        if len(pairs):
+            # As with runs, the vectors of a model that is seen once are not kept.
+            kept = store if system == "zero_shot" else None
+            encode = _encoding(name, store.path / "models", dense, kept, f"variants for {system}")
+            metrics[system] |= _factuality(pairs, encode, params, seed)
+    near = neighbours(runs[runs.system == recipe], truth, known, ids, depth=params.neighbours)
+    return metrics, {
+        "depth": params.neighbours,
+        "queries": int(near.query_id.nunique()),
+        "shares": {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")},
+        "confusions": confusions(near, first_types(entities)),
+        "examples": neighbour_examples(near, asked, texts, known, params.neighbour_queries, seed),
+    }
+
+
+def _linking(
+    run: pd.DataFrame, truth: pd.DataFrame, about: Mapping[str, int], params: EvaluationParams, seed: int
+) -> dict[str, Any]:
+    from anmi.evaluation.linking import linking
+    from anmi.evaluation.significance import interval
+
+    found = linking(run, truth, about)
+    result: dict[str, Any] = {
+        "linking_queries": len(found),
+        "linking_left_out": truth.query_id.nunique() - len(found),
+    }
+    # One query cannot be resampled.
+    for name in found.columns if len(found) > 1 else ():
+        value, low, high = interval(
+            found[name].to_numpy(), seed=seed, resamples=params.resamples, confidence=params.confidence
+        )
+        result |= {f"linking_{name}": value, f"linking_{name}_low": low, f"linking_{name}_high": high}
+    return result
+
+
+def _factuality(pairs: pd.DataFrame, encode: Encode, params: EvaluationParams, seed: int) -> dict[str, Any]:
+    from anmi.evaluation.factuality import ALL, factuality, pair_similarities
+
+    own, other = pair_similarities(pairs, encode)
+    found = factuality(pairs, own, other, seed=seed, resamples=params.resamples, confidence=params.confidence)
+    rows = {str(kind): row for kind, row in found.to_dict("index").items()}
+    overall = {f"factuality_{name}": value for name, value in rows.pop(ALL, {}).items()}
+    return {**overall, "factuality": rows}
+
+
+def _encoding(name: str, models: Path, dense: DenseParams, store: Store | None, description: str) -> Encode:
+    from anmi.evaluation.retrieval import vectors
+    from anmi.retrieval.encoders import load_encoder
+
+    model = load_encoder(name, models, dense.max_length)
+    prompts = {"query": dense.prompt_query, "document": dense.prompt_document}
+
+    def encode(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
+        return vectors(
+            model,
+            texts,
+            role,
+            store=store,
+            precision=dense.precision,
+            prompt=prompts[role],
+            batch_size=dense.batch_size,
+            description=f"encoding {description}" if role == "document" else "",
+        )
+
+    return encode

@@ -23,3 +23,11 @@ class EvaluationParams(BaseModel):
         description="What makes a query hard, for results by hardness. By script, which needs nothing installed; "
         "`code_mix: language` sees romanised languages as well.",
     )
+    factuality_queries: int = Field(
+        2_000, ge=2, description="Queries whose documents are compared with false variants, where the collection has "
+        "a graph; a share of one half is then known to 0.02.",
+    )  # fmt: skip
+    neighbours: int = Field(5, ge=1, description="Nearest documents looked at; a page of results shows about as many.")
+    neighbour_queries: int = Field(
+        12, ge=0, le=200, description="Queries kept with their nearest documents for the report; enough to see a habit."
+    )

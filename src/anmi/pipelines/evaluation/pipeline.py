@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.evaluation.nodes import compare_systems, describe_hardness, run_systems, score_runs
+from anmi.pipelines.evaluation.nodes import (
+    compare_systems,
+    describe_hardness,
+    measure_knowledge,
+    run_systems,
+    score_runs,
+)
 
 
 def create_pipeline() -> Pipeline:
@@ -39,5 +45,14 @@ def create_pipeline() -> Pipeline:
             ],
             outputs=["metrics", "comparisons", "metrics_flat"],
             name="compare_systems",
+        ),
+        Node(
+            measure_knowledge,
+            inputs=[
+                "runs", "trained_model", "corpus", "queries", "qrels", "graph", "entities", "facts", "variants",
+                "params:encoder", "params:recipe", "params:evaluation", "params:dense", "params:seed", "store",
+            ],
+            outputs=["knowledge_metrics", "neighbours"],
+            name="measure_knowledge",
         ),
     ])  # fmt: skip

@@ -60,6 +60,8 @@ def render_report(
     teacher: dict[str, Any],
     fused_judge: dict[str, Any],
     hardness_results: dict[str, Any],
+    knowledge_metrics: dict[str, Any],
+    neighbours: dict[str, Any],
     info: dict[str, Any],
     encoder: str,
     recipe: str,
@@ -93,6 +95,8 @@ def render_report(
             gap=selection_summary["gaps"].get("elo") or {},
             leak=selection_summary["leak"] or {},
             hardness=hardness_results,
+            knowledge=knowledge_metrics,
+            neighbours=neighbours,
             examples=example_table(training_rows, count=params.examples) if has_negatives else pd.DataFrame(),
             parameters={
                 "collection": info,

@@ -20,8 +20,8 @@ def create_pipeline() -> Pipeline:
             render_report,
             inputs=[
                 "results", "training_rows", "training_log", "training_summary", "selection_summary", "teacher",
-                "fused_judge", "hardness_results", "collection_info", "params:encoder", "params:recipe",
-                "params:reporting",
+                "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "collection_info",
+                "params:encoder", "params:recipe", "params:reporting",
             ],
             outputs="report",
             name="render_report",

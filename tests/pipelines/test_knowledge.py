@@ -1,0 +1,127 @@
+"""What is measured where a collection names entities, with encoders small enough to know the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from anmi.corpus.types import empty
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.evaluation.nodes import measure_knowledge
+from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.store import Store
+
+CITIES = ["rome", "paris", "oslo", "bern"]
+LANDS = ["italy", "france", "norway", "switzerland"]
+
+
+def collection() -> dict[str, pd.DataFrame]:
+    """A document per city: the first of a training query, the others of queries that are held out."""
+    ids, texts = [f"d{i}" for i in range(4)], [f"{c} {land}" for c, land in zip(CITIES, LANDS, strict=True)]
+    facts = pd.DataFrame({"document_id": ids, "head": CITIES, "relation": "country", "tail": LANDS})
+    variants = [(d, "swap", f"{CITIES[i]} {LANDS[i - 1]}") for i, d in enumerate(ids)]
+    variants.append(("d1", "counterpart", "oslo norway"))
+    return {
+        "corpus": pd.DataFrame({"document_id": ids, "title": "", "text": texts}),
+        "queries": pd.DataFrame(
+            {
+                "query_id": ["t0", "q1", "q2", "q3"],
+                "text": texts,
+                "split": ["train", "test", "test", "test"],
+            }
+        ),
+        "qrels": pd.DataFrame({"query_id": ["t0", "q1", "q2", "q3"], "document_id": ids, "relevance": 1}),
+        "graph": facts[["head", "relation", "tail"]],
+        "entities": pd.DataFrame({"uri": CITIES, "label": [c.title() for c in CITIES], "types": '["City"]'}),
+        "facts": facts,
+        "variants": pd.DataFrame(variants, columns=["document_id", "kind", "text"]),
+    }  # fmt: skip
+
+
+def runs() -> pd.DataFrame:
+    """The trained system finds every document first; the untrained one finds it second."""
+    rows = []
+    for system, places in (("zero_shot", (2, 1)), ("mine", (1, 2))):
+        for i in (1, 2, 3):
+            for document, rank in zip((f"d{i}", f"d{i - 1}"), places, strict=True):
+                rows.append(
+                    {"system": system, "query_id": f"q{i}", "document_id": document, "rank": rank, "score": -rank}
+                )
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def models(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """One encoder to which a country is no word, and one that tells all words apart; all are orthogonal."""
+    folder, count = tmp_path_factory.mktemp("models"), len(CITIES) + len(LANDS)
+    for name, words in (("blind", CITIES), ("seeing", [*CITIES, *LANDS])):
+        model = word_encoder(words, dimension=count)
+        model[0].embedding.weight.data[0] = 0
+        model[0].embedding.weight.data[1:] = torch.eye(count)[: len(words)]
+        model.save(str(folder / name))
+    return str(folder / "blind"), str(folder / "seeing")
+
+
+def measured(models: tuple[str, str], tmp_path: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    with Store(tmp_path / "store") as store:
+        return measure_knowledge(
+            runs(), Path(models[1]), **(collection() | changes), encoder=models[0], recipe="mine",
+            params=EvaluationParams(resamples=100), dense=DenseParams(), seed=1, store=store,
+        )  # fmt: skip
+
+
+def test_an_encoder_that_sees_countries_tells_facts_from_false_ones(models: tuple[str, str], tmp_path: Path) -> None:
+    metrics, _ = measured(models, tmp_path)
+    blind, seeing = metrics["zero_shot"], metrics["mine"]
+    assert (blind["factuality_auc"], blind["factuality_paired"]) == (0.5, 0.5), "own and variant tie"
+    assert (seeing["factuality_auc"], seeing["factuality_paired"]) == (1.0, 1.0)
+    assert seeing["factuality_queries"] == 3
+    assert set(seeing["factuality"]) == {"swap", "counterpart"}
+    assert blind["factuality"]["counterpart"]["paired"] == 1.0, "another city is seen by both"
+    assert blind["factuality"]["counterpart"]["queries"] == 1
+
+
+def test_documents_that_were_trained_on_do_not_count(models: tuple[str, str], tmp_path: Path) -> None:
+    qrels = collection()["qrels"]
+    shared = pd.concat([qrels, qrels.iloc[[2]].assign(query_id="t0")], ignore_index=True)
+    metrics, _ = measured(models, tmp_path, qrels=shared)
+    assert metrics["mine"]["factuality_queries"] == 2
+    assert metrics["mine"]["linking_queries"] == 3, "an entity that is found is found"
+
+
+def test_entities_are_linked_by_what_the_systems_found(models: tuple[str, str], tmp_path: Path) -> None:
+    metrics, _ = measured(models, tmp_path)
+    found = {system: (row["linking_accuracy"], row["linking_mrr_10"]) for system, row in metrics.items()}
+    assert found == {"zero_shot": (0.0, 0.5), "mine": (1.0, 1.0)}
+    assert all(row["linking_left_out"] == 0 for row in metrics.values())
+
+
+def test_neighbours_are_those_of_the_trained_system(models: tuple[str, str], tmp_path: Path) -> None:
+    _, near = measured(models, tmp_path)
+    assert near["shares"] == {"right": 0.5, "entails": 0.5, "same_uri": 0.5}
+    assert near["confusions"] == [{"own": "City", "retrieved": "City", "count": 3, "share": 1.0}]
+    assert {row["query_id"] for row in near["examples"]} == {"q1", "q2", "q3"}
+    assert all(row["documents"][0]["right"] for row in near["examples"])
+
+
+def test_without_variants_only_entities_are_linked(models: tuple[str, str], tmp_path: Path) -> None:
+    metrics, near = measured(("no such encoder", "nor this"), tmp_path, variants=empty("document_id", "kind", "text"))
+    assert not [name for name in metrics["mine"] if "factuality" in name]
+    assert metrics["mine"]["linking_accuracy"] == 1.0
+    assert near["queries"] == 3
+
+
+@pytest.mark.parametrize("missing", ["entities", "facts"])
+def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
+    nothing: Any = None
+    tables = dict.fromkeys(collection(), nothing) | {name: collection()[name] for name in ("entities", "facts")}
+    tables[missing] = collection()[missing].iloc[:0]
+    found = measure_knowledge(
+        nothing, nothing, **tables, encoder="static", recipe="mine", params=EvaluationParams(), dense=DenseParams(),
+        seed=1, store=nothing,
+    )  # fmt: skip
+    assert found == ({}, {})
