@@ -11,10 +11,12 @@ import pandas as pd
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
+from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.export import Exports
 from anmi.selection.recipe import RecipeBook
 
 _LOG = logging.getLogger(__name__)
+_AS_THE_RECIPE_SAYS = TrainingParams()
 
 
 def select_negatives(
@@ -67,6 +69,45 @@ def make_training_rows(
             f"({worst['candidates']} candidates): loosen it"
         )
     return rows
+
+
+def make_variants(
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    graph: pd.DataFrame,
+    entities: pd.DataFrame,
+    facts: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+    selection: SelectionParams,
+    seed: int,
+    training: TrainingParams = _AS_THE_RECIPE_SAYS,
+) -> pd.DataFrame:
+    """Make variants of the positives of all splits that say something else, if training draws from mixed sources.
+
+    Those of dev and test are never trained on; an evaluation holds them against the documents they were made from.
+    """
+    from anmi.corpus.knowledge import KnowledgeGraph
+    from anmi.corpus.texts import document_texts
+    from anmi.corpus.types import empty
+    from anmi.judging.endpoint import Endpoint
+    from anmi.retrieval.variants.build import counts_of, make_variants
+    from anmi.retrieval.variants.generator import ChatGenerator
+    from anmi.retrieval.variants.params import VARIANT_COLUMNS
+
+    if merged_options(recipes.get(recipe), training).sources.kind != "mixed":
+        return empty(*VARIANT_COLUMNS)
+    ids = corpus.document_id.tolist()
+    asked = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
+    documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
+    options = selection.generator
+    writer = None if options is None else ChatGenerator(Endpoint(options, seed), options.max_characters)
+    known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
+    variants = make_variants(known, documents, ids, document_texts(corpus), selection.variants, seed, writer)
+    for kind, count in counts_of(variants).items():
+        _LOG.info("%d variants (%s) of %d of %d documents", count["variants"], kind, count["documents"], len(documents))
+    return variants
 
 
 def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> pd.DataFrame:

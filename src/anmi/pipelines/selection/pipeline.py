@@ -8,6 +8,7 @@ from anmi.pipelines.selection.nodes import (
     export_formats,
     export_pairs,
     make_training_rows,
+    make_variants,
     select_negatives,
     summarise_selection,
 )
@@ -27,6 +28,15 @@ def create_pipeline() -> Pipeline:
             inputs=["selection", "corpus", "queries", "kin", "duplicates", "params:recipe", "params:recipes"],
             outputs="training_rows",
             name="make_training_rows",
+        ),
+        Node(
+            make_variants,
+            inputs=[
+                "corpus", "queries", "qrels", "graph", "entities", "facts",
+                "params:recipe", "params:recipes", "params:selection", "params:seed", "params:training",
+            ],
+            outputs="variants",
+            name="make_variants",
         ),
         Node(
             export_pairs,

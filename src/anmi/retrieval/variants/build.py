@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.types import empty
 from anmi.retrieval.variants.context import Context
 from anmi.retrieval.variants.counterparts import make_counterparts
 from anmi.retrieval.variants.edits import make_edits
@@ -65,7 +66,7 @@ def make_variants(
         for start in range(0, len(wanted), _BLOCK)
     ]
     if not parts:
-        return pd.DataFrame({column: pd.Series(dtype="str") for column in VARIANT_COLUMNS})
+        return empty(*VARIANT_COLUMNS)
     return pd.concat(parts, ignore_index=True)
 
 
@@ -77,11 +78,9 @@ def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
     >>> counts_of(pd.DataFrame({"kind": ["swap", "swap"], "document_id": ["a", "b"]}))
     {'swap': {'variants': 2, 'documents': 2}}
     """
-    groups = variants.groupby("kind").document_id.agg(["size", "nunique"])
+    groups = {str(kind): group.document_id for kind, group in variants.groupby("kind")}
     return {
-        kind: {"variants": int(groups.loc[kind, "size"]), "documents": int(groups.loc[kind, "nunique"])}
-        for kind in KINDS
-        if kind in groups.index
+        kind: {"variants": len(groups[kind]), "documents": groups[kind].nunique()} for kind in KINDS if kind in groups
     }
 
 
@@ -123,14 +122,14 @@ def _existing(context: Context, made: pd.DataFrame, ids: Sequence[str], texts: S
     for document, text in enumerate(texts):
         number.setdefault(text, document)
     found = made["text"].map(number)
-    hit = (found.notna() & made["variant_id"].isna()).to_numpy()
+    hit = np.flatnonzero(found.notna() & made["variant_id"].isna())
+    place, same = made["place"].to_numpy(np.int64)[hit], found.iloc[hit].to_numpy(np.int64)
     entailing = context.graph.entailing(context.documents[:, None])
-    place, document = made["place"].to_numpy(np.int64)[hit], found[hit].to_numpy(np.int64)
-    entailed = np.zeros(len(made), bool)
-    entailed[hit] = np.asarray(entailing[place, document]).ravel() if hit.any() else False
-    made.loc[hit, "variant_id"] = [ids[one] for one in document]
-    made.loc[hit, "kind"] = "counterpart"
-    return made[~entailed]
+    name, kind = made["variant_id"].to_numpy(object), made["kind"].to_numpy(object)
+    name[hit], kind[hit] = [ids[one] for one in same.tolist()], "counterpart"
+    keep = np.ones(len(made), bool)
+    keep[hit] = [not entailing[row, document] for row, document in zip(place.tolist(), same.tolist(), strict=True)]
+    return made.assign(variant_id=name, kind=kind)[keep]
 
 
 def _generated(context: Context, generator: Generator) -> pd.DataFrame:

@@ -23,11 +23,12 @@ _ISO: Final = re.compile(
     r"(?<![\w-])(?P<year>[12]\d{3})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])(?![\d-])"
 )
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
+_NAME: Final = "|".join((*_MONTHS, *_SHORT, "Sept"))
 _WRITTEN: Final = re.compile(
-    rf"(?<![\w-])(?:(?P<before>{_DAY})(?:st|nd|rd|th)?(?:\sof)?\s)?(?P<month>{'|'.join((*_MONTHS, *_SHORT, 'Sept'))})\b\.?"
+    rf"(?<![\w-])(?:(?P<before>{_DAY})(?:st|nd|rd|th)?(?:\sof)?\s)?(?P<month>{_NAME})\b\.?"
     rf"(?:\s(?P<day>{_DAY})(?:st|nd|rd|th)?\b(?![.:]\d))?(?:,?\s(?P<year>[12]\d{{3}})\b)?"
 )
-_YEAR: Final = re.compile(r"(?<![\w.,:/\\#=^@\-–—])(?P<year>[12]\d{3})(?![\w/:\\^@%\-–—'’]|[.,]\d)")
+_YEAR: Final = re.compile(r"(?<![\w.,:/\\#=^@\-−–—])(?P<year>[12]\d{3})(?![\w/:\\^@%\-−–—'’]|[.,]\d)")
 # The last word before a year. Other bare numbers of four digits are years only if alone in brackets, or, from 1800 on,
 # where no word follows that they could count.
 _CUES: Final = frozenset(
@@ -184,13 +185,13 @@ def _other(part: str, value: Day, random: np.random.Generator) -> int:
     return int(random.integers(1, 13 if part == "month" else 32))
 
 
-def _exists(value: Day) -> bool:
+def _exists(value: tuple[int | None, ...]) -> bool:
     year, month, day = value
     # A leap year where the year is not known.
     return day is None or month is None or day <= calendar.monthrange(year or 2000, month)[1]
 
 
-def _agree(value: Day, other: Day) -> bool:
+def _agree(value: tuple[int | None, ...], other: Day) -> bool:
     """Whether two dates are the same in all that both of them say."""
     both = [(one, two) for one, two in zip(value, other, strict=True) if one is not None and two is not None]
     return bool(both) and all(one == two for one, two in both)

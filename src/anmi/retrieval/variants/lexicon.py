@@ -27,7 +27,7 @@ harder/easier hardest/easiest difficult/easy
 wider/narrower widest/narrowest wide/narrow
 deeper/shallower deepest/shallowest deep/shallow
 warmer/cooler warmest/coolest warm/cool hot/cold
-richer/poorer rich/poor
+richer/poorer
 thicker/thinner thick/thin
 maximum/minimum maximal/minimal maximise/minimise maximises/minimises maximize/minimize maximizes/minimizes
 first/last

@@ -9,7 +9,7 @@ from anmi.retrieval.variants.mentions import Span
 
 # In lower case only: "May" and "Will" are names as well, and a question begins with its verb.
 _BE: Final = "is|are|was|were"
-_MODAL: Final = "could|will|would|should|must|might|may|shall"
+_MODAL: Final = "could|will|would|should|must|shall"
 _HAVE: Final = {"has": "does", "have": "do", "had": "did"}
 _START: Final = r"(?<![\w.`'’/(\[\-])"
 # Nor a word that denies already, nor one that a negation would join to something else.

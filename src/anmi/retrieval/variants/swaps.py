@@ -13,7 +13,7 @@ from scipy import sparse
 from anmi import seeds
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.retrieval.variants.context import Context, first_of_each, matches, membership, picked
-from anmi.retrieval.variants.mentions import replaced
+from anmi.retrieval.variants.mentions import replaced, surface
 
 # Draws for one that is wanted: most are repeated, or true.
 _SPARE: Final = 8
@@ -50,6 +50,8 @@ class Pools:
     ----------
     members
         bool [K + 2 R, E]: of each type, then the tails and then the heads of each relation.
+    name
+        Of the N nodes, int64 [N]: the same number for nodes that a text writes the same way, 0 for those without.
     """
 
     def __init__(self, graph: KnowledgeGraph) -> None:
@@ -62,6 +64,28 @@ class Pools:
         self.members = sparse.csr_array(sparse.vstack(parts))
         self.members.sort_indices()
         self._size = np.diff(self.members.indptr)
+        names = [*graph.labels, *(surface(node) for node in graph.nodes[entities:])]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(("", *map(str.strip, names))))}
+        self.name = np.array([numbers[name.strip()] for name in names], np.int64)
+        self._known = np.unique(self._code(*graph.triples.T))
+
+    def is_true(
+        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return which triples are known to be true, of these nodes or of others with the same names.
+
+        A literal may say what is not said of the entity.
+        """
+        result = self._graph.is_true(heads, relations, tails)
+        result[matches(self._known, self._code(heads, relations, tails))[1]] = True
+        return result
+
+    def _code(
+        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        names = len(self._graph.nodes) + 1
+        code: NDArray[np.int64] = (self.name[heads] * len(self._graph.relations) + relations) * names + self.name[tails]
+        return code
 
     def of_slots(self, context: Context) -> sparse.csr_array:
         """Return the pools with anyone else in them that fit the entity and its part in the document, bool [S, P]."""
@@ -86,7 +110,7 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
     An entity of the document is drawn, then a set it belongs to, then a member of that set. One is kept if its label
     is another, it is not in the document's facts already, and no fact in which it takes the old one's place is true.
     Those in at least half of the sets that the old one is in come first: what only heads the relation `country`, too,
-    may be an airport for a sandwich. What is drawn for a document depends on the seed, its id, what it states and the graph.
+    may be an airport for a sandwich. What is drawn for a document depends on the seed, its id, its facts and the graph.
 
     Parameters
     ----------
@@ -110,12 +134,12 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
     pool, placed = picked(uniform[:, 1], pools_of, slot)
     slot, uniform = slot[placed], uniform[placed]
     entity, _ = picked(uniform[:, 2], pools.members, pool[placed])
-    keep = _is_other(context, slot, entity)
+    keep = _is_other(context, pools, slot, entity)
     slot, entity = slot[keep], entity[keep]
     _, first = np.unique(slot * len(context.graph.uris) + entity, return_index=True)
     first.sort()
     slot, entity = slot[first], entity[first]
-    untrue = ~_makes_true(context, facts_of, slot, entity)
+    untrue = ~_makes_true(context, pools, facts_of, slot, entity)
     slot, entity = slot[untrue], entity[untrue]
     order = np.lexsort((~_fits(pools, pools_of, slot, entity), context.slot_row[slot]))
     slot, entity = slot[order], entity[order]
@@ -176,13 +200,11 @@ def described(context: Context, found: Neighbours, kind: str, texts: list[str]) 
     )
 
 
-def _is_other(context: Context, slot: NDArray[np.int64], entity: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _is_other(context: Context, pools: Pools, slot: NDArray[np.int64], entity: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether an entity has another label than that of the slot, and stands in no fact of the document."""
-    graph = context.graph
-    _, label = np.unique(np.array(graph.labels, dtype=object).astype(str), return_inverse=True)
-    blank = np.array([not name.strip() for name in graph.labels], bool)
-    result = (label[entity] != label[context.slot_entity[slot]]) & ~blank[entity]
-    result[matches(context.pairs, context.slot_row[slot] * len(graph.nodes) + entity)[1]] = False
+    name = pools.name[entity]
+    result: NDArray[np.bool_] = (name != pools.name[context.slot_entity[slot]]) & (name > 0)
+    result[matches(context.pairs, context.slot_row[slot] * len(context.graph.nodes) + entity)[1]] = False
     return result
 
 
@@ -197,7 +219,7 @@ def _fits(
 
 
 def _makes_true(
-    context: Context, facts_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
+    context: Context, pools: Pools, facts_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether a fact that changes is true with the new entity, too."""
     start, size = facts_of.indptr[slot].astype(np.int64), np.diff(facts_of.indptr)[slot].astype(np.int64)
@@ -206,6 +228,6 @@ def _makes_true(
     triple = context.graph.triples[context.fact[facts_of.indices[flat]]]
     old, new = context.slot_entity[slot][draw], entity[draw]
     heads, tails = (np.where(triple[:, end] == old, new, triple[:, end]) for end in (0, 2))
-    true = context.graph.is_true(heads, triple[:, 1], tails)
+    true = pools.is_true(heads, triple[:, 1], tails)
     result: NDArray[np.bool_] = np.bincount(draw[true], minlength=len(slot)) > 0
     return result
