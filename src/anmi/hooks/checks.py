@@ -14,6 +14,7 @@ from kedro.framework.hooks import hook_impl
 from kedro.framework.project import pipelines
 from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
+from kedro.pipeline.node import Node
 from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel, ValidationError
 
@@ -30,6 +31,7 @@ COLLECTIONS: Final = {
     "beir": "beir:DIR",
     "pairs": "pairs:GLOB[;GLOB...]",
     "ir_datasets": "ir_datasets:ID",
+    "kg": "kg:DIR",
 }
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _RUNTIME_REFERENCE: Final = re.compile(r"\$\{runtime_params:\s*(\w+)")
@@ -37,6 +39,8 @@ _RUNTIME_REFERENCE: Final = re.compile(r"\$\{runtime_params:\s*(\w+)")
 
 class CheckHooks:
     """Name what is misspelt on the command line, with the nearest valid name."""
+
+    _draws_on_facts = False
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
@@ -67,8 +71,18 @@ class CheckHooks:
         if "train_retriever" in nodes:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             check_packages(recipe, catalog.load("params:training"))
+            self._draws_on_facts = draws_on_facts(recipe, catalog.load("params:training"))
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
+
+    @hook_impl
+    def after_node_run(self, node: Node, outputs: dict[str, Any], inputs: dict[str, Any]) -> None:
+        """Refuse a recipe that draws on what documents state where they state nothing; training would, hours later."""
+        if node.name == "ingest" and self._draws_on_facts and not len(outputs["facts"]):
+            raise AnmiError(
+                f'the recipe draws negatives from mixed sources, and the documents of "{inputs["params:collection"]}" '
+                "state no facts: read a collection with a graph by kg:DIR, or choose another recipe"
+            )
 
 
 def known_parameters(loader: AbstractConfigLoader) -> set[str]:
@@ -176,6 +190,13 @@ def check_packages(recipe: Recipe, training: TrainingParams) -> None:
         hardness.heuristic.check_installed()
 
 
+def draws_on_facts(recipe: Recipe, training: TrainingParams) -> bool:
+    """Tell whether training draws negatives from mixed sources, which need to know what documents state."""
+    from anmi.pipelines.training.params import merged_options
+
+    return merged_options(recipe, training).sources.kind == "mixed"
+
+
 def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path) -> None:
     """Refuse a set with a recipe, an encoder, a collection or a training option that is not there."""
     from anmi.corpus.contents import files_of
@@ -187,7 +208,7 @@ def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path)
     for name in chosen.collections:
         entry = ablation.collections[name]
         check_collection(entry.collection)
-        if entry.collection.startswith(("beir:", "pairs:")) and not files_of(entry.collection):
+        if entry.collection.startswith(("beir:", "pairs:", "kg:")) and not files_of(entry.collection):
             raise AnmiError(
                 f'ablation set "{ablation.set}": there is nothing at {entry.collection}, which is its collection '
                 f'"{name}"; correct ablation.collections or take another set'

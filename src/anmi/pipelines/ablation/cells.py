@@ -82,8 +82,19 @@ class SelectionJob:
 
     def __post_init__(self) -> None:
         chosen = self.recipes.get(self.recipe).model_dump(mode="json", include={"steps", "negatives"})
+        chosen["mixed"] = self.is_mixed
         parts = [self.place.fingerprint, chosen, self.seed, self.place.leak, code(*_SELECTION_CODE)]
         object.__setattr__(self, "fingerprint", digest(parts))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether training draws negatives from mixed sources."""
+        return merged_options(self.recipes.get(self.recipe), TrainingParams()).sources.kind == "mixed"
+
+    @property
+    def variants(self) -> Path:
+        """What of it is no document of the corpus; only where it is mixed."""
+        return self.rows.with_suffix(".variants.parquet")
 
     @property
     def rows(self) -> Path:
@@ -155,7 +166,8 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 def select(job: SelectionJob) -> None:
     """Run a recipe on the rated candidates; leave the training rows and what is to be said of them."""
     from anmi.datasets.artifact import aside
-    from anmi.pipelines.selection.nodes import make_training_rows, select_negatives
+    from anmi.pipelines.selection.nodes import make_training_rows, make_variants, select_negatives
+    from anmi.pipelines.selection.params import SelectionParams
 
     started = time.monotonic()
     data, recipe = job.place.mined, job.recipes.get(job.recipe)
@@ -166,8 +178,13 @@ def select(job: SelectionJob) -> None:
     labelled = rows[rows.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
-    with aside(job.rows) as path:
-        rows.to_parquet(path, index=False, compression="zstd")
+    variants = make_variants(
+        *(data[name] for name in ("corpus", "queries", "qrels", "graph", "entities", "facts")),
+        job.recipe, job.recipes, SelectionParams(), job.seed,
+    )  # fmt: skip
+    for target, table in ((job.rows, rows), (job.variants, variants)):
+        with aside(target) as path:
+            table.to_parquet(path, index=False, compression="zstd")
     _write(job.target, {
         "rows": len(labelled), "promoted": len(rows) - len(labelled), "coverage": float(filled.mean()),
         "select_seconds": seconds, **_leak(job, labelled),
@@ -211,12 +228,13 @@ def run_cell(job: CellJob) -> None:
 
     started, data = time.time(), job.place.mined
     corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
-    rows = pd.read_parquet(job.selection.rows)
+    rows, variants = pd.read_parquet(job.selection.rows), pd.read_parquet(job.selection.variants)
+    known = {name: data[name] for name in ("graph", "entities", "facts", "kin", "duplicates")}
     reset_peak()
     with Store(job.place.store) as store:
         made = train_retriever(
-            rows=rows, corpus=corpus, queries=queries, qrels=qrels, encoder=job.encoder, recipe=job.recipe,
-            recipes=job.selection.recipes, params=job.training, dense=job.dense, seed=job.seed, store=store,
+            rows=rows, corpus=corpus, queries=queries, qrels=qrels, **known, variants=variants, encoder=job.encoder,
+            recipe=job.recipe, recipes=job.selection.recipes, params=job.training, dense=job.dense, seed=job.seed, store=store,
         )  # fmt: skip
         model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -13,6 +13,9 @@ from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
+
+if TYPE_CHECKING:
+    from anmi.training.recorder import DevLoss
 
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
@@ -67,9 +70,9 @@ def train_retriever(
     if options.sources.kind == "mixed":
         from anmi.training.mixed import Stock
 
-        drawn_from = (graph, entities, facts, variants, kin, duplicates)
-        stock = Stock.from_tables(corpus, *drawn_from)
-        known = {"graph and variants": digest_tables((corpus, *drawn_from))}
+        drawn_from = (corpus, graph, entities, facts, variants, kin, duplicates)
+        stock = Stock.from_tables(*drawn_from)
+        known = {"graph and variants": digest_tables(drawn_from)}
     dev = digest_tables((queries, qrels))
     plan = CheckpointPlan(
         folder=store.path / "checkpoints",
@@ -92,9 +95,32 @@ def train_retriever(
         seed=seed,
         checkpoints=plan,
         stock=stock,
+        dev_loss=_dev_loss(corpus, queries, qrels, (entities, graph, facts), params, dense.precision, seed),
     )
     return {
         "trained_model": folder,
         "training_log": result.log,
         "training_summary": result.summary | {"encoder": encoder, "recipe": recipe, "options": options.model_dump()},
     }
+
+
+def _dev_loss(
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    knowledge: tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame],
+    params: TrainingParams,
+    precision: str,
+    seed: int,
+) -> DevLoss | None:
+    """What measures the loss on dev, if it is asked for; documents that state all that is asked are no negatives."""
+    from anmi.corpus.knowledge import KnowledgeGraph
+    from anmi.evaluation.validation import dev_loss
+    from anmi.training.recorder import DevLoss
+
+    if params.dev_loss_steps is None:
+        return None
+    graph = KnowledgeGraph.from_tables(*knowledge, corpus.document_id.tolist())
+    barred = graph.entailing if graph.stated.nnz else None
+    measure = dev_loss(corpus, queries, qrels, barred, params.dev_documents, precision, seed)
+    return None if measure is None else DevLoss(measure, params.dev_loss_steps)

@@ -27,6 +27,12 @@ class TrainingParams(BaseModel):
         20_000, ge=1, description="Documents searched when an epoch is measured on dev; the positives are among them."
     )
 
+    dev_loss_steps: int | None = Field(
+        None,
+        ge=1,
+        description="Measure the loss on the dev queries after every so many steps, to see how fast a recipe learns, "
+        "and log it. None: it takes a second or two each time and changes nothing of the training.",
+    )
     resume: bool = Field(
         True,
         description="Go on from the newest checkpoint of the very same training where a killed run left one. On: the "

@@ -77,6 +77,9 @@ class MixedSampler:
         self._about = stock.about[self._own]
         self._barred = _barred(rows, stock, facts=options.fact_filter)
         self._codes = _codes(self._barred)
+        self._entailing = _codes(
+            sparse.csr_array(_listed([(row.positive_id,) for row in rows], stock) @ stock.entailing)
+        )
         self._ring = RingBuffer(stock.documents, options.buffer, dimension)
         self._index = LatentIndex(options.refresh, options.index)
         self._anchors = np.zeros((len(rows), dimension), np.float32)
@@ -145,6 +148,9 @@ class MixedSampler:
             drawn[mine] = taken[mine]
             source[mine & (taken == PADDING)] = instead
         self._describe(asked, source, drawn, latent, staleness)
+        self._report["leak"] = float(
+            self._among(self._entailing, rows, drawn).sum() / max(int((drawn != PADDING).sum()), 1)
+        )
         return drawn, source
 
     def observe(self, step: int, seen: Observed) -> None:
@@ -158,7 +164,11 @@ class MixedSampler:
             self._index.update(step, self._ring)
 
     def report(self) -> dict[str, float]:
-        """Return what the last step drew: shares of the sources, what was replaced, and the age of the neighbours."""
+        """Return what the last step drew.
+
+        Shares of the sources, the share that was replaced, the leak (share of documents that state all facts of the
+        positive), and of latent negatives the share of neighbours that could be taken and their mean age in steps.
+        """
         return self._report
 
     def state_dict(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -214,10 +224,15 @@ class MixedSampler:
         return found, age
 
     def _is_barred(self, rows: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return self._among(self._codes, rows, documents)
+
+    def _among(
+        self, codes: NDArray[np.int64], rows: NDArray[np.int64], documents: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         wanted = rows[:, None] * self._stock.documents + documents
-        place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
+        place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
         real = (documents != PADDING) & (documents < self._stock.documents)
-        result: NDArray[np.bool_] = (self._codes[place] == wanted) & real
+        result: NDArray[np.bool_] = (codes[place] == wanted) & real
         return result
 
     def _excluded(self, rows: NDArray[np.int64], drawn: NDArray[np.int64]) -> list[list[str]]:
@@ -281,9 +296,7 @@ def _barred(rows: Sequence[Row], stock: Stock, *, facts: bool) -> sparse.csr_arr
     parts = positives + positives @ stock.same.astype(np.int32) + _listed([row.excluded_ids for row in rows], stock)
     if facts:
         parts = parts + positives @ stock.entailing.astype(np.int32)
-    barred = sparse.csr_array(parts > 0)
-    barred.sort_indices()
-    return barred
+    return sparse.csr_array(parts > 0)
 
 
 def _listed(names: Sequence[Iterable[str]], stock: Stock) -> sparse.csr_array:
@@ -298,6 +311,7 @@ def _listed(names: Sequence[Iterable[str]], stock: Stock) -> sparse.csr_array:
 
 
 def _codes(barred: sparse.csr_array) -> NDArray[np.int64]:
+    barred.sort_indices()
     row = np.repeat(np.arange(barred.shape[0], dtype=np.int64), np.diff(barred.indptr))
     codes: NDArray[np.int64] = row * barred.shape[1] + barred.indices
     return codes

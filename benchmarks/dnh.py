@@ -1,0 +1,266 @@
+"""What negatives from a graph, and schedules for them, bring on WebNLG; by recipe, mean over seeds.
+
+Every cell trains the static encoder on all training queries with the options of a recipe, and measures on the test
+queries: nDCG@10 by completed and by original judgments, entity linking, and how well it tells documents from false
+variants of them (factuality AUC; variants of test documents are seen by no training). ``steps_to_reference`` is the
+first measured step at which the dev loss is not above the one that ``dnh_random`` ends with, with the same seed. A
+cell is kept once it is done. ``step_seconds`` is measured apart, the recipes taking turns with fixed negatives of equal
+number. Run from the repository's root:
+
+    python benchmarks/dnh.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.sources import load_collection
+from anmi.corpus.texts import document_texts
+from anmi.corpus.types import empty
+from anmi.evaluation.completed import completed_judgments
+from anmi.evaluation.factuality import factuality, factuality_pairs, pair_similarities
+from anmi.evaluation.linking import linking
+from anmi.evaluation.metrics import evaluate
+from anmi.evaluation.retrieval import dev_metric, run_table, search
+from anmi.evaluation.validation import dev_loss
+from anmi.pipelines.reporting.nodes import machine, versions
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.variants.build import make_variants
+from anmi.retrieval.variants.params import VariantParams
+from anmi.selection.recipe import recipe_book
+from anmi.training.mixed import Stock
+from anmi.training.options import TrainingOptions
+from anmi.training.recorder import DevLoss
+from anmi.training.trainer import train
+from curriculum_step import seconds, timed_steps
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "dnh.json"
+DATA = Path(os.environ.get("ANMI_DATA") or ROOT.parent / "shared" / "data")
+MODELS = ROOT / "data" / "store" / "models"
+RECIPES = ("dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_step", "dnh_triggered")
+REFERENCE = "dnh_random"
+# By text alone: what would be drawn if nobody knew what documents state.
+UNFILTERED = "dnh_linear without the fact filter"
+EVERY = 25
+PER_SEED = (
+    "seed",
+    "ndcg_10_completed",
+    "factuality_auc",
+    "best_epoch",
+    "stages",
+    "shares",
+    "last",
+    "factuality_by_kind",
+)
+
+
+class World:
+    """A collection with its graph, as every cell reads it."""
+
+    def __init__(self, collection: str) -> None:
+        self.name = collection
+        self.collection = load_collection(f"kg:{DATA / collection}", show_progress=False)
+        self.ids = self.collection.corpus.document_id.tolist()
+        self.texts = document_texts(self.collection.corpus)
+        known = self.collection.entities, self.collection.graph, self.collection.facts
+        self.graph = KnowledgeGraph.from_tables(*known, self.ids)
+        place = pd.Series(np.arange(len(self.ids)), index=self.ids)
+        own = place.loc[self.collection.qrels.document_id.unique()].to_numpy(np.int32)
+        self.variants = make_variants(self.graph, own, self.ids, self.texts, VariantParams(), seed=1)
+        kin = empty("document_id", "other_id", "kind")
+        self.stock = Stock.from_tables(
+            self.collection.corpus, known[1], known[0], known[2], self.variants, kin, self.collection.duplicates
+        )
+
+    def of(self, split: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Queries and qrels of a split."""
+        queries, qrels = self.collection.queries, self.collection.qrels
+        return queries[queries.split == split], qrels[qrels.split == split]
+
+    def rows(self, negatives: int = 0) -> pd.DataFrame:
+        """Training rows, with so many fixed random negatives."""
+        queries, qrels = self.of("train")
+        text, documents = queries.set_index("query_id").text, dict(zip(self.ids, self.texts, strict=True))
+        drawn = np.random.default_rng(0).integers(len(self.ids), size=(len(qrels), negatives)).tolist()
+        return pd.DataFrame(
+            {
+                "query_id": query, "query": text[query], "positive_id": own, "positive": documents[own],
+                "negative_ids": [self.ids[i] for i in line], "negatives": [self.texts[i] for i in line],
+                "weights": [1.0] * negatives, "query_weight": 1.0, "positive_ids": [own],
+            }
+            for query, own, line in zip(qrels.query_id, qrels.document_id, drawn, strict=True)
+        )  # fmt: skip
+
+
+def options_of(recipe: str) -> TrainingOptions:
+    """Training options of a recipe of the project."""
+    book = recipe_book(
+        yaml.safe_load((ROOT / "conf/base/parameters_recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    )
+    if recipe != UNFILTERED:
+        return merged_options(book.get(recipe), TrainingParams())
+    options = merged_options(book.get("dnh_linear"), TrainingParams())
+    return options.model_copy(update={"sources": options.sources.model_copy(update={"fact_filter": False})})
+
+
+def run_cell(world: World, recipe: str, seed: int) -> dict[str, Any]:
+    """Train once and measure."""
+    corpus, queries, qrels = world.collection.corpus, world.collection.queries, world.collection.qrels
+    encoder = load_encoder("static", MODELS)
+    loss = dev_loss(corpus, queries, qrels, world.graph.entailing, 20_000, "float32", seed, most_queries=600)
+    metric = dev_metric(corpus, queries, qrels, 20_000, "float32", seed)
+    assert loss is not None
+    made = train(
+        world.rows(), encoder=encoder, options=options_of(recipe), output=None, evaluate_dev=metric, seed=seed,
+        stock=world.stock, dev_loss=DevLoss(loss, EVERY),
+    )  # fmt: skip
+    asked, own = world.of("test")
+    found = search(encoder, asked.text.tolist(), world.texts, 100)
+    run = run_table(asked.query_id.tolist(), world.ids, *found)
+    judgments = {"original": own, "completed": completed_judgments(own, world.collection.equivalents)}
+    about = dict(zip(world.ids, world.graph.about.tolist(), strict=True))
+    linked = linking(run, own, about)
+    pairs = factuality_pairs(asked, own, dict(zip(world.ids, world.texts, strict=True)), world.variants, seed=1)
+    similarities = pair_similarities(pairs, lambda texts, role: encode(encoder, texts, None, role=role))
+    told = factuality(pairs, *similarities, seed=1, resamples=1000)
+    scores = {name: evaluate(labels, run, (10,))["ndcg@10"].mean() for name, labels in judgments.items()}
+    log = made.log
+    stages = log.loc[log.stage.diff().fillna(0) != 0, ["step", "stage"]] if "stage" in log else pd.DataFrame()
+    curve = log.dropna(subset="dev_loss")
+    return {
+        "collection": world.name, "recipe": recipe, "seed": seed,
+        "leak": float((log.leak * log.negatives).sum() / log.negatives.sum()),
+        "dev_loss": dict(zip(curve.step.tolist(), curve.dev_loss.tolist(), strict=True)),
+        "best_epoch": made.summary["best_epoch"], "train_seconds": made.summary["seconds"],
+        "linking_accuracy": float(linked.accuracy.mean()), "mrr_10": float(linked.mrr_10.mean()),
+        **{f"ndcg_10_{name}": float(score) for name, score in scores.items()},
+        "factuality_auc": float(told.loc["all", "auc"]), "factuality_paired": float(told.loc["all", "paired"]),
+        "factuality_by_kind": {kind: [float(row.auc), float(row.paired)] for kind, row in told.iterrows()},
+        "shares": {name: float(log[f"share_{name}"].mean()) for name in ("random", "graph", "latent", "edit")},
+        "last": {
+            name: float(log[name].tail(100).mean())
+            for name in ("margin_violations", "latent_hit_rate", "latent_staleness", "replaced", "loss")
+            if name in log
+        },
+        "stages": stages.to_numpy().tolist(),
+    }  # fmt: skip
+
+
+def kept(world: World, recipe: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Return a cell, from its file if it was made with the same code and options."""
+    code = [
+        path.read_text()
+        for part in ("training", "retrieval/variants")
+        for path in sorted((ROOT / "src/anmi" / part).rglob("*.py"))
+    ]
+    key = hashlib.blake2b("".join([*code, options_of(recipe).model_dump_json()]).encode(), digest_size=8).hexdigest()
+    path = folder / f"{world.name.replace('/', '-')}-{recipe.replace(' ', '_')}-{seed}-{key}.json"
+    if not path.exists():
+        cell = run_cell(world, recipe, seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(cell), encoding="utf-8")
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def step_seconds(world: World, steps: int, repeats: int) -> dict[str, list[float]]:
+    """Seconds a step of the final mix, of each recipe's own and of fixed negatives; they take turns."""
+    fixed = TrainingOptions(negatives=7, epochs=1, loss="infonce")
+    cases = {"fixed": fixed} | {
+        name: without_schedule(options_of(name))
+        for name in ("dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear")
+    }
+    rows = world.rows(7).iloc[: 64 * steps]
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    for repeat in range(repeats + 1):
+        order = list(cases)[repeat % len(cases) :] + list(cases)[: repeat % len(cases)]
+        for name in order:
+            encoder = load_encoder("static", MODELS)
+            with timed_steps() as begun:
+                train(
+                    rows, encoder=encoder, options=cases[name], output=None, seed=1, stock=world.stock,
+                    show_progress=False,
+                )  # fmt: skip
+            # The first round fills caches; of the others the second epoch counts, in which neighbours are known.
+            if repeat:
+                found[name].append(seconds(begun[len(begun) // 2 :])[0])
+    return found
+
+
+def without_schedule(options: TrainingOptions) -> TrainingOptions:
+    """The final mix from the first step on, for two epochs."""
+    return options.model_copy(update={"epochs": 2, "curriculum": TrainingOptions().curriculum})
+
+
+def rows_of(cells: list[dict[str, Any]], steps: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Average over seeds."""
+    reference = {cell["seed"]: list(cell["dev_loss"].values())[-1] for cell in cells if cell["recipe"] == REFERENCE}
+    rows = []
+    for recipe in dict.fromkeys(cell["recipe"] for cell in cells):
+        mine = [cell for cell in cells if cell["recipe"] == recipe]
+        reached = [
+            next((int(step) for step, value in cell["dev_loss"].items() if value <= reference[cell["seed"]]), None)
+            for cell in mine
+        ]
+        last = [int(list(cell["dev_loss"])[-1]) for cell in mine]
+
+        def mean(name: str, cells: list[dict[str, Any]] = mine) -> float:
+            return round(float(np.mean([cell[name] for cell in cells])), 4)
+
+        timed = steps.get(recipe if recipe in steps else "dnh_linear", [])
+        rows.append({
+            "collection": mine[0]["collection"], "recipe": recipe, "seed_count": len(mine), "leak": mean("leak"),
+            "steps": last[0],
+            "steps_to_reference": None if None in reached else round(float(np.mean(reached)), 1),
+            "share_of_steps": None if None in reached else round(float(np.mean(np.divide(reached, last))), 3),
+            "final_dev_loss": round(float(np.mean([list(cell["dev_loss"].values())[-1] for cell in mine])), 4),
+            **{name: mean(name) for name in (
+                "factuality_auc", "factuality_paired", "linking_accuracy", "mrr_10", "ndcg_10_completed",
+                "ndcg_10_original",
+            )},
+            "step_seconds": round(statistics.median(timed), 5) if timed else None,
+            "slower_than_fixed": (
+                round(statistics.median(np.divide(timed, steps["fixed"]).tolist()) - 1, 3) if timed else None
+            ),
+            "seeds": [{key: cell[key] for key in PER_SEED} for cell in mine],
+        })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collection", default="kg_webnlg/beir_en")
+    parser.add_argument("--recipes", nargs="+", default=[*RECIPES, UNFILTERED])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "dnh")
+    parser.add_argument("--no-timing", action="store_true")
+    arguments = parser.parse_args()
+    world = World(arguments.collection)
+    cells: list[dict[str, Any]] = []
+    steps = {} if arguments.no_timing else step_seconds(world, 60, 3)
+    for seed in range(1, arguments.seeds + 1):
+        for recipe in arguments.recipes:
+            cells.append(kept(world, recipe, seed, arguments.work))
+            print({k: v for k, v in cells[-1].items() if k not in ("dev_loss", "factuality_by_kind")}, flush=True)
+        old = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.exists() else []
+        rows = [row for row in old if row["collection"] != world.name] + rows_of(cells, steps)
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        document = {"date": date, "machine": machine(), "versions": versions(), "rows": rows}
+        RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
