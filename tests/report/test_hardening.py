@@ -17,6 +17,7 @@ from anmi.report.hardening import (
     AROUND,
     Transition,
     factuality_rows,
+    kept_sentence,
     linking_rows,
     signals_figure,
     sources_figure,
@@ -258,6 +259,16 @@ def test_a_kind_that_one_system_lacks_is_a_dash() -> None:
     del found["zero_shot"]["factuality"]["swap"]
     (row,) = [row for row in factuality_rows(found) if row["kind"] == "swap"]
     assert [cell["value"] for cell in row["cells"]] == ["–", "–", "0.700", "0.800"]
+
+
+def test_a_model_of_an_earlier_epoch_is_said_to_have_missed_the_rest(make: Any) -> None:
+    assert kept_sentence(log(), None) == kept_sentence(log(), 3) == ""
+    assert "epoch 2 of 3" in kept_sentence(log(), 2)
+    assert "the change at step 81 (stage 2 → 3) included" in kept_sentence(log(), 2)
+    assert "at step 41 (stage 1 → 2) and the change at step 81" in kept_sentence(log(), 1)
+    assert kept_sentence(linear(), 2).endswith("what came after.")
+    assert "it has not seen what came after" in page_of(make, kept_epoch=2)
+    assert "it has not seen what came after" not in page_of(make, kept_epoch=2, training_log=make().training_log)
 
 
 def test_texts_are_escaped(make: Any) -> None:

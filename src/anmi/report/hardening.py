@@ -202,8 +202,32 @@ def linking_rows(knowledge: Mapping[str, Mapping[str, Any]]) -> list[dict[str, A
     ]
 
 
+def kept_sentence(log: pd.DataFrame, kept_epoch: int | None) -> str:
+    """Say which weights were kept, where training went on after them; else nothing.
+
+    Examples
+    --------
+    >>> log = pd.DataFrame({"step": [1, 2, 3], "epoch": [1.0, 2.0, 3.0], "stage": [1.0, 1.0, 2.0]})
+    >>> kept_sentence(log, 2).partition("; ")[2]
+    'it has not seen what came after, the change at step 3 (stage 1 → 2) included.'
+    """
+    last = 0 if log.empty or "epoch" not in log else round(log["epoch"].max())
+    if kept_epoch is None or kept_epoch >= last:
+        return ""
+    seen = log.loc[log["epoch"] <= kept_epoch + 1e-6, "step"].max()
+    missed = [change for change in transitions(log) if change.step > seen]
+    changes = " and ".join(f"the change at step {change.step:,} ({change.what})" for change in missed)
+    return (
+        f"The trained model has the weights of epoch {kept_epoch} of {last}, whose dev metric was the best; it has not "
+        f"seen what came after{f', {changes} included' if missed else ''}."
+    )
+
+
 def hardening(
-    log: pd.DataFrame, knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Any]
+    log: pd.DataFrame,
+    knowledge: Mapping[str, Mapping[str, Any]],
+    neighbours: Mapping[str, Any],
+    kept_epoch: int | None = None,
 ) -> dict[str, Any] | None:
     """Return what the section shows; None where negatives were not drawn from sources and no entity is known.
 
@@ -213,11 +237,14 @@ def hardening(
         The artifact ``training_log``.
     knowledge, neighbours
         The artifacts ``knowledge_metrics`` and ``neighbours``.
+    kept_epoch
+        Of the weights of the trained model; None for the last.
     """
     if not is_mixed(log) and not knowledge:
         return None
     return {
         "figures": [figure for figure in (sources_figure(log), signals_figure(log), transitions_figure(log)) if figure],
+        "kept": kept_sentence(log, kept_epoch) if is_mixed(log) else "",
         "transitions": transition_rows(log),
         "around": AROUND,
         "factuality": factuality_rows(knowledge),

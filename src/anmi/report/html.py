@@ -179,7 +179,7 @@ def _three(value: float | None) -> str:
 
 
 def _hardening(inputs: ReportInputs) -> dict[str, Any] | None:
-    found = hardening(inputs.training_log, inputs.knowledge, inputs.neighbours)
+    found = hardening(inputs.training_log, inputs.knowledge, inputs.neighbours, inputs.kept_epoch)
     return found and found | {"figures": [embedded(figure) for figure in found["figures"]]}
 
 

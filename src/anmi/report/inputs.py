@@ -63,6 +63,8 @@ class ReportInputs:
         the metric and ``rank_*``, from :func:`anmi.evaluation.buckets.by_bucket`. Empty omits the section.
     knowledge, neighbours
         The artifacts ``knowledge_metrics`` and ``neighbours``; empty where no entities are known.
+    kept_epoch
+        Whose weights the trained model has, where they are not those of the last step.
     examples
         ``query_id, query, role, document_id, text`` with role ``positive`` or ``negative``, one row per document,
         rows of a query together; every further numeric column is shown as a score. See :func:`example_table`.
@@ -88,6 +90,7 @@ class ReportInputs:
     hardness: Mapping[str, Any] = field(default_factory=dict)
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     neighbours: Mapping[str, Any] = field(default_factory=dict)
+    kept_epoch: int | None = None
     origins: Mapping[str, Mapping[str, int]] | Sequence[Mapping[str, Any]] = ()
 
 

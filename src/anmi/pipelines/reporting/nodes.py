@@ -97,6 +97,7 @@ def render_report(
             hardness=hardness_results,
             knowledge=knowledge_metrics,
             neighbours=neighbours,
+            kept_epoch=training_summary.get("best_epoch") if _keeps_best(training_summary) else None,
             examples=example_table(training_rows, count=params.examples) if has_negatives else pd.DataFrame(),
             parameters={
                 "collection": info,
@@ -106,3 +107,7 @@ def render_report(
             },
         )
     )
+
+
+def _keeps_best(training_summary: dict[str, Any]) -> bool:
+    return bool((training_summary.get("options") or {}).get("keep_best"))
