@@ -19,16 +19,15 @@ _SHORT: Final = tuple(calendar.month_abbr)[1:]
 _YEARS: Final = 15
 _TRIES: Final = 8
 
-_ISO: Final = re.compile(
-    r"(?<![\w-])(?P<year>[12]\d{3})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])(?![\d-])"
-)
+_FOUR: Final = r"(?:1\d|20)\d\d"
+_ISO: Final = re.compile(rf"(?<![\w-])(?P<year>{_FOUR})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])(?![\d-])")
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
 _NAME: Final = "|".join((*_MONTHS, *_SHORT, "Sept"))
 _WRITTEN: Final = re.compile(
     rf"(?<![\w-])(?:(?P<before>{_DAY})(?:st|nd|rd|th)?(?:\sof)?\s)?(?P<month>{_NAME})\b\.?"
-    rf"(?:\s(?P<day>{_DAY})(?:st|nd|rd|th)?\b(?![.:]\d))?(?:,?\s(?P<year>[12]\d{{3}})\b)?"
+    rf"(?:\s(?P<day>{_DAY})(?:st|nd|rd|th)?\b(?![.:]\d))?(?:,?\s(?P<year>{_FOUR})\b)?"
 )
-_YEAR: Final = re.compile(r"(?<![\w.,:/\\#=^@\-−–—])(?P<year>[12]\d{3})(?![\w/:\\^@%\-−–—'’]|[.,]\d)")
+_YEAR: Final = re.compile(rf"(?<![\w.,:/\\#=^@\-−–—])(?P<year>{_FOUR})(?![\w/:\\^@%\-−–—'’]|[.,]\d)")
 # The last word before a year. Other bare numbers of four digits are years only if alone in brackets, or, from 1800 on,
 # where no word follows that they could count.
 _CUES: Final = frozenset(
@@ -162,7 +161,7 @@ def changed_date(text: str, date: Date, taken: frozenset[Day], random: np.random
     parts = [name for name in _PARTS if name in date.parts]
     if value[0] is not None and value[1:] == (1, 1):
         # Where only the year is known, databases write its first day.
-        parts = ["year"]
+        value, parts = (value[0], None, None), ["year"]
     for _ in range(_TRIES):
         part = parts[int(random.integers(len(parts)))]
         span = date.parts[part]

@@ -23,7 +23,7 @@ _UNIT: Final = (
 # Parts of codes, ranges, versions, paths and formulas are none.
 _NUMBER: Final = re.compile(
     rf"(?<![\w.,:/\\#=^@&'’\-−–—\[])(?<!\w\()(?P<number>{_GROUPED}|{_DOTTED}|\d+[.,]\d+|\d+)"
-    rf"(?!{_UNIT}[\w/:\\^@\-−–—'’′]|[.,]\d)"
+    rf"(?={_UNIT}(?![\w/:\\^@\-−–—'’′]))(?![.,]\d)"
 )
 _ENUMERATION: Final = re.compile(r"[.)]\s")
 _THOUSANDS: Final = re.compile(r"(?<=\d)(?=(?:\d{3})+\Z)")

@@ -17,8 +17,7 @@ from anmi.retrieval.variants.mentions import replaced, surface
 
 # Draws for one that is wanted: most are repeated, or true.
 _SPARE: Final = 8
-# Documents at a time, so that memory is bounded.
-_BLOCK: Final = 4096
+_FEWEST: Final = 32
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Neighbours:
     slot, entity
         Which mention is replaced, by which entity, int64 [M]; in the order of documents.
     relation
-        Of the first fact that changes, int64 [M].
+        Of the first fact that changes in the order of the graph, int64 [M].
     """
 
     slot: NDArray[np.int64]
@@ -67,24 +66,20 @@ class Pools:
         names = [*graph.labels, *(surface(node) for node in graph.nodes[entities:])]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(("", *map(str.strip, names))))}
         self.name = np.array([numbers[name.strip()] for name in names], np.int64)
-        self._known = np.unique(self._code(*graph.triples.T))
+        self._related = np.unique(self._code(graph.triples[:, 0], graph.triples[:, 2]))
 
-    def is_true(
-        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Return which triples are known to be true, of these nodes or of others with the same names.
+    def may_be_true(self, heads: NDArray[np.int64], tails: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return between which nodes, or others with the same names, any relation is known.
 
-        A literal may say what is not said of the entity.
+        That is stricter than a check of the triple itself, and costs three swaps in a thousand: what is in a country
+        is part of it as well, and a literal may say what is not said of the entity.
         """
-        result = self._graph.is_true(heads, relations, tails)
-        result[matches(self._known, self._code(heads, relations, tails))[1]] = True
+        result = np.zeros(len(heads), bool)
+        result[matches(self._related, self._code(heads, tails))[1]] = True
         return result
 
-    def _code(
-        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        names = len(self._graph.nodes) + 1
-        code: NDArray[np.int64] = (self.name[heads] * len(self._graph.relations) + relations) * names + self.name[tails]
+    def _code(self, heads: NDArray[np.int64], tails: NDArray[np.int64]) -> NDArray[np.int64]:
+        code: NDArray[np.int64] = self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
         return code
 
     def of_slots(self, context: Context) -> sparse.csr_array:
@@ -108,7 +103,8 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
     """Draw up to ``count`` different replacements for every document.
 
     An entity of the document is drawn, then a set it belongs to, then a member of that set. One is kept if its label
-    is another, it is not in the document's facts already, and no fact in which it takes the old one's place is true.
+    is another, it is not in the document's facts already, and of no fact in which it takes the old one's place is the
+    head known to be related to the tail.
     Those in at least half of the sets that the old one is in come first: what only heads the relation `country`, too,
     may be an airport for a sandwich. What is drawn for a document depends on the seed, its id, its facts and the graph.
 
@@ -123,7 +119,7 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
     seed, step
         Name the random stream.
     """
-    draws = _SPARE * count
+    draws = max(_SPARE * count, _FEWEST)
     slots_of = membership(context.slot_row, np.arange(len(context.slot_row)), (len(context.ids), len(context.slot_row)))
     pools_of, facts_of = pools.of_slots(context), context.slot_facts()
     numbers = np.broadcast_to(np.arange(3 * draws, dtype=np.int32), (len(context.ids), 3 * draws))
@@ -139,7 +135,7 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
     _, first = np.unique(slot * len(context.graph.uris) + entity, return_index=True)
     first.sort()
     slot, entity = slot[first], entity[first]
-    untrue = ~_makes_true(context, pools, facts_of, slot, entity)
+    untrue = ~_may_be_true(context, pools, facts_of, slot, entity)
     slot, entity = slot[untrue], entity[untrue]
     order = np.lexsort((~_fits(pools, pools_of, slot, entity), context.slot_row[slot]))
     slot, entity = slot[order], entity[order]
@@ -218,16 +214,16 @@ def _fits(
     return result
 
 
-def _makes_true(
+def _may_be_true(
     context: Context, pools: Pools, facts_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Whether a fact that changes is true with the new entity, too."""
+    """Whether a fact that changes may be true with the new entity, too."""
     start, size = facts_of.indptr[slot].astype(np.int64), np.diff(facts_of.indptr)[slot].astype(np.int64)
     draw = np.repeat(np.arange(len(slot)), size)
     flat = np.repeat(start - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
     triple = context.graph.triples[context.fact[facts_of.indices[flat]]]
     old, new = context.slot_entity[slot][draw], entity[draw]
     heads, tails = (np.where(triple[:, end] == old, new, triple[:, end]) for end in (0, 2))
-    true = pools.is_true(heads, triple[:, 1], tails)
+    true = pools.may_be_true(heads, tails)
     result: NDArray[np.bool_] = np.bincount(draw[true], minlength=len(slot)) > 0
     return result

@@ -1,0 +1,122 @@
+"""A swap makes false what the document says, and touches nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anmi.retrieval.variants.context import Context
+from anmi.retrieval.variants.mentions import find_mentions, surface
+from anmi.retrieval.variants.swaps import Pools, make_entity_edits, make_swaps
+
+
+def swaps(world: Any, documents: Sequence[int] | None = None, count: int = 20, seed: int = 1) -> pd.DataFrame:
+    asked = np.arange(len(world.ids)) if documents is None else np.array(documents)
+    context = Context.of(world.graph, asked.astype(np.int32), world.ids, world.texts)
+    return make_swaps(context, Pools(world.graph), count, seed)
+
+
+def pairs(table: pd.DataFrame, place: int) -> set[tuple[str, str]]:
+    own = table[table.place == place]
+    return set(zip(own.old, own.new, strict=True))
+
+
+def test_exactly_the_valid_swaps_are_made(cities: Any) -> None:
+    found = swaps(cities)
+    # Ann may not become Bob, to whom Akron is related already; nor may Austin become Rome, whose mayor he is.
+    assert pairs(found, 0) == {("akron", "austin"), ("akron", "rome"), ("ohio", "texas")}
+    assert pairs(found, 1) == {("texas", "ohio"), ("bob", "ann")}
+    # Nothing else is a colour.
+    assert pairs(found, 2) == {("rome", "akron"), ("rome", "austin")}
+    assert pairs(found, 3) == set()
+
+
+def test_the_text_changes_wherever_the_entity_stands_and_only_there(cities: Any) -> None:
+    found = swaps(cities, [0]).set_index("new")
+    assert found.text["texas"] == "Akron, Ohio | in | Texas ; Akron, Ohio | mayor | Ann"
+    assert found.text["rome"] == "Rome | in | Ohio ; Rome | mayor | Ann"
+    assert found.relation["texas"] == "in"
+    assert set(found.kind) == {"swap"}
+
+
+def test_no_more_are_made_than_wanted_and_other_seeds_draw_others(cities: Any) -> None:
+    few = [swaps(cities, [0], count=1, seed=seed).new.tolist() for seed in range(20)]
+    assert {len(one) for one in few} == {1}
+    assert {one[0] for one in few} == {"austin", "rome", "texas"}
+
+
+def test_what_a_literal_says_of_the_same_name_is_true_as_well(make_world: Any) -> None:
+    entities = {"x": ("X", []), "p": ("P", ["t"]), "q": ("Q", ["t"]), "s": ("S", ["t"])}
+    world = make_world(entities, {"d": (None, [("x", "r", "p")])}, [("x", "r", '"Q"')])
+    assert pairs(swaps(world), 0) == {("p", "s")}
+
+
+def test_who_is_named_like_a_literal_of_the_document_is_not_swapped(make_world: Any) -> None:
+    entities = {"x": ("Club", ["t"]), "y": ("Team", ["t"])}
+    facts = [("x", "name", '"Club"'), ("x", "size", '"Club of 5"')]
+    assert swaps(make_world(entities, {"d": ("Club | name | Club", facts)})).empty
+    # A part of a literal is no mention either.
+    world = make_world(entities, {"d": ("Club | size | Club of 5", facts[1:])})
+    assert swaps(world).text.tolist() == ["Team | size | Club of 5"]
+
+
+def test_neighbours_that_fit_in_most_ways_come_first(make_world: Any) -> None:
+    entities = {f"food{i}": (f"Food {i}", ["food"]) for i in range(6)} | {
+        f"car{i}": (f"Car {i}", ["car"]) for i in range(30)
+    }
+    known = [(uri, "country", "it") for uri in entities if uri != "food0"]
+    facts = [("food0", "country", "es"), ("food0", "course", "main")]
+    world = make_world(entities, {"d": (None, facts)}, [*known, *((f"food{i}", "course", "soup") for i in range(6))])
+    found = swaps(world, count=3)
+    assert len(found) == 3 and found.new.str.startswith("food").all()
+
+
+def test_an_entity_edit_changes_one_mention_and_leaves_the_others(cities: Any) -> None:
+    context = Context.of(cities.graph, np.array([0], np.int32), cities.ids, cities.texts)
+    made = [make_entity_edits(context, Pools(cities.graph), seed) for seed in range(30)]
+    texts = {table.text[0] for table in made if table.old[0] == "akron" and table.new[0] == "rome"}
+    assert texts == {
+        "Rome | in | Ohio ; Akron, Ohio | mayor | Ann",
+        "Akron, Ohio | in | Ohio ; Rome | mayor | Ann",
+    }
+
+
+NODES = [f"n{i}" for i in range(7)]
+FACTS = st.tuples(st.sampled_from(NODES), st.sampled_from(["r", "s"]), st.sampled_from([*NODES, '"n1 n2"', "25.0"]))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    types=st.lists(st.sampled_from(["t", "u"]), min_size=7, max_size=7),
+    stated=st.lists(st.lists(FACTS, min_size=1, max_size=4), min_size=1, max_size=5),
+    known=st.lists(FACTS, max_size=6),
+    count=st.integers(1, 4),
+)
+def test_no_swap_says_a_truth_or_depends_on_other_documents(
+    types: list[str], stated: Any, known: Any, count: int, make_world: Any
+) -> None:
+    entities = {uri: (f"{uri} {uri}s" if uri == "n3" else uri, [kind]) for uri, kind in zip(NODES, types, strict=True)}
+    world = make_world(entities, {f"d{i}": (None, facts) for i, facts in enumerate(stated)}, known)
+    found = swaps(world, count=count)
+    truth = {fact for facts in stated for fact in facts} | set(known)
+    for row in found.itertuples():
+        facts = set(world.facts[row.place])
+        changed = {(h, r, t) for h, r, t in facts if row.old in (h, t)}
+        new = {(row.new if h == row.old else h, r, row.new if t == row.old else t) for h, r, t in changed}
+        assert changed and not new & truth
+        own = world.texts[row.place]
+        assert row.text != own
+        # All other names stand in the text as often as before.
+        labels = [world.labels.get(node, surface(node)) for h, _, t in facts for node in (h, t)]
+        others = sorted(set(labels) - {world.labels[row.old], world.labels[row.new]})
+        before, after = (find_mentions(text, [*others, world.labels[row.new]]) for text in (own, row.text))
+        assert [len(spans) for spans in before[:-1]] == [len(spans) for spans in after[:-1]]
+    assert found.groupby("place").size().max() <= count if len(found) else True
+    for place in range(len(world.ids)):
+        alone, together = (swaps(world, [place], count=count), found[found.place == place])
+        assert alone.drop(columns="place").to_dict("records") == together.drop(columns="place").to_dict("records")
