@@ -177,12 +177,10 @@ def test_negations_go_in_and_out(text: str, expected: set[str | None]) -> None:
     assert edits("negation", text) == expected
 
 
-@given(
-    st.lists(
-        st.sampled_from(["it", "is", "was", "can", "cannot", "has", "not", "a", "done", "red", ".", "will", "do"]),
-        max_size=12,
-    ).map(" ".join)
-)
+WORDS = ["it", "is", "was", "can", "cannot", "has", "not", "a", "done", "red", ".", "will", "do"]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
 def test_a_negation_changes_one_verb(text: str) -> None:
     for (start, end), new in negations(text):
         assert text[start:end] != new

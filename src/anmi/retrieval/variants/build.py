@@ -12,7 +12,7 @@ from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.types import empty
 from anmi.retrieval.variants.context import Context
 from anmi.retrieval.variants.counterparts import make_counterparts
-from anmi.retrieval.variants.edits import make_edits
+from anmi.retrieval.variants.edits import RULES, make_edits
 from anmi.retrieval.variants.generator import Generator
 from anmi.retrieval.variants.params import KINDS, VARIANT_COLUMNS, VariantParams
 from anmi.retrieval.variants.swaps import Pools, make_entity_edits, make_swaps
@@ -95,16 +95,16 @@ def _of_block(
     generator: Generator | None,
 ) -> pd.DataFrame:
     context = Context.of(graph, documents, ids, texts)
-    parts = [
-        make_swaps(context, pools, params.swaps, seed),
-        make_counterparts(context, ids, texts, params.counterparts, seed),
-        make_edits(context, [kind for kind in params.edits if kind != "entity"], seed),
-    ]
+    parts = [make_edits(context, [kind for kind in params.edits if kind in RULES], seed)]
+    if params.swaps:
+        parts.append(make_swaps(context, pools, params.swaps, seed))
+    if params.counterparts:
+        parts.append(make_counterparts(context, ids, texts, params.counterparts, seed))
     if "entity" in params.edits:
         parts.append(make_entity_edits(context, pools, seed))
     if generator is not None:
         parts.append(_generated(context, generator))
-    made = pd.concat(parts, ignore_index=True)
+    made = pd.concat(parts, ignore_index=True).reindex(columns=["place", *VARIANT_COLUMNS])
     made = _existing(context, made, ids, texts)
     own = np.array(context.texts, dtype=object)[made["place"].to_numpy(np.int64)]
     made = made[made["text"] != own]
@@ -125,7 +125,7 @@ def _existing(context: Context, made: pd.DataFrame, ids: Sequence[str], texts: S
     hit = np.flatnonzero(found.notna() & made["variant_id"].isna())
     place, same = made["place"].to_numpy(np.int64)[hit], found.iloc[hit].to_numpy(np.int64)
     entailing = context.graph.entailing(context.documents[:, None])
-    name, kind = made["variant_id"].to_numpy(object), made["kind"].to_numpy(object)
+    name, kind = (made[column].to_numpy(object, copy=True) for column in ("variant_id", "kind"))
     name[hit], kind[hit] = [ids[one] for one in same.tolist()], "counterpart"
     keep = np.ones(len(made), bool)
     keep[hit] = [not entailing[row, document] for row, document in zip(place.tolist(), same.tolist(), strict=True)]

@@ -13,7 +13,7 @@ _MODAL: Final = "could|will|would|should|must|shall"
 _HAVE: Final = {"has": "does", "have": "do", "had": "did"}
 _START: Final = r"(?<![\w.`'’/(\[\-])"
 # Nor a word that denies already, nor one that a negation would join to something else.
-_FREE: Final = r"(?=\s+(?!not\b|never\b|no\b|none\b|nothing\b|nor\b|only\b|hardly\b|rarely\b|been\s+not\b)[^\W\d])"
+_FREE: Final = r"(?=\s+(?!not\b|never\b|no\b|none\b|nothing\b|nor\b|only\b|hardly\b|rarely\b|been\s+not\b)\w)"
 _INSERT: Final = re.compile(rf"{_START}(?P<verb>{_BE}|{_MODAL}|can|has|have|had)\b(?![-'’.]){_FREE}")
 _REMOVE: Final = re.compile(
     rf"{_START}(?:(?P<verb>{_BE}|{_MODAL}|can|has|have|had|do|does|did)(?P<not>\s+not)\b"

@@ -1,0 +1,154 @@
+"""All variants of a document, of worlds known by hand and of the real collections."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+
+from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.sources import load_collection
+from anmi.corpus.texts import document_texts
+from anmi.corpus.types import empty
+from anmi.retrieval.variants.build import counts_of, make_variants
+from anmi.retrieval.variants.edits import RULES
+from anmi.retrieval.variants.params import KINDS, VARIANT_COLUMNS, VariantParams
+
+
+def made(world: Any, documents: list[int] | None = None, seed: int = 1, **params: Any) -> pd.DataFrame:
+    asked = np.array(range(len(world.ids)) if documents is None else documents, np.int32)
+    return make_variants(world.graph, asked, world.ids, world.texts, VariantParams(**params), seed)
+
+
+class Inverting:
+    """A generator that turns every text round, and has no idea for a short one."""
+
+    def edit(self, texts: Sequence[str]) -> list[list[str]]:
+        return [[text[::-1], text] if len(text) > 20 else [] for text in texts]
+
+
+def test_a_table_of_different_texts_each_with_its_id(cities: Any) -> None:
+    found = made(cities)
+    assert tuple(found.columns) == VARIANT_COLUMNS and set(map(str, found.dtypes)) == {"str"}
+    assert found.variant_id.is_unique or found[found.variant_id.duplicated(keep=False)].kind.eq("counterpart").all()
+    assert not found.duplicated(["document_id", "text"]).any()
+    own = dict(zip(cities.ids, cities.texts, strict=True))
+    assert not (found.text == found.document_id.map(own)).any()
+    existing = found[found.kind == "counterpart"]
+    assert (existing.text == existing.variant_id.map(own)).all() and len(existing)
+    others = found[found.kind != "counterpart"]
+    assert (others.variant_id == others.document_id + "#" + others.kind + ":" + others.variant_id.str[-1:]).all()
+    assert "d0#swap:0" in set(others.variant_id)
+    counts = counts_of(found)
+    assert sum(count["variants"] for count in counts.values()) == len(found) and set(counts) <= set(KINDS)
+
+
+def test_a_made_text_that_is_a_documents_is_that_document(make_world: Any) -> None:
+    entities = {"a": ("A", ["t"]), "b": ("B", ["t"])}
+    documents = {"own": (None, [("a", "r", "5")]), "same": ("B | r | 5", []), "more": ("A | r | 6", [("a", "r", "6")])}
+    found = made(make_world(entities, documents), [0])
+    swapped = found[found.text == "B | r | 5"]
+    assert swapped.variant_id.tolist() == ["same"] and swapped.kind.tolist() == ["counterpart"]
+    assert "A | r | 6" not in set(found.text), "that is true"
+
+
+def test_a_made_text_of_a_document_that_says_all_of_it_is_dropped(make_world: Any) -> None:
+    entities = {"a": ("A", ["t"]), "b": ("B", ["t"])}
+    world = make_world(entities, {"own": (None, [("a", "r", "x")]), "other": ("B | r | x", [("a", "r", "x")])})
+    assert made(world, [0]).empty
+
+
+def test_a_document_has_the_same_variants_whoever_else_is_asked_for(cities: Any) -> None:
+    whole = made(cities)
+    for place, name in enumerate(cities.ids):
+        alone = made(cities, [place])
+        assert alone.to_dict("records") == whole[whole.document_id == name].to_dict("records")
+    assert made(cities, [3, 1, 0, 1]).to_dict("records") == whole[whole.document_id != "d2"].to_dict("records")
+    assert not made(cities, seed=2).text.equals(whole.text)
+
+
+def test_only_what_is_asked_for_is_made(cities: Any) -> None:
+    assert set(made(cities, swaps=0, counterparts=0, edits=[]).kind) == set()
+    assert set(made(cities, swaps=1, counterparts=0, edits=[]).kind) == {"swap"}
+    assert tuple(made(cities, []).columns) == VARIANT_COLUMNS
+    with pytest.raises(ValidationError):
+        VariantParams(edits=["synonym"])
+    with pytest.raises(ValidationError):
+        VariantParams(swaps=-1)
+
+
+def test_without_entities_or_facts_prose_is_edited_all_the_same() -> None:
+    text = "In 1990 it was 25 m high and larger than all."
+    fact = ("head", "relation", "tail")
+    tables = (empty("uri", "label", "types"), empty(*fact), empty("document_id", *fact))
+    graph = KnowledgeGraph.from_tables(*tables, ["d", "none"])
+    found = make_variants(graph, np.array([0, 1], np.int32), ["d", "none"], [text, ""], VariantParams(), 1)
+    assert set(found.kind) == set(RULES) and set(found.document_id) == {"d"}
+
+
+def test_what_a_generator_writes_is_a_kind_of_its_own(cities: Any) -> None:
+    found = make_variants(
+        cities.graph, np.arange(4, dtype=np.int32), cities.ids, cities.texts, VariantParams(), 1, Inverting()
+    )
+    written = found[found.kind == "generated"].set_index("document_id").text
+    long = {name: text for name, text in zip(cities.ids, cities.texts, strict=True) if len(text) > 20}
+    assert written.to_dict() == {name: text[::-1] for name, text in long.items()} and len(long) > 1
+
+
+@pytest.fixture(scope="module")
+def webnlg(shared_data: Path) -> tuple[KnowledgeGraph, list[str], list[str]]:
+    folder = shared_data / "kg_webnlg"
+    collection = load_collection(f"beir:{folder / 'beir_en'}", show_progress=False)
+    lines = (folder / "entities.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    prefix = "http://dbpedia.org/resource/"
+    entities = pd.DataFrame(
+        [(row["uri"].removeprefix(prefix), row["label"], json.dumps(row["types"])) for row in rows],
+        columns=["uri", "label", "types"],
+    )
+    ids = collection.corpus.document_id.tolist()
+    graph = KnowledgeGraph.from_tables(entities, collection.graph, collection.facts, ids)
+    return graph, ids, document_texts(collection.corpus)
+
+
+@pytest.mark.data
+def test_nearly_every_document_of_a_real_graph_has_variants_and_no_swap_is_true(webnlg: Any) -> None:
+    graph, ids, texts = webnlg
+    asked = np.arange(0, len(ids), 8, dtype=np.int32)
+    started = time.monotonic()
+    found = make_variants(graph, asked, ids, texts, VariantParams(), 1)
+    assert time.monotonic() - started < 30
+    counts = counts_of(found)
+    assert counts["swap"]["documents"] > 0.99 * len(asked)
+    assert counts["counterpart"]["documents"] > 0.95 * len(asked)
+    assert all(counts[kind]["documents"] > 0.05 * len(asked) for kind in ("entity", *RULES))
+    node = {name: number for number, name in enumerate(graph.nodes)}
+    number = {name: place for place, name in enumerate(ids)}
+    known = {tuple(triple) for triple in graph.triples.tolist()}
+    for row in found[found.kind == "swap"].itertuples():
+        document, old, new = number[row.document_id], node[row.old], node[row.new]
+        facts = graph.triples[graph.stated.indices[slice(*graph.stated.indptr[document : document + 2])]].tolist()
+        changed = [fact for fact in facts if old in (fact[0], fact[2])]
+        assert changed and graph.relations[changed[0][1]] == row.relation
+        for head, relation, tail in changed:
+            assert (new if head == old else head, relation, new if tail == old else tail) not in known
+        assert graph.labels[new] in row.text
+
+
+@pytest.mark.data
+def test_prose_of_a_real_collection_is_edited(shared_data: Path) -> None:
+    collection = load_collection(f"beir:{shared_data / 'scifact'}", show_progress=False)
+    corpus = collection.corpus.iloc[:400]
+    ids = corpus.document_id.tolist()
+    graph = KnowledgeGraph.from_tables(collection.entities, collection.graph, collection.facts, ids)
+    found = make_variants(graph, np.arange(400, dtype=np.int32), ids, document_texts(corpus), VariantParams(), 1)
+    share = {kind: count["documents"] / 400 for kind, count in counts_of(found).items()}
+    assert set(share) == set(RULES)
+    assert share["negation"] > 0.95 and share["antonym"] > 0.95 and share["number"] > 0.4
