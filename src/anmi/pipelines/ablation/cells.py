@@ -179,8 +179,9 @@ def select(job: SelectionJob) -> None:
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
     variants = make_variants(
-        *(data[name] for name in ("corpus", "queries", "qrels", "graph", "entities", "facts")),
-        job.recipe, job.recipes, SelectionParams(), job.seed,
+        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], graph=data["graph"],
+        entities=data["entities"], facts=data["facts"], recipe=job.recipe, recipes=job.recipes,
+        selection=SelectionParams(), seed=job.seed,
     )  # fmt: skip
     for target, table in ((job.rows, rows), (job.variants, variants)):
         with aside(target) as path:
@@ -234,7 +235,8 @@ def run_cell(job: CellJob) -> None:
     with Store(job.place.store) as store:
         made = train_retriever(
             rows=rows, corpus=corpus, queries=queries, qrels=qrels, **known, variants=variants, encoder=job.encoder,
-            recipe=job.recipe, recipes=job.selection.recipes, params=job.training, dense=job.dense, seed=job.seed, store=store,
+            recipe=job.recipe, recipes=job.selection.recipes, params=job.training, dense=job.dense, seed=job.seed,
+            store=store,
         )  # fmt: skip
         model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]

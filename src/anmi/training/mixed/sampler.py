@@ -216,7 +216,8 @@ class MixedSampler:
         about, own = self._stock.about[documents], self._about[rows[known], None]
         other = (about != own) | (own < 0)
         hits = (places >= 0) & other & ~self._is_barred(rows[known], documents)
-        self._hit_rate = float(hits.sum() / max(int((places >= 0).sum()), 1))
+        looked_at = int((places >= 0).sum())
+        self._hit_rate = float(hits.sum()) / looked_at if looked_at else math.nan
         order = np.argsort(~hits, axis=1, kind="stable")
         found[known] = np.take_along_axis(np.where(hits, documents, PADDING), order, axis=1)
         ages = np.where(hits, step - snapshot.steps[places], np.nan)
