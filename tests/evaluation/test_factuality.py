@@ -14,8 +14,9 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.errors import AnmiError
 from anmi.evaluation import factuality as module
-from anmi.evaluation.factuality import ALL, COUNTERPART, factuality, factuality_pairs, pair_similarities
+from anmi.evaluation.factuality import ALL, TRUE_KINDS, factuality, factuality_pairs, pair_similarities
 
+COUNTERPART = TRUE_KINDS[0]
 KINDS = ("swap", "number", "negation", COUNTERPART)
 
 

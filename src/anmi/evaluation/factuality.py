@@ -19,8 +19,8 @@ from anmi.evaluation.audit import clustered_auc
 from anmi.evaluation.significance import interval
 
 FALSE_KINDS: Final = ("swap", "entity", "number", "date", "negation", "antonym", "generated")
-# A true statement about something else: to prefer the own document to it is retrieval, not a matter of facts.
-COUNTERPART: Final = "counterpart"
+# True statements: to prefer the own document to them is retrieval, not a matter of facts.
+TRUE_KINDS: Final = ("counterpart", "neighbour")
 ALL: Final = "all"
 # Pairs whose vectors stand in memory at once.
 _BLOCK: Final = 1 << 15
@@ -61,14 +61,14 @@ def factuality_pairs(
     Raises
     ------
     AnmiError
-        A variant is of a kind that is neither false nor a counterpart.
+        A variant is of a kind that nobody knows.
     """
-    strange = variants[~variants.kind.isin([*FALSE_KINDS, COUNTERPART])]
+    strange = variants[~variants.kind.isin([*FALSE_KINDS, *TRUE_KINDS])]
     if len(strange):
         row = strange.iloc[0]
         raise AnmiError(
             f'a variant of document "{row.document_id}" is of the kind "{row.kind}", and factuality knows '
-            f"{', '.join((*FALSE_KINDS, COUNTERPART))}; make the variants again"
+            f"{', '.join((*FALSE_KINDS, *TRUE_KINDS))}; make the variants again"
         )
     labelled = qrels.loc[qrels.query_id.isin(queries.query_id), ["query_id", "document_id"]].drop_duplicates()
     made = variants[["document_id", "kind", "text"]].rename(columns={"text": "variant"})
@@ -128,7 +128,7 @@ def factuality(
     Returns
     -------
     pandas.DataFrame
-        Indexed by kind: ``all`` (the false ones together), those that occur, and ``counterpart``, which is in no other
+        Indexed by kind: ``all`` (the false ones together), those that occur, and the true ones, which are in no other
         row. ``auc`` is the area under the ROC curve over all pairs of a query with a text, each own document once, so
         it also asks whether similarities of different queries are on one scale; its interval takes queries for
         clusters (:func:`anmi.evaluation.audit.clustered_auc`). ``paired`` is the share of a query's variants that are
@@ -144,7 +144,7 @@ def factuality(
     [0.75, 0.75]
     """
     kinds = pairs.kind.to_numpy()
-    chosen = {ALL: kinds != COUNTERPART} | {kind: kinds == kind for kind in (*FALSE_KINDS, COUNTERPART)}
+    chosen = {ALL: ~np.isin(kinds, TRUE_KINDS)} | {kind: kinds == kind for kind in (*FALSE_KINDS, *TRUE_KINDS)}
     options = {"seed": seed, "resamples": resamples, "confidence": confidence}
     rows = {kind: _row(pairs[mask], own[mask], other[mask], **options) for kind, mask in chosen.items() if mask.any()}
     columns = ["auc", "auc_low", "auc_high", "paired", "paired_low", "paired_high", "queries", "variants"]

@@ -32,7 +32,11 @@ _COURSE: Final = {"loss": "loss (nats)", "grad_norm": "gradient norm", "dev_loss
 AROUND: Final = 20
 _RELATIONS: Final = (("right", "right"), ("entails", "says all of it"), ("same_uri", "same entity"))
 _LINKING: Final = {"linking_accuracy": "first entity right", "linking_mrr_10": "MRR@10 over entities"}
-_KINDS: Final = {"": "all false kinds", "counterpart": "counterpart (true of something else)"}
+_KINDS: Final = {
+    "": "all false kinds",
+    "counterpart": "counterpart (true of something else)",
+    "neighbour": "neighbour (true, lacks a fact)",
+}
 
 
 @dataclass(frozen=True)

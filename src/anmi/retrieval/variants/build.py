@@ -14,6 +14,7 @@ from anmi.retrieval.variants.context import Context
 from anmi.retrieval.variants.counterparts import make_counterparts
 from anmi.retrieval.variants.edits import RULES, make_edits
 from anmi.retrieval.variants.generator import Generator
+from anmi.retrieval.variants.neighbours import make_neighbours
 from anmi.retrieval.variants.params import KINDS, VARIANT_COLUMNS, VariantParams
 from anmi.retrieval.variants.swaps import Pools, make_entity_edits, make_swaps
 
@@ -100,6 +101,8 @@ def _of_block(
         parts.append(make_swaps(context, pools, params.swaps, seed))
     if params.counterparts:
         parts.append(make_counterparts(context, ids, texts, params.counterparts, seed))
+    if params.neighbours:
+        parts.append(make_neighbours(context, ids, texts, params.neighbours, seed))
     if "entity" in params.edits:
         parts.append(make_entity_edits(context, pools, seed))
     if generator is not None:

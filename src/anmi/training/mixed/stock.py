@@ -19,7 +19,7 @@ from anmi.retrieval.kin import Kin
 from anmi.retrieval.pool import duplicate_groups, with_duplicates
 
 # Kinds of variants that the source "graph" draws; all others are edits.
-GRAPH_KINDS: Final = ("swap", "counterpart")
+GRAPH_KINDS: Final = ("swap", "counterpart", "neighbour")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Stock:
         graph
             What they state.
         variants
-            ``variant_id, document_id, kind, text``; a counterpart's ``variant_id`` is the id of the document it is.
+            ``variant_id, document_id, kind, text``; counterparts and neighbours are documents, and so are their ids.
         same
             For a document, those that must not be its negatives for their text alone, bool [D, D].
 
