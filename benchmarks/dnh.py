@@ -51,7 +51,9 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "dnh.json"
 DATA = Path(os.environ.get("ANMI_DATA") or ROOT.parent / "shared" / "data")
 MODELS = ROOT / "data" / "store" / "models"
-RECIPES = ("dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_step", "dnh_triggered")
+RECIPES = (
+    "dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_step", "dnh_triggered", "dnh_edited",
+)  # fmt: skip
 REFERENCE = "dnh_random"
 # By text alone: what would be drawn if nobody knew what documents state.
 UNFILTERED = "dnh_linear without the fact filter"
@@ -178,12 +180,12 @@ def kept(world: World, recipe: str, seed: int, folder: Path) -> dict[str, Any]:
 
 def step_seconds(world: World, steps: int, repeats: int) -> dict[str, list[float]]:
     """Seconds a step of the final mix, of each recipe's own and of fixed negatives; they take turns."""
-    fixed = TrainingOptions(negatives=7, epochs=1, loss="infonce")
+    fixed = without_schedule(options_of(REFERENCE)).model_copy(update={"sources": TrainingOptions().sources})
     cases = {"fixed": fixed} | {
         name: without_schedule(options_of(name))
-        for name in ("dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear")
+        for name in ("dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_edited")
     }
-    rows = world.rows(7).iloc[: 64 * steps]
+    rows = world.rows(15).iloc[: 64 * steps]
     found: dict[str, list[float]] = {name: [] for name in cases}
     for repeat in range(repeats + 1):
         order = list(cases)[repeat % len(cases) :] + list(cases)[: repeat % len(cases)]

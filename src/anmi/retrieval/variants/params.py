@@ -31,10 +31,11 @@ class VariantParams(BaseModel):
         "WebNLG's dev queries was 0.005 lower (one seed).",
     )
     neighbours: int = Field(
-        3,
+        6,
         ge=0,
-        description="Documents that state some of its facts and not all, at most. 3: half as many as swaps; without "
-        "them training on swaps alone forgets which relations a query asks for.",
+        description="Documents that state some of its facts and not all, at most. 6: as many as swaps, since training "
+        "on swaps alone forgets which relations a query asks for: on WebNLG's dev queries nDCG@10 by completed "
+        "judgments was 0.877 without them and 0.898 with 6 (one seed), and a dev loss of 0.53 became 0.36.",
     )
     edits: list[EditKind] = Field(
         ["entity", "number", "date", "negation", "antonym"],

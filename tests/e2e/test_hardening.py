@@ -1,0 +1,88 @@
+"""Negatives drawn from a graph, from files to the report, through the project's command."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+EVERY = 24
+
+
+@pytest.fixture(scope="session")
+def small_graph(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A part of WebNLG in the layout of the whole: every so many documents with their queries, and all of the graph."""
+    source = shared_data / "kg_webnlg"
+    target = tmp_path_factory.mktemp("graph") / "beir_en"
+    (target / "qrels").mkdir(parents=True)
+    for name in ("entities.jsonl", "triples.tsv"):
+        shutil.copy(source / name, target.parent / name)
+    kept: set[str] = set()
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        lines = (source / "beir_en" / name).read_text(encoding="utf-8").splitlines()
+        if name == "corpus.jsonl":
+            lines = lines[::EVERY]
+            kept = {json.loads(line)["_id"] for line in lines}
+        (target / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for split in ("train", "dev", "test"):
+        header, *rows = (source / "beir_en" / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
+        rows = [row for row in rows if row.split("\t")[1] in kept]
+        (target / "qrels" / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return target
+
+
+@pytest.fixture(scope="module")
+def hardened(small_graph: Path, tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any) -> Any:
+    place = new_place(tmp_path_factory.mktemp("hardened"))
+    schedule = "training.options.curriculum.step.warm_up=1,training.options.curriculum.step.latent_from=2"
+    done = kedro(
+        "run", "--params",
+        f"collection=kg:{small_graph},recipe=dnh_step,encoder=static,training.options.epochs=3,"
+        f"training.dev_loss_steps=20,{schedule}",
+        data_root=place.data, store=place.store,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+def test_a_run_draws_from_every_source_in_its_time(hardened: Any) -> None:
+    log = hardened.table("training", "training_log.parquet")
+    first, second, third = (log[log.stage == stage] for stage in (1, 2, 3))
+    assert (first.share_random == 1).all()
+    assert second.share_graph.mean() > 0.6 and (second.share_latent == 0).all()
+    assert third.share_latent.mean() > 0.2 and third.latent_staleness.max() < len(log)
+    assert (log.leak == 0).all()
+    assert log.dev_loss.dropna().iloc[-1] < log.dev_loss.dropna().iloc[0]
+
+
+def test_variants_are_there_for_training_and_for_evaluation(hardened: Any) -> None:
+    variants, qrels = hardened.table("selection", "variants.parquet"), hardened.table("ingestion", "qrels.parquet")
+    assert {"swap", "neighbour", "number"} <= set(variants.kind)
+    assert set(qrels.split[qrels.document_id.isin(variants.document_id)]) == {"train", "dev", "test"}
+    found = hardened.json("evaluation", "knowledge_metrics.json")
+    assert set(found) == {"zero_shot", "dnh_step"} or "dnh_step.factuality_auc" in json.dumps(found)
+
+
+def test_the_report_shows_what_was_drawn(hardened: Any) -> None:
+    (report,) = hardened.versions("reporting", "report.html")
+    text = report.read_text(encoding="utf-8")
+    assert "Dynamic negatives" in text and "Where negatives came from" in text
+    assert re.search(r"factuality", text, re.IGNORECASE)
+
+
+def test_documents_without_facts_are_refused_right_after_they_were_read(
+    tmp_path: Path, new_place: Any, kedro: Any, shared_data: Path
+) -> None:
+    place = new_place(tmp_path)
+    done = kedro(
+        "run", "--params", f"collection=beir:{shared_data}/scifact,recipe=dnh_linear", data_root=place.data,
+        store=place.store,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "state no facts" in " ".join((done.stdout + done.stderr).split())
+    assert not (place.data / "bm25").exists()
