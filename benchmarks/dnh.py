@@ -2,7 +2,8 @@
 
 Every cell trains the static encoder on all training queries with the options of a recipe, and measures on the test
 queries: nDCG@10 by completed and by original judgments, entity linking, and how well it tells documents from false
-variants of them (factuality AUC; variants of test documents are seen by no training). ``steps_to_reference`` is the
+variants of them (factuality AUC; variants of test documents are seen by no training). Nearly half of the test queries
+are of categories that training does not have, so both halves are measured apart as well. ``steps_to_reference`` is the
 first measured step at which the dev loss is not above the one that ``dnh_random`` ends with, with the same seed. A
 cell is kept once it is done. ``step_seconds`` is measured apart, the recipes taking turns with fixed negatives of equal
 number. Run from the repository's root:
@@ -80,6 +81,8 @@ class World:
         self.texts = document_texts(self.collection.corpus)
         known = self.collection.entities, self.collection.graph, self.collection.facts
         self.graph = KnowledgeGraph.from_tables(*known, self.ids)
+        queries = self.collection.queries
+        self.categories = pd.Series([json.loads(text)["category"] for text in queries.metadata], index=queries.query_id)
         place = pd.Series(np.arange(len(self.ids)), index=self.ids)
         own = place.loc[self.collection.qrels.document_id.unique()].to_numpy(np.int32)
         self.variants = make_variants(self.graph, own, self.ids, self.texts, VariantParams(), seed=1)
@@ -141,7 +144,17 @@ def run_cell(world: World, recipe: str, seed: int) -> dict[str, Any]:
     pairs = factuality_pairs(asked, held_out, dict(zip(world.ids, world.texts, strict=True)), world.variants, seed=1)
     similarities = pair_similarities(pairs, lambda texts, role: encode(encoder, texts, None, role=role))
     told = factuality(pairs, *similarities, seed=1, resamples=1000)
-    scores = {name: evaluate(labels, run, (10,))["ndcg@10"].mean() for name, labels in judgments.items()}
+    tables = {name: evaluate(labels, run, (10,))["ndcg@10"] for name, labels in judgments.items()}
+    scores = {name: table.mean() for name, table in tables.items()}
+    trained = set(world.categories.loc[world.of("train")[0].query_id])
+    unseen = set(asked.query_id[~asked.query_id.map(world.categories).isin(trained)])
+    apart: dict[str, float] = {}
+    for name in ("seen", "unseen"):
+        mine = pairs.query_id.isin(unseen).to_numpy() == (name == "unseen")
+        kinds = factuality(pairs[mine], *(values[mine] for values in similarities), seed=1, resamples=10)
+        apart[f"factuality_auc_{name}"] = float(kinds.loc["all", "auc"])
+        chosen = tables["completed"].index.isin(unseen) == (name == "unseen")
+        apart[f"ndcg_10_completed_{name}"] = float(tables["completed"][chosen].mean())
     log = made.log
     stages = log.loc[log.stage.diff().fillna(0) != 0, ["step", "stage"]] if "stage" in log else pd.DataFrame()
     curve = log.dropna(subset="dev_loss")
@@ -151,7 +164,7 @@ def run_cell(world: World, recipe: str, seed: int) -> dict[str, Any]:
         "dev_loss": dict(zip(curve.step.tolist(), curve.dev_loss.tolist(), strict=True)),
         "best_epoch": made.summary["best_epoch"], "train_seconds": made.summary["seconds"],
         "linking_accuracy": float(linked.accuracy.mean()), "mrr_10": float(linked.mrr_10.mean()),
-        **{f"ndcg_10_{name}": float(score) for name, score in scores.items()},
+        **{f"ndcg_10_{name}": float(score) for name, score in scores.items()}, **apart,
         "factuality_auc": float(told.loc["all", "auc"]), "factuality_paired": float(told.loc["all", "paired"]),
         "factuality_by_kind": {kind: [float(row.auc), float(row.paired)] for kind, row in told.iterrows()},
         "shares": {name: float(log[f"share_{name}"].mean()) for name in ("random", "graph", "latent", "edit")},
@@ -233,7 +246,8 @@ def rows_of(cells: list[dict[str, Any]], steps: dict[str, list[float]]) -> list[
             "final_dev_loss": round(float(np.mean([list(cell["dev_loss"].values())[-1] for cell in mine])), 4),
             **{name: mean(name) for name in (
                 "factuality_auc", "factuality_paired", "linking_accuracy", "mrr_10", "ndcg_10_completed",
-                "ndcg_10_original",
+                "ndcg_10_original", "ndcg_10_completed_seen", "ndcg_10_completed_unseen", "factuality_auc_seen",
+                "factuality_auc_unseen",
             )},
             "step_seconds": round(statistics.median(timed), 5) if timed else None,
             "slower_than_fixed": (
