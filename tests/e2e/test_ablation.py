@@ -101,6 +101,14 @@ def test_an_ablation_is_resumed_and_survives_a_cell_that_fails(
     assert shown.exit_code == 0, shown.output
     assert all(word in shown.output for word in ("naive_top", "completed", "original", "ablation_report.html"))
 
+    # Documents of this collection state facts, so that a recipe may draw from mixed sources.
+    mixed = ",".join(f"recipes.in_batch.training.{part}" for part in ("sources=mixed", "negatives=3"))
+    drawn = in_process(place, "run", "--pipelines", "ablation", "--params", f"{given},{mixed},ablation.workers=1")
+    assert drawn.exit_code == 0, drawn.output
+    assert place.json("ablation", "ablation_results.json")["cells"] == {"finished": 2, "reused": 1, "failed": 0}
+    (fresh,) = set(files(place, "cells")) - set(again)
+    assert fresh.startswith("in_batch")
+
 
 DOCUMENT = (ROOT / "docs" / "ablation.md").read_text(encoding="utf-8")
 
