@@ -19,12 +19,14 @@ from anmi.training.options.curricula import CURRICULA
 from anmi.training.options.hardness import HARDNESS
 from anmi.training.options.losses import LOSSES
 from anmi.training.options.part import PartOptions
+from anmi.training.options.sources import NEGATIVE_SOURCES
 from anmi.training.options.temperatures import TEMPERATURES
 
 _HINT: Final = "python -m anmi.report.option_docs docs/training.md writes the lines up to the next mark"
 TABLES: Final[dict[str, Sequence[type[PartOptions]]]] = {
     "losses": LOSSES,
     "temperatures": TEMPERATURES,
+    "sources": NEGATIVE_SOURCES,
     "curricula": CURRICULA,
     "hardness": HARDNESS,
     "options": (),
