@@ -30,8 +30,8 @@ class MixedSources(PartOptions):
         0.5,
         ge=0,
         le=1,
-        description="Share of documents whose entities were swapped for others of their type, or that state the same "
-        "relations of such an entity. 0.5: methods.",
+        description="Share of variants of the row's document: an entity swapped for another of its type, or a document "
+        "that states some of its facts, or the same relations of another entity. 0.5: methods.",
     )
     latent: float = Field(
         0.3,
@@ -51,7 +51,9 @@ class MixedSources(PartOptions):
         50, ge=1, description="Steps after which the index of latent negatives is made anew. 50: a quarter of an epoch."
     )
     buffer: int = Field(
-        4096, ge=1, description="Documents encoded last that the index holds. 4096: searched in about a millisecond."
+        4096,
+        ge=1,
+        description="Documents encoded last that the index holds. 4096: searched in one to three milliseconds.",
     )
     top: int = Field(
         32, ge=1, description="Nearest documents looked at. 32: some are about the row's own entity, and are not taken."
