@@ -237,9 +237,12 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
         }
         for i in range(20)
     ]  # fmt: skip
-    path = data / "selection" / "training_rows.parquet" / "2026-01-01T00.00.00.000Z" / "training_rows.parquet"
-    path.parent.mkdir(parents=True)
-    pd.DataFrame(rows).to_parquet(path)
+    columns = ("variant_id", "document_id", "kind", "text", "old", "new", "relation")
+    tables = {"training_rows": rows, "variants": {name: pd.Series(dtype="str") for name in columns}}
+    for name, table in tables.items():
+        path = data / "selection" / f"{name}.parquet" / "2026-01-01T00.00.00.000Z" / f"{name}.parquet"
+        path.parent.mkdir(parents=True)
+        pd.DataFrame(table).to_parquet(path)
 
     def invoke(recipe: str = "naive_top", **parameters: object) -> Result:
         given = {"training__options__checkpoint_steps": 1} | parameters
