@@ -176,7 +176,8 @@ def main(folder: Path) -> None:
                 traceback.print_exc()
                 os._exit(3)
             os._exit(0)
-        print(os.waitpid(child, 0)[1])
+        # Flushed, or a child that flushes what it inherited would say it again.
+        print(os.waitpid(child, 0)[1], flush=True)
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ def test_a_dev_metric_that_the_curriculum_was_not_told_yet_outlives_the_kill():
     told = []
 
     class Listener:
-        def observe(self, step, loss, grad_norm, validation):
+        def observe(self, step, loss, grad_norm, validation, violations=None):
             told.append(validation)
 
     def recorder():

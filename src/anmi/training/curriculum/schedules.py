@@ -243,7 +243,8 @@ class Triggered:
         self._sum = self._weight = 0.0
         self._idle = 0
         if change < 0:
-            self._best = validation
+            # By violations it may be anything, and is not looked at.
+            self._best = validation if validation is not None and math.isfinite(validation) else None
 
     def state_dict(self) -> dict[str, Any]:
         """Return all it needs to go on elsewhere, as plain JSON values."""
