@@ -123,11 +123,11 @@ def test_nearly_every_document_of_a_real_graph_has_variants_and_no_swap_is_true(
     graph, ids, texts = webnlg
     asked = np.arange(0, len(ids), 8, dtype=np.int32)
     started = time.monotonic()
-    found = make_variants(graph, asked, ids, texts, VariantParams(), 1)
+    found = make_variants(graph, asked, ids, texts, VariantParams(counterparts=4), 1)
     assert time.monotonic() - started < 30
     counts = counts_of(found)
     assert counts["swap"]["documents"] > 0.99 * len(asked)
-    assert counts["counterpart"]["documents"] > 0.9 * len(asked)
+    assert counts["counterpart"]["documents"] > 0.95 * len(asked)
     assert all(counts[kind]["documents"] > 0.05 * len(asked) for kind in ("entity", *RULES))
     node = {name: number for number, name in enumerate(graph.nodes)}
     number = {name: place for place, name in enumerate(ids)}

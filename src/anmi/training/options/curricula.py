@@ -166,15 +166,15 @@ class TriggeredOptions(ScheduleOptions):
         0.05,
         ge=0,
         le=1,
-        description="Share of violations below which the next stage begins. 0.05: of a static encoder on kg_webnlg "
-        "random negatives stay below 0.003 from the first step on, and swaps reach 0.05 after an epoch.",
+        description="Share of violations below which the next stage begins. 0.05: random negatives are soon far "
+        "below it, swaps only once the model has learned something of them.",
     )
     retreat: float = Field(
         0.25,
         ge=0,
         le=1,
-        description="Share of violations above which the stage before begins again. 0.25: more than swaps make of a "
-        "static encoder there that has learned nothing (0.23).",
+        description="Share of violations above which the stage before begins again. 0.25: a quarter of the negatives "
+        "is more than a model that is learning the stage leaves.",
     )
     half_life: float = Field(
         20.0,
@@ -186,7 +186,7 @@ class TriggeredOptions(ScheduleOptions):
     min_gain: float = Field(
         0.002,
         ge=0,
-        description="Gain over the best dev metric so far that is one. 0.002: four times what seeds differ by.",
+        description="Gain over the best dev metric so far that is one. 0.002: less could be chance.",
     )
     patience: int = Field(
         1, ge=1, description="Measurements without such a gain after which the next stage begins. 1: epochs are few."
@@ -206,7 +206,7 @@ class TriggeredOptions(ScheduleOptions):
         None,
         ge=1,
         description="Steps after a change before the stage before may begin again. None: half an epoch, as "
-        "what is new violates the margin often at first; swaps on kg_webnlg fall to half of it in 100 steps.",
+        "what is new violates the margin often at first.",
     )
 
     @model_validator(mode="after")

@@ -53,7 +53,7 @@ class MixedSources(PartOptions):
     buffer: int = Field(
         4096,
         ge=1,
-        description="Documents encoded last that the index holds. 4096: searched in one to three milliseconds.",
+        description="Documents encoded last that the index holds. 4096: what a few steps encode; each searches it.",
     )
     top: int = Field(
         32, ge=1, description="Nearest documents looked at. 32: some are about the row's own entity, and are not taken."
