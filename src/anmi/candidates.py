@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from anmi.ragged import lists, padded_array
+
 PADDING: Final = -1
 SOURCES: Final = {"bm25": 1, "dense": 2, "graph": 4, "random": 8}
 OPEN: Final = 0
@@ -273,14 +275,26 @@ class Candidates:
         """Return the block as an Arrow table: one row per query, padding trimmed, lists of equal length in a row."""
         filled, known = self.filled, self.positives != PADDING
         arrays: dict[str, pa.Array] = {"query_id": pa.array(self.query_ids.tolist(), pa.string())}
-        arrays["positives"] = _lists(self.positives, known)
-        arrays |= {name: _lists(getattr(self, name), filled) for name in _ARRAYS}
+        arrays["positives"] = lists(self.positives, known)
+        arrays |= {name: lists(getattr(self, name), filled) for name in _ARRAYS}
         arrays["query_verdict"] = pa.array(self.query_verdict)
-        arrays |= {f"c.{name}": _lists(column, filled) for name, column in self.columns.items()}
-        arrays |= {f"p.{name}": _lists(column, known) for name, column in self.positive_columns.items()}
+        arrays |= {f"c.{name}": lists(column, filled) for name, column in self.columns.items()}
+        arrays |= {f"p.{name}": lists(column, known) for name, column in self.positive_columns.items()}
         arrays |= {f"q.{name}": pa.array(column) for name, column in self.query_columns.items()}
         metadata = {_LEGEND_KEY: "\x1f".join(self.legend).encode(), _RULES_KEY: json.dumps(self.rules).encode()}
         return pa.table(arrays).replace_schema_metadata(metadata)
+
+    def to_bytes(self) -> bytes:
+        """Return the block as the bytes of a Parquet file; equal blocks give equal bytes."""
+        sink = pa.BufferOutputStream()
+        # Measurements hardly repeat: dictionaries of them take most of the time and some of the space.
+        pq.write_table(self.to_table(), sink, compression="zstd", use_dictionary=False)
+        return bytes(sink.getvalue())
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Candidates:
+        """Rebuild a block from :meth:`to_bytes`."""
+        return Candidates.from_table(pq.read_table(pa.BufferReader(data)))
 
     @staticmethod
     def from_table(table: pa.Table) -> Candidates:
@@ -291,7 +305,7 @@ class Candidates:
         rules = {name: Rule(*rule) for name, rule in json.loads(metadata.get(_RULES_KEY, b"{}")).items()}
 
         def padded(name: str, padding: float, least: int = 0) -> NDArray[Any]:
-            return _padded(table.column(name), padding, least)
+            return padded_array(table.column(name), padding, least)
 
         return Candidates(
             query_ids=np.array(table.column("query_id").to_pylist(), dtype=np.str_),
@@ -307,22 +321,6 @@ class Candidates:
             legend=legend,
             rules=rules,
         )
-
-
-def _lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(filled.sum(axis=1))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[filled]))
-
-
-def _padded(column: pa.ChunkedArray, padding: float, least: int) -> NDArray[Any]:
-    lists = column.combine_chunks()
-    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
-    lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
-    values = lists.flatten().to_numpy(zero_copy_only=False)
-    width = int(lengths.max(initial=least))
-    result = np.full((len(lengths), width), padding, dtype=values.dtype)
-    result[np.arange(width)[None, :] < lengths[:, None]] = values
-    return result
 
 
 def _wanted(stored: Sequence[str], names: Collection[str] | None) -> list[str] | None:
@@ -347,9 +345,11 @@ class CandidateShards:
         self,
         blocks: Callable[[], Iterator[Candidates]],
         narrow: Callable[[Sequence[str]], CandidateShards] | None = None,
+        parts: Callable[[], Iterator[bytes]] | None = None,
     ) -> None:
         self._blocks = blocks
         self._narrow = narrow
+        self._parts = parts
 
     @staticmethod
     def of(blocks: Sequence[Candidates]) -> CandidateShards:
@@ -357,15 +357,26 @@ class CandidateShards:
         return CandidateShards(lambda: iter(blocks))
 
     @staticmethod
-    def read(files: Sequence[Path], opener: Callable[[Path], Any] = str) -> CandidateShards:
+    def read(files: Sequence[Path]) -> CandidateShards:
         """Read shards from Parquet files, in the order given."""
 
         def blocks(names: Sequence[str] | None = None) -> Iterator[Candidates]:
             for path in files:
-                file = pq.ParquetFile(opener(path))
+                file = pq.ParquetFile(path)
                 yield Candidates.from_table(file.read(columns=_wanted(file.schema_arrow.names, names)))
 
-        return CandidateShards(blocks, lambda names: CandidateShards(lambda: blocks(names)))
+        return CandidateShards(
+            blocks, lambda names: CandidateShards(lambda: blocks(names)), lambda: (path.read_bytes() for path in files)
+        )
+
+    @staticmethod
+    def of_parts(parts: Callable[[], Iterator[bytes]]) -> CandidateShards:
+        """Wrap a function that makes the blocks as :meth:`Candidates.to_bytes` writes them."""
+        return CandidateShards(lambda: map(Candidates.from_bytes, parts()), parts=parts)
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield each block as :meth:`Candidates.to_bytes` writes it; what is stored is not decoded for it."""
+        return self._parts() if self._parts is not None else (block.to_bytes() for block in self)
 
     def __iter__(self) -> Iterator[Candidates]:
         return self._blocks()

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from anmi.engine import Engine, LocalEngine
@@ -105,3 +107,86 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+class Scaled:
+    """Multiplies by the sum of an array, and tells who did it."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __call__(self, item: int) -> tuple[int, int, bool]:
+        if item == 13:
+            time.sleep(0.2)
+        return int(self.array.sum()) * item, os.getpid(), self.array.flags.writeable
+
+
+class DiesOnce:
+    """Kills its worker at one item, the first time somebody comes to it."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __call__(self, item: int) -> int:
+        if item == 7 and not self.trace.exists():
+            self.trace.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+
+class DiesAlways:
+    def __call__(self, item: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+
+def bytes_of(item: int) -> bytes:
+    return bytes(item)
+
+
+def test_ordered_results_come_in_order_from_workers_that_share_the_arrays(engine: LocalEngine) -> None:
+    found = list(engine.ordered(Scaled(np.arange(1000)), [13, *range(20)]))
+    assert [value for value, _, _ in found] == [499500 * item for item in [13, *range(20)]]
+    workers = {pid for _, pid, _ in found}
+    assert len(workers) == 2
+    assert os.getpid() not in workers
+    # Mapped from one file, so no worker can change what the others see.
+    assert not any(writeable for _, _, writeable in found)
+
+
+def test_ordered_goes_on_after_a_worker_was_lost(engine: LocalEngine, tmp_path: Path) -> None:
+    assert list(engine.ordered(DiesOnce(tmp_path / "died"), range(20))) == list(range(20))
+    assert (tmp_path / "died").exists()
+
+
+def test_ordered_gives_up_on_an_item_that_kills_every_worker(engine: LocalEngine) -> None:
+    with pytest.raises(AnmiError, match="killed 4 times at the same shard"):
+        list(engine.ordered(DiesAlways(), range(3)))
+    assert list(engine.ordered(abs, [-1])) == [1]
+
+
+def test_ordered_tells_an_error_as_it_was(engine: LocalEngine) -> None:
+    with pytest.raises(AnmiError, match="two is not allowed"):
+        list(engine.ordered(work, [1, 2, 6]))
+
+
+def test_ordered_takes_items_as_they_are_needed(engine: LocalEngine) -> None:
+    taken = []
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            taken.append(number)
+            yield 1000
+
+    results = LocalEngine(workers=2, max_bytes=3000).ordered(bytes_of, items())
+    for _ in range(10):
+        next(results)
+    # Room for three results of 1,000 bytes at a time.
+    assert len(taken) <= 10 + 3
+    results.close()
+
+
+def test_few_items_need_no_other_process() -> None:
+    with LocalEngine(workers=2, few=4) as engine:
+        assert {pid for _, pid, _ in engine.ordered(Scaled(np.arange(3)), range(3))} == {os.getpid()}
+        assert os.getpid() not in {pid for _, pid, _ in engine.ordered(Scaled(np.arange(3)), range(4))}

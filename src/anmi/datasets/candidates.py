@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow.parquet as pq
 from kedro.io.core import DatasetError
 
 from anmi.candidates import Candidates, CandidateShards
@@ -25,8 +24,9 @@ class CandidateShardsDataset(ArtifactDataset):
         if not isinstance(data, (Candidates, CandidateShards)):
             raise DatasetError(f"expected candidates for {self._filepath.name}, got {type(data).__name__}")
         path.mkdir()
-        for number, block in enumerate([data] if isinstance(data, Candidates) else data):
-            pq.write_table(block.to_table(), path / f"part-{number:05d}.parquet", compression="zstd")
+        shards = CandidateShards.of([data]) if isinstance(data, Candidates) else data
+        for number, part in enumerate(shards.parts()):
+            (path / f"part-{number:05d}.parquet").write_bytes(part)
 
     def _read(self, path: Path) -> CandidateShards:
         return CandidateShards.read(sorted(path.glob("part-*.parquet")))

@@ -1,6 +1,19 @@
 """Where work on many items is done: a function and its items in, results as they are finished out."""
 
 from anmi.engine.base import Engine, Failure, Outcome
+from anmi.engine.blocks import make_blocks, map_blocks
 from anmi.engine.local import LocalEngine
+from anmi.engine.params import EngineParams, RayParams
+from anmi.engine.running import running
 
-__all__ = ["Engine", "Failure", "LocalEngine", "Outcome"]
+__all__ = [
+    "Engine",
+    "EngineParams",
+    "Failure",
+    "LocalEngine",
+    "Outcome",
+    "RayParams",
+    "make_blocks",
+    "map_blocks",
+    "running",
+]

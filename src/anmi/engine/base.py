@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -80,5 +80,25 @@ class Engine(Protocol):
             What it is called with; plain data that can be sent to other processes.
         description
             Name of the progress bar; none is drawn without.
+        """
+        ...
+
+    def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the result of each item, in the order of the items; an error ends it.
+
+        Parameters
+        ----------
+        function
+            A function of a module, or an instance of such a class, that can be sent to other processes. It is sent
+            once; its arrays are shared by the workers of a machine and cannot be written to. What it makes of them at
+            its first call, such as an index, each worker keeps.
+        items
+            Plain data. They are taken as workers get free, so they need not be in memory together, and a bounded
+            number of bytes of results waits for the caller.
+
+        Raises
+        ------
+        AnmiError
+            Workers were lost again and again.
         """
         ...

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
+import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from tqdm import tqdm
 
 from anmi.engine.base import Failure, Item, Outcome, Result
+from anmi.engine.threads import limited
+from anmi.engine.transport import pack, unpack
+from anmi.engine.window import Window
+from anmi.errors import AnmiError
 
+_RETRIES: Final = 3
 # Each library for arithmetic has a name of its own for the same thing.
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -39,18 +48,25 @@ class LocalEngine:
         Of each worker, at least 1.
     quiet
         Draw no progress bars inside the workers; those of several would overwrite each other.
+    max_bytes
+        Of results of :meth:`ordered` that may wait for the caller, as far as can be foreseen.
+    few
+        :meth:`ordered` works on fewer items than this, or with one worker, in this process.
 
     Examples
     --------
     >>> with LocalEngine(workers=1) as engine:
-    ...     [outcome.result for outcome in engine.map(len, ["ab"])]
-    [2]
+    ...     [outcome.result for outcome in engine.map(len, ["ab"])], list(engine.ordered(len, ["a", "bc"]))
+    ([2], [1, 2])
     """
 
-    def __init__(self, *, workers: int, threads: int = 1, quiet: bool = True) -> None:
+    def __init__(
+        self, *, workers: int, threads: int = 1, quiet: bool = True, max_bytes: int = 1 << 30, few: int = 0
+    ) -> None:
         if workers < 1 or threads < 1:
             raise ValueError(f"at least one worker with one thread is needed, not {workers} with {threads}")
         self.workers, self.threads, self._quiet = workers, threads, quiet
+        self._max_bytes, self._few = max_bytes, few
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -69,6 +85,67 @@ class LocalEngine:
             for outcome in self._run(function, list(items)):
                 bar.update()
                 yield outcome
+
+    def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the result of each item, in their order; see :class:`anmi.engine.Engine`."""
+        remaining = iter(items)
+        first = list(itertools.islice(remaining, self._few))
+        if self.workers == 1 or len(first) < self._few:
+            for item in itertools.chain(first, remaining):
+                with limited(self.threads):
+                    result = function(item)
+                yield result
+            return
+        with tempfile.TemporaryDirectory(prefix="anmi-engine-") as folder:
+            pack(function, Path(folder))
+            yield from self._through_pool(folder, itertools.chain(first, remaining))
+
+    def _through_pool(self, folder: str, items: Iterator[Any]) -> Iterator[Any]:
+        window = Window(self.workers, self._max_bytes)
+        running: deque[tuple[Any, Future[Any]]] = deque()
+        lost = 0
+        try:
+            while True:
+                for item in itertools.islice(items, max(window.limit - len(running), 0)):
+                    running.append((item, self._begun(folder, item)))
+                if not running:
+                    return
+                item, future = running.popleft()
+                if isinstance(future.exception(), BrokenProcessPool):
+                    lost += 1
+                    self._recover(folder, [(item, future), *running], running, lost)
+                    continue
+                lost = 0
+                result = future.result()
+                window.saw(result)
+                yield result
+        finally:
+            for _, future in running:
+                future.cancel()
+
+    def _begun(self, folder: str, item: Any) -> Future[Any]:
+        try:
+            return self._submit(_shipped, (folder, item))
+        except BrokenProcessPool as error:
+            broken: Future[Any] = Future()
+            broken.set_exception(error)
+            return broken
+
+    def _recover(
+        self, folder: str, pairs: list[tuple[Any, Future[Any]]], running: deque[tuple[Any, Future[Any]]], lost: int
+    ) -> None:
+        """Begin again what was under way when a worker died; what was finished stays."""
+        if lost > _RETRIES:
+            raise AnmiError(
+                f"worker processes were killed {lost} times at the same shard, most likely for want of memory: lower "
+                "engine.workers, or the shard of the stage, such as bm25.shard"
+            )
+        wait([future for _, future in pairs])
+        self.close(at_once=True)
+        running.clear()
+        for item, future in pairs:
+            broken = isinstance(future.exception(), BrokenProcessPool)
+            running.append((item, self._begun(folder, item) if broken else future))
 
     def _run(self, function: Callable[[Any], Any], items: list[Any]) -> Iterator[Outcome[Any, Any]]:
         waiting, suspects = list(reversed(items)), list[Any]()
@@ -117,6 +194,18 @@ class LocalEngine:
             process.terminate()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._pool = None
+
+
+# What this worker was sent last: (folder it came in, function).
+_sent: list[Any] = ["", None]
+
+
+def _shipped(job: tuple[str, Any]) -> Any:
+    """Work on an item, in a worker, with the function that lies in a folder."""
+    folder, item = job
+    if _sent[0] != folder:
+        _sent[:] = [folder, unpack(Path(folder))]
+    return _sent[1](item)
 
 
 def _outcome(item: Item, future: Future[Result]) -> Outcome[Item, Result]:

@@ -1,0 +1,62 @@
+"""Where shards of work are done, as parameters."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_MOST_WORKERS: Final = 8
+
+
+class RayParams(BaseModel):
+    """How workers are asked of Ray."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str | None = Field(
+        None, description="Of the cluster, such as `auto` or `ray://host:10001`. None starts one on this machine."
+    )
+    cpus_per_worker: float = Field(1.0, gt=0, description="One, since a worker runs one shard on one thread.")
+    gpus_per_worker: float = Field(
+        0.0, ge=0, description="A fraction lets several workers share a GPU; 0, since most stages have no use for one."
+    )
+    retries: int = Field(
+        3, ge=0, description="How often a shard is tried again after its worker was lost, before the run fails."
+    )
+
+
+class EngineParams(BaseModel):
+    """Where shards of mining, encoding and judging are worked on; it changes no result."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["local", "ray"] = Field("local", description="Processes on this machine need nothing else.")
+    workers: int = Field(
+        0,
+        ge=0,
+        description="Processes at once. 0 takes one per core, at most 8 as each holds a model, and does what is only a "
+        "few shards in this process, since starting others takes seconds.",
+    )
+    threads: int = Field(
+        1,
+        ge=1,
+        description="Of each worker; it does not follow from their number, since it can change the last bits of a sum.",
+    )
+    max_bytes: int = Field(
+        1 << 30,
+        ge=1 << 20,
+        description="Results that may wait to be written; when writing is slower than working, workers wait. 1 GiB.",
+    )
+    ray: RayParams = Field(RayParams(), description="For the kind `ray`, which needs the extra of that name.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_kind_alone(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @property
+    def most_workers(self) -> int:
+        """Workers, resolved for this machine."""
+        return self.workers or min(os.cpu_count() or 1, _MOST_WORKERS)
