@@ -22,6 +22,7 @@ from anmi.cli_explain import explain
 from anmi.cli_export import export
 from anmi.cli_mining import negatives
 from anmi.cli_store import store
+from anmi.cli_task import task
 from anmi.errors import AnmiError
 
 RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
@@ -123,6 +124,7 @@ anmi.add_command(ablation)
 anmi.add_command(negatives)
 anmi.add_command(explain)
 anmi.add_command(export)
+anmi.add_command(task)
 
 
 @contextmanager

@@ -68,6 +68,11 @@ class ManifestHooks:
         """
         self._catalog = catalog
         self._record.begin(run_params, self._parameters, self._project)
+        before = unchanged.read_manifest(self._root, self._record.run_id)
+        if before:
+            # A scheduler's tasks share a run (see anmi.cli_task); a killed one noted nothing of what it had saved.
+            there = [name for name in pipeline.all_outputs() if self._has_versions(name) and catalog.exists(name)]
+            self._record.go_on(before, there)
         if unchanged.is_whole(run_params):
             self._compare(pipeline, catalog)
         if "://" not in self._root:
@@ -138,6 +143,9 @@ class ManifestHooks:
             return None
         dataset = self._catalog.get(name)
         return dataset if hasattr(dataset, "_filepath") else None
+
+    def _has_versions(self, name: str) -> bool:
+        return bool(getattr(self._persisted(name), "_version", None))
 
     def _write(self) -> None:
         text = json.dumps(self._record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

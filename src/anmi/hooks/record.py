@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -93,6 +93,22 @@ class RunRecord:
         self.python = platform.python_version()
         self.machine = {"platform": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()}
         self.versions = package_versions()
+
+    def go_on(self, before: Mapping[str, Any], there: Iterable[str]) -> None:
+        """Add what is known of the same run from its tasks before this one.
+
+        Parameters
+        ----------
+        before
+            Their manifest.
+        there
+            Outputs of this task that an attempt before has saved already.
+        """
+        self.start = before["start"]
+        self.pipelines = sorted({*before["pipelines"], *self.pipelines})
+        self.loaded = dict(before["loaded"])
+        self.saved = {**before["saved"], **dict.fromkeys(there, self.run_id)}
+        self.nodes = list(before["nodes"])
 
     def finish(self, error: BaseException | None = None) -> None:
         """Set the end and how it came; only the first call counts."""

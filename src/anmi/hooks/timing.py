@@ -77,7 +77,9 @@ class TimingHooks:
             "peak_mib": round(peak_mib()),
         }
         self._record.nodes.append(entry)
-        place = f"{len(self._record.nodes)}/{self._total}"
+        # The record also has the nodes of earlier tasks of the same run.
+        done = sum(entry["node"] in self._started for entry in self._record.nodes)
+        place = f"{done}/{self._total}"
         logger.info("%5s  %-32s %7.1f s %6d MiB", place, node.name, entry["seconds"], entry["peak_mib"])
 
 

@@ -97,8 +97,8 @@ class TrackingHooks:
         self._catalog = catalog
         uri = tracking_uri(self._settings, self._root)
         try:
-            with _quiet():
-                self._open(uri)
+            with quiet():
+                self.open_run(uri)
                 self._log_parameters()
         except Exception as error:
             raise AnmiError(
@@ -137,15 +137,9 @@ class TrackingHooks:
         """Close the run that was stopped from outside; Kedro calls no hook then."""
         self._close("KILLED", error)
 
-    def _open(self, uri: str) -> None:
-        # An unreachable server is noticed in seconds; the default is to try for many minutes.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-        if uri.startswith("sqlite:///"):
-            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-        from mlflow import MlflowClient
-
-        self._client = MlflowClient(tracking_uri=uri)
+    def open_run(self, uri: str) -> str:
+        """Open the run that ``MLFLOW_RUN_ID`` names, or else a new one, and return its id."""
+        self._client = connect(uri)
         shared = os.environ.get("MLFLOW_RUN_ID")
         self._shared = bool(shared)
         tags = self._tags()
@@ -158,6 +152,7 @@ class TrackingHooks:
             experiment = self._experiment(uri)
             run = self._client.create_run(experiment, run_name=self._record.run_id, tags=tags)
             self._run_id = run.info.run_id
+        return str(self._run_id)
 
     def _experiment(self, uri: str) -> str:
         name = self._settings.experiment
@@ -278,7 +273,7 @@ class TrackingHooks:
     def _close(self, status: str, error: BaseException | None = None) -> None:
         if self._run_id is None:
             return
-        with self._forgiving("closing the run"), _quiet():
+        with self._forgiving("closing the run"), quiet():
             record = self._record
             versions = {f"load.{name}": version or "unversioned" for name, version in record.loaded.items()}
             versions |= {f"save.{name}": version or "unversioned" for name, version in record.saved.items()}
@@ -337,6 +332,17 @@ def tracking_uri(settings: TrackingSettings, root: str) -> str:
     return f"sqlite:///{root}/tracking/mlflow.db"
 
 
+def connect(uri: str) -> Any:
+    """Return a client of a tracking store; an unreachable one is noticed in seconds, by default it takes minutes."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    if uri.startswith("sqlite:///"):
+        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
 def of_this_run(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the recipes that were not chosen."""
     recipes, chosen = parameters.get("recipes"), parameters.get("recipe")
@@ -378,7 +384,7 @@ def without_password(uri: str) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep MLflow's accounts of its start and of database migrations out of the console."""
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
     names = ("alembic", "mlflow", "mlflow.store.db.utils")

@@ -238,7 +238,7 @@ def compare(
     versions = {stamp["version"] for stamp in found.values()}
     if not versions:
         return {}, []
-    manifest = _manifest(root, max(versions))
+    manifest = read_manifest(root, max(versions))
     noted = manifest.get("fingerprint") or {}
     if manifest.get("status") != "finished" or not noted:
         return {}, []
@@ -250,7 +250,8 @@ def compare(
     return manifest, changes
 
 
-def _manifest(root: str, run_id: str) -> dict[str, Any]:
+def read_manifest(root: str, run_id: str) -> dict[str, Any]:
+    """Return what a run noted under the data root; empty where there is no such run."""
     try:
         with fsspec.open(f"{root.rstrip('/')}/runs/{run_id}/manifest.json", encoding="utf-8", mode="r") as file:
             return dict(json.load(file))
