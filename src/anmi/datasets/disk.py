@@ -1,0 +1,119 @@
+"""What is written to disks: its size and hashes, and a sentence where a disk takes no more."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from anmi.errors import AnmiError
+
+# A hash costs about a second per gigabyte; what is larger is told by its size.
+_HASHED: Final = 1 << 26
+# What runs are compared by, however large.
+_ALWAYS_HASHED: Final = ("selection", "training_rows.parquet")
+# What libraries say where they keep the system's number to themselves; NumPy only counts what it wrote.
+_TOLD: Final = (
+    (errno.ENOSPC, re.compile(r"no space left on device|disk is full|items? requested but|requested and \d+ written")),
+    (errno.EDQUOT, re.compile(r"quota exceeded")),
+    (errno.EROFS, re.compile(r"read-?only (file system|database)")),
+    (errno.EACCES, re.compile(r"permission denied|access denied|accessdenied")),
+    (errno.EFBIG, re.compile(r"file too large")),
+)
+_FULL: Final = "there is no space left on its disk: free some (`kedro anmi prune`, `kedro anmi store prune`)"
+_REASONS: Final = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: "the quota of its disk is used up: free some (`kedro anmi prune`, `kedro anmi store prune`)",
+    errno.EROFS: "its file system is read-only: make it writable",
+    errno.EACCES: "this user may not write there: give it the right to",
+    errno.EPERM: "this user may not write there: give it the right to",
+    errno.EFBIG: "files may not become so large there: raise the limit (`ulimit -f`)",
+}
+
+
+def disk_error(error: BaseException, place: object, setting: str) -> AnmiError | None:
+    """Return the sentence for what could not be written because of its disk; None where that is not the reason.
+
+    Parameters
+    ----------
+    error
+        What was raised; what it stems from is looked at as well.
+    place
+        Where was written to.
+    setting
+        The environment variable that chooses the place.
+
+    Examples
+    --------
+    >>> print(disk_error(OSError(28, "No space left on device"), "data/x", "ANMI_DATA_ROOT"))
+    data/x could not be written, since there is no space left on its disk: free some (`kedro anmi prune`, \
+`kedro anmi store prune`), or set ANMI_DATA_ROOT to another place
+    >>> disk_error(ValueError("something else"), "data/x", "ANMI_DATA_ROOT")
+    """
+    found: BaseException | None = error
+    seen: list[BaseException] = []
+    while found is not None and found not in seen:
+        if isinstance(found, AnmiError):
+            return None
+        code = getattr(found, "errno", None)
+        text = str(found).lower()
+        told = code if code in _REASONS else next((number for number, said in _TOLD if said.search(text)), None)
+        if told is not None:
+            return AnmiError(f"{place} could not be written, since {_REASONS[told]}, or set {setting} to another place")
+        seen.append(found)
+        found = found.__cause__ or found.__context__
+    return None
+
+
+@contextmanager
+def told_plainly(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None]:
+    """Raise an AnmiError that names the place where its disk is full or cannot be written to.
+
+    Parameters
+    ----------
+    place
+        What is written.
+    setting
+        The environment variable that chooses where.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = disk_error(error, place, setting)
+        if told is None:
+            raise
+        raise told from error
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """Return number and bytes of the files of an artifact, and hashes: of all of it unless it is large, of weights.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.txt").write_text("done")
+    >>> measured(folder)["files"], measured(folder)["bytes"]
+    (1, 4)
+    """
+    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
+    sizes = [file.stat().st_size for file in files]
+    facts: dict[str, Any] = {"files": len(files), "bytes": sum(sizes)}
+    if facts["bytes"] <= _HASHED or path.name in _ALWAYS_HASHED:
+        facts["digest"] = _digest(files, path)
+    if weights := [file for file in files if file.suffix == ".safetensors"]:
+        facts["weights"] = _digest(weights, path)
+    return facts
+
+
+def _digest(files: list[Path], root: Path) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for file in files:
+        with file.open("rb") as opened:
+            content = hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).digest()
+        state.update(file.relative_to(root).as_posix().encode() + b"\0" + content)
+    return state.hexdigest()
