@@ -10,10 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-import fsspec
-from kedro.io.core import AbstractVersionedDataset, DatasetError, Version, get_protocol_and_path
+from kedro.io.core import (
+    AbstractVersionedDataset,
+    DatasetError,
+    Version,
+    VersionNotFoundError,
+    get_protocol_and_path,
+)
 
-_COMPLETE = "_complete"
+from anmi.datasets import remote
+from anmi.datasets.disk import measured, told_plainly
+from anmi.lineage.process import owner
 
 
 @contextmanager
@@ -21,7 +28,7 @@ def aside(target: Path) -> Iterator[Path]:
     """Give a path beside ``target`` to write to; rename it to ``target`` when the block ends without an error.
 
     The temporary name starts with a dot and does not end like an artifact, so what a killed process leaves behind is
-    never taken for a version.
+    never taken for a version. It tells which process it belongs to, for whoever tidies up.
 
     Examples
     --------
@@ -32,7 +39,7 @@ def aside(target: Path) -> Iterator[Path]:
     ['a.txt']
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    room = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    room = Path(tempfile.mkdtemp(prefix=f".{target.name}.{owner()}.", suffix=".tmp", dir=target.parent))
     try:
         yield room / target.name
         if target.is_dir():
@@ -47,7 +54,8 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     """A versioned file or folder; subclasses say how to write it to and read it from a local path.
 
     Remote locations (anything fsspec knows) are written to a local folder first and then uploaded; a folder counts as
-    present only when its upload finished.
+    present only when its upload finished. A version never changes, so what was uploaded or downloaded once is kept
+    until Kedro releases the dataset, and not downloaded again.
 
     Parameters
     ----------
@@ -62,6 +70,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     """
 
     is_folder: ClassVar[bool] = False
+    _cached_load_version: str | None
 
     def __init__(
         self,
@@ -74,14 +83,17 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     ) -> None:
         self._protocol, path = get_protocol_and_path(filepath, version)
         self.metadata = metadata
-        self._download: tempfile.TemporaryDirectory[str] | None = None
+        self._url = filepath
+        self._kept: Path | None = None
+        # Of what was saved last; see measured().
+        self.written: dict[str, Any] = {}
         if self._protocol == "file":
             self._fs = None
             super().__init__(PurePosixPath(path), version)
         else:
-            self._fs = fsspec.filesystem(self._protocol, **(credentials or {}), **(fs_args or {}))
+            self._fs = remote.file_system(filepath, {**(credentials or {}), **(fs_args or {})})
             super().__init__(
-                PurePosixPath(path), version, exists_function=self._remote_exists, glob_function=self._fs.glob
+                PurePosixPath(path), version, exists_function=self._remote_exists, glob_function=self._remote_versions
             )
 
     @abstractmethod
@@ -94,41 +106,99 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def save(self, data: Any) -> None:
         """Write the artifact; nothing is seen of it before it is complete."""
+        with told_plainly(self._filepath if self._fs is None else self._url):
+            self._save(data)
+
+    def _save(self, data: Any) -> None:
         target = self._get_save_path()
         if self._fs is None:
             with aside(Path(target)) as path:
                 self._write(data, path)
+                self.written = measured(path)
             return
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / target.name
+        local = self._copy_of(target)
+        with told_plainly(local, "TMPDIR"), aside(local) as path:
             self._write(data, path)
-            self._fs.put(str(path), str(target), recursive=self.is_folder)
-            if self.is_folder:
-                self._fs.touch(f"{target}/{_COMPLETE}")
+            self.written = measured(path)
+        remote.upload(self._fs, local, str(target), self._place_of(target))
         self._fs.invalidate_cache(str(self._filepath))
+
+    def discard(self) -> None:
+        """Remove what lies where ``save`` would write to, so that it can; it counts as absent from the start on."""
+        version = self.resolve_save_version()
+        target = self._get_versioned_path(version) if version else self._filepath
+        if self._fs is None:
+            if Path(target).exists():
+                room = Path(tempfile.mkdtemp(prefix=f".{target.name}.{owner()}.", suffix=".tmp", dir=target.parent))
+                Path(target).rename(room / target.name)
+                shutil.rmtree(room)
+        else:
+            with remote.in_one_sentence(self._place_of(target)):
+                remote.remove(self._fs, str(target))
+            self._fs.invalidate_cache(str(self._filepath))
 
     def load(self) -> Any:
         """Read the artifact, the newest version unless another is asked for."""
-        return self._read(self._local())
+        return self._read(self.local_copy())
 
-    def _local(self) -> Path:
+    def place(self) -> str:
+        """Return where the artifact lies that would be loaded: a path, or a URL."""
+        return self._place_of(self._get_load_path())
+
+    def local_copy(self) -> Path:
+        """Return a local path of the artifact that would be loaded, after downloading it where it is remote."""
         source: PurePosixPath = self._get_load_path()
+        local = Path(source) if self._fs is None else self._copy_of(source)
+        if self._fs is not None and self._version and local.exists():
+            return local
         if not self._exists_function(str(source)):
-            raise DatasetError(f"{source} does not exist")
-        if self._fs is None:
-            return Path(source)
-        if self._download is None:
-            self._download = tempfile.TemporaryDirectory(prefix="anmi-")
-        local = Path(self._download.name) / source.parent.name / source.name
-        if not local.exists():
-            local.parent.mkdir(parents=True, exist_ok=True)
-            self._fs.get(str(source), str(local), recursive=self.is_folder)
-            (local / _COMPLETE).unlink(missing_ok=True) if self.is_folder else None
+            raise DatasetError(f"{self._place_of(source)} does not exist")
+        if self._fs is not None:
+            with aside(local) as path:
+                remote.download(self._fs, str(source), path, self._place_of(source))
         return local
+
+    def _place_of(self, path: PurePosixPath) -> str:
+        """Return a path as people write it, with the protocol of the catalog entry."""
+        version = str(path).removeprefix(str(self._filepath))
+        return str(path) if self._fs is None else self._url.rstrip("/") + version
+
+    def _copy_of(self, path: PurePosixPath) -> Path:
+        if self._kept is None:
+            self._kept = Path(tempfile.mkdtemp(dir=remote.local_room()))
+        return self._kept / path.relative_to(self._filepath.parent)
 
     def _remote_exists(self, path: str) -> bool:
         assert self._fs is not None
-        return bool(self._fs.exists(f"{path}/{_COMPLETE}" if self.is_folder else path))
+        found = f"{path}/{remote.COMPLETE}" if self.is_folder else path
+        with remote.in_one_sentence(self._url):
+            # What other processes have written since is not in the cache.
+            self._fs.invalidate_cache(found)
+            return bool(self._fs.exists(found))
+
+    def _remote_versions(self, _: str = "") -> list[str]:
+        """Return the paths of all versions, finished or not, by one listing."""
+        assert self._fs is not None
+        with remote.in_one_sentence(self._url):
+            self._fs.invalidate_cache(str(self._filepath))
+            try:
+                entries = self._fs.ls(str(self._filepath), detail=False)
+            except FileNotFoundError as error:
+                if remote.lacks_bucket(error):
+                    raise
+                return []
+        names = [PurePosixPath(entry).name for entry in entries if PurePosixPath(entry).name != self._filepath.name]
+        return [str(self._get_versioned_path(name)) for name in names]
+
+    def _fetch_latest_load_version(self) -> str:
+        """Look at the newest versions first; Kedro looks at all, and each look at a bucket is a request."""
+        if self._fs is None or self._cached_load_version is not None:
+            return str(super()._fetch_latest_load_version())
+        for path in sorted(self._remote_versions(), reverse=True):
+            if self._remote_exists(path):
+                self._cached_load_version = PurePosixPath(path).parent.name
+                return self._cached_load_version
+        raise VersionNotFoundError(f"Did not find any versions for {self}")
 
     def _exists(self) -> bool:
         try:
@@ -138,9 +208,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def _release(self) -> None:
         super()._release()
-        if self._download is not None:
-            self._download.cleanup()
-            self._download = None
+        if self._kept is not None:
+            shutil.rmtree(self._kept, ignore_errors=True)
+            self._kept = None
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": self._filepath, "protocol": self._protocol, "version": self._version}

@@ -1,0 +1,212 @@
+"""Places that only fsspec knows, such as a bucket: uploads, downloads, and their errors in one sentence.
+
+Credentials come from the environment alone, read by the file system's own library (for S3 ``AWS_ACCESS_KEY_ID`` and
+the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this project ever holds them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import fsspec
+
+from anmi.errors import AnmiError, masked
+
+COMPLETE: Final = "_complete"
+# Files at a time, and parts of a large file at a time: s3fs holds each in memory, parts of 50 MiB and files up to twice
+# that, so that an upload takes some 800 MiB at worst and not 64 GiB.
+_FILES: Final = 4
+_PARTS: Final = 4
+_LONGEST_REASON: Final = 200
+_PREFIX: Final = "anmi-downloads-"
+_lock = threading.Lock()
+_rooms: dict[int, tempfile.TemporaryDirectory[str]] = {}
+
+
+def file_system(url: str, options: Mapping[str, Any] | None = None) -> Any:
+    """Return the file system of a URL.
+
+    Raises
+    ------
+    AnmiError
+        The protocol is unknown, or its library is not installed.
+    """
+    protocol = url.partition("://")[0]
+    parts = {"max_concurrency": _PARTS} if protocol in ("s3", "s3a") else {}
+    with in_one_sentence(url):
+        return fsspec.filesystem(protocol, **{**parts, **(options or {})})
+
+
+def write_text(url: str, text: str) -> None:
+    """Write one small file, whole or not at all."""
+    with in_one_sentence(url):
+        file_system(url).pipe_file(url, text.encode("utf-8"))
+
+
+def read_text(url: str) -> str | None:
+    """Return what a small file holds, None where there is no such file."""
+    files = file_system(url)
+    with in_one_sentence(url):
+        try:
+            return str(files.cat_file(url), "utf-8")
+        except FileNotFoundError as error:
+            if lacks_bucket(error):
+                raise
+            return None
+
+
+def lacks_bucket(error: BaseException) -> bool:
+    """Tell whether the bucket itself is not there, rather than something in it."""
+    return any(re.search(r"bucket does not exist|NoSuchBucket", f"{type(found)} {found}") for found in _chain(error))
+
+
+def upload(files: Any, local: Path, target: str, place: str) -> None:
+    """Copy a file or a folder to ``target``; a folder is marked as complete when all of it is there.
+
+    Parameters
+    ----------
+    files
+        The file system.
+    local
+        What to copy. Empty folders in it are not kept: buckets know none.
+    target
+        Where to, in the words of the file system.
+    place
+        The same as people read it, for errors.
+    """
+    with in_one_sentence(place):
+        if not local.is_dir():
+            # S3 shows a file once all its bytes are there, one that is sent in parts as well.
+            files.put_file(str(local), target)
+            return
+        remove(files, target)
+        sources = sorted(path for path in local.rglob("*") if path.is_file())
+        targets = [f"{target}/{path.relative_to(local).as_posix()}" for path in sources]
+        if sources:
+            files.put([str(path) for path in sources], targets, batch_size=_FILES)
+        files.pipe_file(f"{target}/{COMPLETE}", b"")
+
+
+def download(files: Any, source: str, local: Path, place: str) -> None:
+    """Copy a file or a folder to ``local``, which does not exist yet.
+
+    Raises
+    ------
+    AnmiError
+        The place cannot be read, or the name of something in it would lead out of ``local``.
+    """
+    with in_one_sentence(place):
+        if not files.isdir(source):
+            files.get_file(source, str(local))
+            return
+        local.mkdir()
+        # A file system may or may not begin its paths with a slash.
+        inside = {path: path.strip("/").removeprefix(source.strip("/")).strip("/") for path in files.find(source)}
+        if any(".." in PurePosixPath(name).parts for name in inside.values()):
+            raise AnmiError(f"{place} holds a name with .. in it, which would lead out of its folder: remove it")
+        inside = {path: name for path, name in inside.items() if name and name != COMPLETE}
+        for name in inside.values():
+            (local / name).parent.mkdir(parents=True, exist_ok=True)
+        if inside:
+            files.get(list(inside), [str(local / name) for name in inside.values()], batch_size=_FILES)
+
+
+def remove(files: Any, target: str) -> None:
+    """Remove a folder, the mark that it is complete first: what is left of it after a crash is never loaded."""
+    if files.exists(f"{target}/{COMPLETE}"):
+        files.rm_file(f"{target}/{COMPLETE}")
+    if files.exists(target):
+        files.rm(target, recursive=True)
+
+
+def local_room() -> Path:
+    """Return this process's folder for what it downloads and uploads; it goes when the process ends.
+
+    What killed processes left is removed: a living one holds a lock.
+    """
+    with _lock:
+        if os.getpid() not in _rooms:
+            _sweep(Path(tempfile.gettempdir()))
+            room = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+            # Never closed, so that the lock lives as long as the process.
+            fcntl.flock(os.open(Path(room.name) / ".lock", os.O_CREAT | os.O_RDWR, 0o600), fcntl.LOCK_EX)
+            _rooms[os.getpid()] = room
+        return Path(_rooms[os.getpid()].name)
+
+
+def _sweep(parent: Path) -> None:
+    for lock in parent.glob(f"{_PREFIX}*/.lock"):
+        try:
+            handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+        except OSError:
+            # Of another user, or gone in between.
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def in_one_sentence(place: str) -> Iterator[None]:
+    """Say of whatever a file system raises inside what is wrong where, and what to do."""
+    try:
+        yield
+    except AnmiError:
+        raise
+    except Exception as error:
+        raise AnmiError(sentence(place, error)) from error
+
+
+def sentence(place: str, error: BaseException) -> str:
+    """Return what a user should know of an error of a file system.
+
+    Examples
+    --------
+    >>> sentence("s3://b/x", PermissionError("Forbidden"))
+    's3://b/x may not be used (Forbidden): check the credentials in the environment (AWS_ACCESS_KEY_ID, \
+AWS_SECRET_ACCESS_KEY) and what they allow'
+    """
+    names = {kind.__name__ for found in _chain(error) for kind in type(found).__mro__}
+    # Masked before it is cut: of half a secret nobody could tell that it is one.
+    reason = masked(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__))
+    reason = reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "…"
+    s3 = place.startswith(("s3:", "s3a:"))
+    keys = " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)" if s3 else ""
+    endpoint = " and AWS_ENDPOINT_URL" if s3 else ""
+    if "ImportError" in names:
+        extra = 'pip install "anmi[s3]"' if s3 else "install it"
+        said = f" needs a package that is not installed ({reason}): {extra}"
+    elif names & {"NoCredentialsError", "PartialCredentialsError"}:
+        said = f" cannot be used without credentials: set them in the environment{keys}"
+    elif "PermissionError" in names:
+        said = f" may not be used ({reason}): check the credentials in the environment{keys} and what they allow"
+    elif lacks_bucket(error):
+        said = ": there is no such bucket: create it, or correct ANMI_DATA_ROOT"
+    elif "FileNotFoundError" in names:
+        said = f" is not there, or not all of it ({reason})"
+    elif names & {"ConnectionError", "ConnectTimeoutError", "HTTPClientError", "TimeoutError", "gaierror"}:
+        said = f" cannot be reached ({reason}): check the network{endpoint}"
+    else:
+        said = f" cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"
+    return place + said
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
