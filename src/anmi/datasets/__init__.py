@@ -4,6 +4,7 @@ from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.candidates import CandidateShardsDataset
 from anmi.datasets.files import JsonDataset, NumpyDataset, TableDataset, TextDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
+from anmi.datasets.model_registry import ModelRegistryDataset
 from anmi.datasets.work import WorkFolderDataset
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "FolderDataset",
     "JsonDataset",
     "JsonLinesChunks",
+    "ModelRegistryDataset",
     "NumpyDataset",
     "StoreDataset",
     "TableDataset",

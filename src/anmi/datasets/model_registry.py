@@ -1,0 +1,350 @@
+"""The MLflow Model Registry: versions of a retriever, and the aliases ``champion`` and ``challenger``.
+
+Through the client only, so that nothing global is set. A version is a folder that
+``mlflow.sentence_transformers.load_model("models:/NAME@champion")`` reads: weights as safetensors, nothing pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from kedro.io.core import AbstractDataset, DatasetError
+
+from anmi.errors import AnmiError
+
+CHAMPION: Final = "champion"
+CHALLENGER: Final = "challenger"
+# Tags of a version.
+DIGEST: Final = "digest"
+PREVIOUS: Final = "previous_champion"
+ROLLED_BACK: Final = "rolled_back"
+WEIGHTS: Final = "model.sentence_transformer"
+SERVING: Final = "anmi.json"
+PROFILE: Final = "training_profile.json"
+# MLflow leaves this beside a model that somebody has loaded from a local store.
+_NOT_OURS: Final = "registered_model_meta"
+_LONGEST: Final = 200
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version of a registered model.
+
+    Attributes
+    ----------
+    name, version
+        Of the registered model, and its number.
+    run
+        The MLflow run that made it.
+    tags
+        What was noted of it.
+    created
+        When, in UTC.
+    """
+
+    name: str
+    version: int
+    run: str
+    tags: dict[str, str]
+    created: str
+
+    def __str__(self) -> str:
+        return f"version {self.version}"
+
+    @property
+    def previous(self) -> int | None:
+        """The champion before this one, where it became champion."""
+        return int(self.tags[PREVIOUS]) if self.tags.get(PREVIOUS, "").isdigit() else None
+
+
+class ModelRegistry:
+    """What is done to the registry; every failure of it is one sentence.
+
+    Parameters
+    ----------
+    uri
+        Of the tracking server or database, which holds the registry as well.
+    run
+        The MLflow run under way; None where nothing is written to a run.
+    """
+
+    def __init__(self, uri: str, run: str | None = None) -> None:
+        # An unreachable server is noticed in seconds; the default is to try for many minutes.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+        os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+        from mlflow import MlflowClient
+
+        self.uri, self.run = uri, run
+        self.client = MlflowClient(tracking_uri=uri)
+
+    def names(self) -> list[str]:
+        """Return the names of all registered models."""
+        with told(self.uri):
+            return sorted(model.name for model in self.client.search_registered_models(max_results=1000))
+
+    def aliases(self, name: str) -> dict[str, int]:
+        """Return the versions by alias; empty where the model is not registered."""
+        model = self._model(name)
+        return {alias: int(version) for alias, version in (model.aliases if model else {}).items()}
+
+    def model_tags(self, name: str) -> dict[str, str]:
+        """Return the tags of the registered model itself."""
+        model = self._model(name)
+        return dict(model.tags) if model else {}
+
+    def ensure(self, name: str) -> None:
+        """Register the model, without versions, where it is not yet."""
+        if self._model(name) is not None:
+            return
+        from mlflow.exceptions import MlflowException
+
+        with told(self.uri):
+            try:
+                self.client.create_registered_model(name)
+            except MlflowException as error:
+                # Another retraining may have made it in between.
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+
+    def at(self, name: str, alias: str) -> Entry | None:
+        """Return the version that has the alias."""
+        version = self.aliases(name).get(alias)
+        return None if version is None else self.entry(name, version)
+
+    def entry(self, name: str, version: int) -> Entry:
+        """Return a version.
+
+        Raises
+        ------
+        AnmiError
+            There is none of that number.
+        """
+        from mlflow.exceptions import MlflowException
+
+        with told(self.uri):
+            try:
+                return _entry(self.client.get_model_version(name, str(version)))
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+        raise AnmiError(f'"{name}" has no version {version}: `kedro anmi champion --model {name}` lists them')
+
+    def entries(self, name: str) -> list[Entry]:
+        """Return all versions, the newest first."""
+        found: list[Entry] = []
+        token: str | None = None
+        with told(self.uri):
+            while True:
+                page = self.client.search_model_versions(f"name='{name}'", max_results=1000, page_token=token)
+                found += map(_entry, page)
+                token = page.token
+                if not token:
+                    return sorted(found, key=lambda entry: -entry.version)
+
+    def register(self, name: str, folder: Path, tags: Mapping[str, Any]) -> Entry:
+        """Log a folder from :func:`model_folder` to the run, make it a version and let ``challenger`` stand for it."""
+        if self.run is None:
+            raise AnmiError("a model is registered by a tracked run: set `enabled: true` in mlflow.yml")
+        found = digest(folder)
+        # By content, so that a run that is tried again never changes the files of a version that is there.
+        place = f"model/{found[:12]}"
+        self.ensure(name)
+        with told(self.uri):
+            self.client.log_artifacts(self.run, str(folder), place)
+            noted = {key: str(value) for key, value in {**tags, DIGEST: found}.items()}
+            made = self.client.create_model_version(name, f"runs:/{self.run}/{place}", self.run, noted)
+        entry = _entry(made)
+        self.point(name, CHALLENGER, entry.version)
+        return entry
+
+    def point(self, name: str, alias: str, version: int) -> None:
+        """Let an alias stand for a version."""
+        with told(self.uri):
+            self.client.set_registered_model_alias(name, alias, str(version))
+
+    def note(self, entry: Entry, tag: str, value: str | None) -> None:
+        """Set a tag of a version; None removes it."""
+        with told(self.uri):
+            if value is not None:
+                self.client.set_model_version_tag(entry.name, str(entry.version), tag, value)
+            elif tag in entry.tags:
+                self.client.delete_model_version_tag(entry.name, str(entry.version), tag)
+
+    def crown(self, entry: Entry, before: Entry | None) -> None:
+        """Make a version champion; what a first crowning remembers is the way back.
+
+        A champion whose weights are those of the one before takes over that one's memory: going back to an equal
+        model would change nothing.
+        """
+        if entry.previous is None and before is not None and before.version != entry.version:
+            same = before.tags.get("fingerprint") == entry.tags.get("fingerprint", "")
+            previous = before.previous if same else before.version
+            self.note(entry, PREVIOUS, None if previous is None else str(previous))
+        # Last, so that a champion that can be seen has its memory.
+        self.point(entry.name, CHAMPION, entry.version)
+
+    def fetch(self, entry: Entry, folder: Path) -> Path:
+        """Download a version and make sure that it is, byte for byte, what was registered.
+
+        Returns
+        -------
+        pathlib.Path
+            The folder of the model, below ``folder``.
+
+        Raises
+        ------
+        AnmiError
+            It has no digest, or its files are others or gone.
+        """
+        wanted = entry.tags.get(DIGEST)
+        back = f"go back with `kedro anmi rollback --model {entry.name}`, or register it again"
+        if not wanted:
+            raise AnmiError(f'{entry} of "{entry.name}" has no tag "{DIGEST}", so its files cannot be checked: {back}')
+        import mlflow.artifacts
+
+        with told(self.uri, f'the files of {entry} of "{entry.name}" cannot be fetched', back):
+            source = self.client.get_model_version_download_uri(entry.name, str(entry.version))
+            fetched = mlflow.artifacts.download_artifacts(
+                artifact_uri=source, dst_path=str(folder), tracking_uri=self.uri
+            )
+        found = digest(Path(fetched))
+        if found != wanted:
+            raise AnmiError(
+                f'{entry} of "{entry.name}" is not what was registered (digest {found[:12]}…, {wanted[:12]}… was '
+                f"expected): {back}"
+            )
+        return Path(fetched)
+
+    def has_files(self, entry: Entry) -> bool:
+        """Tell whether the files of a version are still there."""
+        with told(self.uri):
+            source = str(self.client.get_model_version_download_uri(entry.name, str(entry.version)))
+            run, _, place = source.removeprefix("runs:/").partition("/")
+            return not source.startswith("runs:/") or bool(self.client.list_artifacts(run, place))
+
+    def _model(self, name: str) -> Any:
+        from mlflow.exceptions import MlflowException
+
+        with told(self.uri):
+            try:
+                return self.client.get_registered_model(name)
+            except MlflowException as error:
+                if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                    return None
+                raise
+
+
+def _entry(found: Any) -> Entry:
+    created = datetime.fromtimestamp(found.creation_timestamp / 1000, UTC).isoformat(timespec="seconds")
+    return Entry(found.name, int(found.version), found.run_id or "", dict(found.tags or {}), created)
+
+
+@contextmanager
+def told(uri: str, what: str = "the model registry cannot be used", hint: str = "") -> Iterator[None]:
+    """Turn what MLflow raises into one sentence."""
+    from mlflow.exceptions import MlflowException
+
+    from anmi.hooks.tracking import without_password
+
+    try:
+        yield
+    except (MlflowException, OSError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST]
+        hint = hint or "check MLFLOW_TRACKING_URI and that the server is up"
+        raise AnmiError(f"{what} ({without_password(uri)}: {without_password(first)}): {hint}") from error
+
+
+def digest(folder: Path) -> str:
+    """Return a SHA-256 over names and contents of the files of a model, wherever it lies.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a").write_text("x")
+    ...     one = digest(Path(folder))
+    ...     _ = Path(folder, "a").write_text("y")
+    ...     one == digest(Path(folder))
+    False
+    """
+    state = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _NOT_OURS):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        state.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)
+    return state.hexdigest()
+
+
+def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Path:
+    """Write a model as MLflow's flavour ``sentence_transformers`` expects it.
+
+    Parameters
+    ----------
+    model
+        A SentenceTransformer.
+    folder
+        Does not exist yet.
+    serving
+        How it is asked: prompts, longest input, precision.
+    profile
+        Of what it was trained on; None leaves it out.
+    """
+    import mlflow.sentence_transformers as flavour
+
+    # Requirements are named, since finding them out loads the model in another process.
+    needed = flavour.get_default_pip_requirements()
+    flavour.save_model(model, str(folder), pip_requirements=needed, create_model_card=False)
+    files = {SERVING: serving} | ({} if profile is None else {PROFILE: profile})
+    for name, content in files.items():
+        text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+    return folder
+
+
+def read_beside(folder: Path, name: str) -> dict[str, Any]:
+    """Return a JSON document that lies beside the weights; empty where there is none."""
+    path = folder / name
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+class ModelRegistryDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
+    """The registry of the tracking server, for nodes; :class:`anmi.hooks.retraining.RetrainHooks` says where it is.
+
+    Parameters
+    ----------
+    metadata
+        Read by kedro-viz.
+    """
+
+    def __init__(self, *, metadata: dict[str, Any] | None = None) -> None:
+        self.metadata = metadata
+        self._registry: ModelRegistry | None = None
+
+    def connect(self, registry: ModelRegistry) -> None:
+        """Give nodes this registry."""
+        self._registry = registry
+
+    def load(self) -> ModelRegistry:
+        """Return the registry."""
+        if self._registry is None:
+            raise DatasetError("the model registry is there while a pipeline runs; run with tracking enabled")
+        return self._registry
+
+    def save(self, data: Any) -> None:
+        """Refuse: nodes write into the registry while they work."""
+        raise DatasetError("the model registry is written into by nodes; it cannot be the output of a node")
+
+    def _exists(self) -> bool:
+        return True
+
+    def _describe(self) -> dict[str, Any]:
+        return {"registry": None if self._registry is None else self._registry.run}

@@ -1,0 +1,186 @@
+"""Whether a newly trained model takes the place of the one in use.
+
+A model that is trained every night on nearly the same data is rarely better by a margin that a test could show. So
+the question is not whether it is better but whether it can be worse: it is promoted when a paired, one-sided test
+excludes that it loses more than a margin (non-inferiority), and when the recipe that chose its negatives does not leak.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from anmi.errors import AnmiError
+from anmi.evaluation.significance import interval
+
+PROMOTED: Final = "promoted"
+KEPT: Final = "kept"
+
+
+class PromotionRule(BaseModel):
+    """When a challenger becomes champion."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    margin: float = Field(
+        0.01, ge=0, lt=1, description="Loss of mean nDCG@10 that is put up with: as if one query in a hundred lost its "
+        "only answer from the first rank. 0 asks for a proof of gain, which nearly the same data cannot give.",
+    )  # fmt: skip
+    confidence: float = Field(
+        0.95, gt=0.5, lt=1, description="Of the one-sided bound; one in twenty models that lose just the margin passes."
+    )
+    min_queries: int = Field(
+        50, ge=2, description="Test queries below which nothing is compared and the champion stays: on fewer than about "
+        "50 the bootstrap is not to be trusted (see anmi.evaluation.significance).",
+    )  # fmt: skip
+    max_leak: float = Field(
+        0.05, ge=0, le=1, description="Largest share of chosen negatives that may be relevant, by the upper end of its "
+        "95 % interval. At 5 % a row of up to 19 negatives holds on average less than one that is relevant.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What an audit found of a recipe.
+
+    Attributes
+    ----------
+    value, low, high
+        Share of the chosen negatives that are planted, and its interval; NaN where none was chosen.
+    count, negatives
+        Numerator and denominator.
+    failed
+        Why the recipe could not be audited; empty otherwise.
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+    negatives: int
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is done with the challenger, and why.
+
+    Attributes
+    ----------
+    decision
+        ``promoted`` or ``kept`` (the champion is).
+    reasons
+        Sentences with the figures they rest on; those that speak for and those that speak against.
+    figures
+        The numbers by name; what was not measured is missing.
+    """
+
+    decision: Literal["promoted", "kept"]
+    reasons: tuple[str, ...]
+    figures: dict[str, float]
+
+
+def decide(
+    challenger: pd.Series[Any],
+    champion: pd.Series[Any] | None,
+    leak: Leak | None,
+    rule: PromotionRule,
+    *,
+    seed: int,
+    resamples: int = 10_000,
+) -> Decision:
+    """Apply the rule.
+
+    Parameters
+    ----------
+    challenger, champion
+        nDCG@10 of each test query, by query id; None where there is no champion yet, whose place is then free.
+    leak
+        Of the recipe; None where it chooses no negatives, which cannot leak.
+    rule
+        The margins.
+    seed, resamples
+        Of the bootstrap over queries.
+
+    Raises
+    ------
+    AnmiError
+        There is no test query, or the two were not asked the same ones.
+
+    Notes
+    -----
+    The bound is the lower end of the two-sided percentile interval of confidence 2c − 1 of the mean difference, which
+    leaves 1 − c below it. Of the leak it is the upper end that counts, unlike in ``audit.max_leak``: nobody looks on
+    when a model is promoted at night, so a doubt keeps the champion; an audit of more queries removes it.
+
+    Examples
+    --------
+    >>> old = pd.Series([0.5, 0.75] * 30, index=[f"q{i}" for i in range(60)])
+    >>> found = decide(old + 0.25, old, Leak(0.01, 0.0, 0.02, 10, 1000), PromotionRule(), seed=1)
+    >>> found.decision, found.figures["difference"], found.figures["bound"]
+    ('promoted', 0.25, 0.25)
+    >>> decide(old - 0.25, old, None, PromotionRule(), seed=1).decision
+    'kept'
+    """
+    if challenger.empty:
+        raise AnmiError(
+            "the test set is empty, so no model can be compared with another; give the collection test queries"
+        )
+    compared = _compare(challenger, champion, rule, seed, resamples)
+    audited = _audit(leak, rule)
+    promoted = compared[0] and audited[0]
+    return Decision("promoted" if promoted else "kept", (compared[1], audited[1]), compared[2] | audited[2])
+
+
+def _compare(
+    challenger: pd.Series[Any], champion: pd.Series[Any] | None, rule: PromotionRule, seed: int, resamples: int
+) -> tuple[bool, str, dict[str, float]]:
+    figures = {"queries": float(len(challenger)), "challenger": float(challenger.mean())}
+    if champion is None:
+        return True, f"there is no champion yet, and the challenger has nDCG@10 {challenger.mean():.4f}", figures
+    if set(challenger.index) != set(champion.index) or not (challenger.index.is_unique and champion.index.is_unique):
+        raise AnmiError(
+            f"champion and challenger were asked different queries ({len(champion)} and {len(challenger)}), which is "
+            "no paired comparison; run the whole pipeline again"
+        )
+    figures["champion"] = float(champion.mean())
+    if len(challenger) < rule.min_queries:
+        return (
+            False,
+            f"{len(challenger)} test queries are fewer than the {rule.min_queries} that a comparison needs "
+            "(retrain.rule.min_queries)",
+            figures,
+        )
+    difference = (challenger - champion.reindex(challenger.index)).to_numpy()
+    mean, bound, _ = interval(difference, seed=seed, resamples=resamples, confidence=2 * rule.confidence - 1)
+    figures |= {"difference": mean, "bound": bound, "margin": rule.margin}
+    holds = bound >= -rule.margin
+    verdict = "not inferior" if holds else "not shown to be non-inferior"
+    sentence = (
+        f"the challenger is {verdict}: nDCG@10 {figures['challenger']:.4f} against {figures['champion']:.4f} on the "
+        f"same {len(challenger)} queries, a difference of {mean:+.4f} that is with {rule.confidence:.0%} confidence at "
+        f"least {bound:+.4f}, and {-rule.margin:+.4f} is put up with"
+    )
+    return holds, sentence, figures
+
+
+def _audit(leak: Leak | None, rule: PromotionRule) -> tuple[bool, str, dict[str, float]]:
+    if leak is None:
+        return True, "the recipe chooses no negatives, so none can be relevant", {}
+    if leak.failed or math.isnan(leak.value):
+        why = leak.failed or "it chose no negative for any audited query"
+        return False, f"the leak of the recipe is not known: {why}", {}
+    holds = leak.high <= rule.max_leak
+    sentence = (
+        f"of {leak.negatives} audited negatives {leak.count} are relevant ({leak.value:.2%}, 95 % interval "
+        f"{leak.low:.2%} to {leak.high:.2%}), and its upper end {'stays within' if holds else 'exceeds'} the bound of "
+        f"{rule.max_leak:.2%}"
+    )
+    if not holds and leak.value <= rule.max_leak:
+        sentence += "; the estimate is below it, so an audit of more queries (audit.queries) may tell"
+    figures = {"leak": leak.value, "leak_low": leak.low, "leak_high": leak.high, "max_leak": rule.max_leak}
+    return holds, sentence, figures

@@ -1,0 +1,55 @@
+"""Parameters of retraining."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from anmi.evaluation.promotion import PromotionRule
+
+
+class RetrainParams(BaseModel):
+    """Which registered model is retrained, by which rule, and how long a claim outlives its holder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][\w.-]{0,99}$",
+        description="Name in the MLflow Model Registry; made from the collection when empty, so that models of "
+        "different collections never compete. Name it where two folders of collections are called alike.",
+    )
+    rule: PromotionRule = Field(PromotionRule(), description="When the challenger becomes champion.")
+    claim_minutes: float = Field(
+        15, gt=0, description="Another machine's claim counts as abandoned when it was not renewed for so long. It is "
+        "renewed five times in that time, so four failures of the server in a row are survived.",
+    )  # fmt: skip
+
+
+def model_name(params: RetrainParams, collection: str) -> str:
+    """Return the name of the registered model.
+
+    Parameters
+    ----------
+    params
+        Of retraining; its ``model`` is taken when given.
+    collection
+        The parameter ``collection``, such as ``beir:DIR``.
+
+    Examples
+    --------
+    >>> model_name(RetrainParams(), "beir:../shared/data/scifact/")
+    'anmi-beir-scifact'
+    >>> model_name(RetrainParams(), "api_docs")
+    'anmi-api_docs'
+    >>> model_name(RetrainParams(model="faq"), "api_docs")
+    'faq'
+    """
+    if params.model is not None:
+        return params.model
+    scheme, _, place = collection.partition(":")
+    # Of an identifier such as beir/scifact/train every part says something, of a path only the last one does.
+    last = place if scheme == "ir_datasets" else place.strip().rstrip("/").rpartition("/")[2]
+    slug = re.sub(r"[^\w.]+", "-", last, flags=re.ASCII).strip("-")
+    return "-".join(part for part in ("anmi", scheme, slug) if part)[:100]
