@@ -15,12 +15,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
-import fsspec
 from kedro.io import CatalogProtocol
 from kedro.io.core import DatasetError, VersionNotFoundError
 from pydantic import TypeAdapter, ValidationError
 
 from anmi.corpus.contents import contents, files_in, hash_files
+from anmi.datasets import remote
 from anmi.errors import AnmiError
 
 PIPELINE: Final = "mining"
@@ -130,7 +130,8 @@ def fingerprint(
 
 
 def _names(inputs: Iterable[str]) -> set[str]:
-    return {name.removeprefix("params:") for name in inputs if name.startswith("params:")}
+    # The engine changes no result; that of `bm25` does.
+    return {name.removeprefix("params:") for name in inputs if name.startswith("params:")} - {"engine"}
 
 
 def _branch(parameters: Mapping[str, Any], name: str) -> Any:
@@ -252,8 +253,9 @@ def compare(
 
 def read_manifest(root: str, run_id: str) -> dict[str, Any]:
     """Return what a run noted under the data root; empty where there is no such run."""
+    place = f"{root.rstrip('/')}/runs/{run_id}/manifest.json"
     try:
-        with fsspec.open(f"{root.rstrip('/')}/runs/{run_id}/manifest.json", encoding="utf-8", mode="r") as file:
-            return dict(json.load(file))
+        text = remote.read_text(place) if "://" in root else Path(place).read_text(encoding="utf-8")
+        return dict(json.loads(text or "{}"))
     except (OSError, ValueError):
         return {}
