@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, visible
 
 _WIDTH: Final = 200
 _LIKELY: Final = 2000
@@ -122,11 +122,21 @@ def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalo
     return row | {"positives": own, "candidates": mine, "not_a_candidate": reason}
 
 
+def _visible(value: Any) -> Any:
+    """Write out what would command the terminal: ids and texts come from the collection."""
+    if isinstance(value, dict):
+        return {key: _visible(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_visible(item) for item in value]
+    return visible(value) if isinstance(value, str) else value
+
+
 def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
     from rich.console import Console
 
     from anmi.report.explanation_console import candidates_table, document_table, number
 
+    found = _visible(found)
     # Where the width is not known, a wide one: rather long lines than cut ones.
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(width=None if known else _WIDTH, highlight=False, markup=False)

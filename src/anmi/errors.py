@@ -3,14 +3,92 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Iterable
+from typing import Any, Final
+
+# User and password of an address. A password may hold any of these characters, but digits up to a slash are a port.
+_USER: Final = re.compile(r"""(?<=//)[^\s/@:'"<>]*(?::(?!\d{1,5}/)[^\s'"<>]*)?@""")
+_SIGNED: Final = re.compile(
+    r"""([?&;][\w.-]*(?:key|token|secret|passw(?:or)?d|sig|signature|credential|auth)=)[^&;\s"'<>]+""", re.IGNORECASE
+)
+_SECRET: Final = frozenset({"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"})
+# Variables that say where a secret lies hold none.
+_PLACES: Final = frozenset({"PATH", "FILE", "DIR", "FOLDER", "HOME", "VARIABLE"})
+_SHORTEST_SECRET: Final = 8
+# Control characters but for tab and line feed, and those that turn the direction of writing: a terminal obeys them.
+_COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_PLAIN_NAME: Final = re.compile(r"[^\W_][\w.-]{0,99}")
 
 
 class AnmiError(Exception):
     """A one-sentence message that names what is wrong, where, and what to do.
 
-    The command line prints it without a traceback; anything else that is raised is a defect of ours.
+    The command line prints it without a traceback; anything else that is raised is a defect of ours. Whatever the
+    sentence quotes, it shows no password and gives no command to a terminal.
     """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*(visible(masked(part)) if isinstance(part, str) else part for part in parts))
+
+
+def masked(text: str) -> str:
+    """Return a text without the secrets in it: what an address holds, and what the environment calls secret.
+
+    Examples
+    --------
+    >>> masked("https://me:secret@host/x and s3://bucket/a?X-Amz-Signature=0a1b&part=2")
+    'https://***@host/x and s3://bucket/a?X-Amz-Signature=***&part=2'
+    """
+    text = _SIGNED.sub(r"\1***", _USER.sub("***@", text))
+    for value in secrets_of_environment().values():
+        text = text.replace(value, "***")
+    return text
+
+
+def holds_address_secret(text: str) -> bool:
+    """Tell whether a text holds an address with credentials.
+
+    Examples
+    --------
+    >>> holds_address_secret("beir:https://me:secret@host"), holds_address_secret("pairs:/data/a.jsonl@100")
+    (True, False)
+    """
+    return "//" in text and bool(_USER.search(text) or _SIGNED.search(text))
+
+
+def secrets_of_environment() -> dict[str, str]:
+    """Return the environment variables that hold a secret, as their names say; short values are none."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if len(value) >= _SHORTEST_SECRET
+        and _SECRET & set(words := name.upper().replace("CREDENTIALS", "CREDENTIAL").split("_"))
+        and words[-1] not in _PLACES
+    }
+
+
+def visible(text: str) -> str:
+    r"""Return a text with the characters that command a terminal written out.
+
+    Examples
+    --------
+    >>> print(visible("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    return _COMMANDS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def is_plain_name(name: str) -> bool:
+    """Tell whether a name can be part of a file's name: letters, digits, ``_``, ``-`` and ``.``, at most 100.
+
+    Examples
+    --------
+    >>> is_plain_name("anmi_2_1"), is_plain_name("../x"), is_plain_name("a/b")
+    (True, False, False)
+    """
+    return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 from anmi.corpus.jsonl import clean, read_lines, read_texts
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.types import empty
+from anmi.corpus.within import inside
 from anmi.errors import AnmiError
 
 # In order of preference; the first file that exists is taken.
@@ -30,13 +31,13 @@ def read_beir(location: str, options: Options) -> RawCollection:
     Raises
     ------
     AnmiError
-        If a file is missing, damaged or not in the layout.
+        If a file is missing, damaged, not in the layout, or a link out of the folder.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
         raise AnmiError(f"{folder} is not a folder; beir:DIR expects one with corpus.jsonl, queries.jsonl and qrels/")
-    documents = read_texts(folder / "corpus.jsonl", "document_id", show_progress=options.show_progress)
-    queries = read_texts(folder / "queries.jsonl", "query_id", show_progress=options.show_progress)
+    documents = read_texts(inside(folder / "corpus.jsonl", folder), "document_id", show_progress=options.show_progress)
+    queries = read_texts(inside(folder / "queries.jsonl", folder), "query_id", show_progress=options.show_progress)
     found = {
         split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").is_file()), None)
         for split, names in _FILES.items()
@@ -46,7 +47,11 @@ def read_beir(location: str, options: Options) -> RawCollection:
             f"{folder / 'qrels' / 'train.tsv'} does not exist, so there is nothing to mine negatives for; "
             "put the training labels there"
         )
-    qrels = [read_qrels(path, split, show_progress=options.show_progress) for split, path in found.items() if path]
+    qrels = [
+        read_qrels(inside(path, folder), split, show_progress=options.show_progress)
+        for split, path in found.items()
+        if path
+    ]
     return RawCollection(
         documents, queries.drop(columns="title"), pd.concat(qrels, ignore_index=True), empty("head", "relation", "tail")
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pandas as pd
@@ -41,8 +43,9 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
         raise AnmiError('ir_datasets:ID needs the package ir_datasets: pip install "anmi[ir-datasets]"') from error
     names = _split_names(location, ir_datasets)
     try:
-        parts = {split: ir_datasets.load(name) for split, name in names.items()}
-        return _read(names, parts, options)
+        with data_archives_only():
+            parts = {split: ir_datasets.load(name) for split, name in names.items()}
+            return _read(names, parts, options)
     except AnmiError:
         raise
     except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
@@ -51,6 +54,21 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
             f"ir_datasets:{location} cannot be read ({type(error).__name__}: {message}); its first use downloads it, "
             "so check the network, or put the files where ir_datasets expects them"
         ) from error
+
+
+@contextmanager
+def data_archives_only() -> Iterator[None]:
+    """Let nothing that is unpacked meanwhile leave its folder, be a device or keep special permissions (PEP 706).
+
+    ir_datasets unpacks what it downloads with ``tarfile`` and says nothing of filters; before Python 3.14 the default
+    is to trust an archive in everything.
+    """
+    before = tarfile.TarFile.extraction_filter
+    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    try:
+        yield
+    finally:
+        tarfile.TarFile.extraction_filter = before
 
 
 def _split_names(location: str, ir_datasets: Any) -> dict[str, str]:

@@ -16,6 +16,7 @@ from anmi.corpus.jsonl import to_json
 from anmi.corpus.names import Names, Resolver
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.rdf import SUFFIXES, read_rdf
+from anmi.corpus.within import inside
 from anmi.errors import AnmiError
 
 _TABLES: Final = ("entities.jsonl", "triples.tsv")
@@ -110,7 +111,7 @@ def _above(folder: Path) -> Path:
 
 
 def _chosen(folder: Path) -> list[Path]:
-    files = graph_files(folder)
+    files = [inside(path, path.parent) for path in graph_files(folder)]
     names = [path.name for path in files]
     if names == list(_TABLES) or (len(files) == 1 and files[0].suffix in SUFFIXES):
         return files

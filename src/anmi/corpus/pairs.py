@@ -14,6 +14,7 @@ import pandas as pd
 from anmi.corpus.jsonl import read_objects, string, to_json
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.types import empty
+from anmi.corpus.within import inside
 from anmi.errors import AnmiError
 
 _WILDCARD: Final = re.compile(r"[*?\[]")
@@ -120,8 +121,12 @@ def find_files(pattern: str) -> list[Path]:
     """
     path = Path(pattern).expanduser()
     fixed = next((i for i, part in enumerate(path.parts) if _WILDCARD.search(part)), None)
-    found = [path] if fixed is None else Path(*path.parts[:fixed]).glob("/".join(path.parts[fixed:]))
+    root = Path(*path.parts[:fixed])
+    found = [path] if fixed is None else root.glob("/".join(path.parts[fixed:]))
     files = sorted((item for item in found if item.is_file()), key=_natural)
+    if fixed is not None:
+        # A file that is named in full may be a link, since the user named it; what a wildcard finds, nobody did.
+        files = [inside(item, root) for item in files]
     if not files:
         raise AnmiError(f'no file matches "{pattern}"; check the path (now in {Path.cwd()})')
     return files

@@ -104,7 +104,13 @@ def load_collection(
     options = Options(
         seed, subset, max_quarantine, dev_share, test_share, language, max_document_characters, show_progress
     )
-    raw = reader(location, options)
+    if "\0" in location:
+        raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
+    try:
+        raw = reader(location, options)
+    except OSError as error:
+        # A name that is too long for a file, a folder that may not be read: the text of the error says which.
+        raise AnmiError(f'collection "{collection[:200]}" cannot be read ({error}); check its place') from error
     found = assemble(collection, raw, options)
     if isinstance(raw, RawKnowledge) and len(raw.set_aside):
         found = replace(found, quarantine=pd.concat([found.quarantine, raw.set_aside], ignore_index=True))

@@ -19,7 +19,9 @@ from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel, ValidationError
 
 from anmi.errors import AnmiError, nearest
+from anmi.hooks.secrets import check_no_secrets, mask_logs
 from anmi.pipelines.ablation.params import AblationParams
+from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import Recipe, RecipeBook
 
 if TYPE_CHECKING:
@@ -44,10 +46,13 @@ class CheckHooks:
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
-        """Check runtime parameters, recipe, encoder and collection."""
+        """Check runtime parameters, recipe, encoder and collection, and that no parameter holds a secret."""
+        mask_logs()
         loader = context.config_loader
+        check_no_secrets(loader.runtime_params or {})
         check_names(loader.runtime_params or {}, known_parameters(loader))
         parameters = loader["parameters"]
+        check_no_secrets(parameters)
         if isinstance(parameters.get("recipes"), Mapping) and "recipe" in parameters:
             check_recipe(parameters["recipe"], parameters["recipes"])
             audited = (parameters.get("audit") or {}).get("recipe")
@@ -230,7 +235,7 @@ def check_encoder(encoder: Any, project: Path) -> None:
     >>> check_encoder("sentence-transformers/all-mpnet-base-v2", Path())
     """
     name = str(encoder)
-    if name in ENCODERS or _HUB_NAME.fullmatch(name) or Path(name).is_dir() or (project / name).is_dir():
+    if name in ENCODERS or _HUB_NAME.fullmatch(name) or is_folder(name) or is_folder(str(project / name)):
         return
     if Path(name).suffix or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise AnmiError(f'encoder "{name}" is not a folder here: give {" or ".join(ENCODERS)}, a folder or ORG/NAME')

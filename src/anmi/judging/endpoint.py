@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _MISTAKEN: Final = (301, 302, 303, 307, 308, 401, 403, 404, 405)
 _WORTH_RETRYING: Final = (408, 425, 429)
 _SIZE_LIMIT: Final = 1 << 20
+# Capitals only, as is customary: keys have small letters, and one that is put here by mistake must not be recorded.
+_VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SENT_AT_ONCE: Final = 4096
 
 
@@ -40,7 +43,8 @@ class EndpointOptions(BaseModel):
     )
     model: str = Field(min_length=1, description="Name of the model at the endpoint.")
     key_variable: str | None = Field(
-        None, description="Environment variable that holds the API key; none for servers that ask for no key."
+        None,
+        description="Environment variable that holds the API key, in capitals; none for servers that ask for no key.",
     )
     max_tokens: int | None = Field(
         8, ge=1, description="Length of the answer; one word is wanted. Empty for models that think aloud first."
@@ -57,11 +61,23 @@ class EndpointOptions(BaseModel):
         20, ge=1, description="Questions failing one after the other after which the rest is left unasked."
     )
 
+    @field_validator("key_variable")
+    @classmethod
+    def _is_a_name(cls, value: str | None) -> str | None:
+        if value is not None and not _VARIABLE.fullmatch(value):
+            # Not a ValueError: pydantic would show the value, and it may be the key itself.
+            raise AnmiError(
+                "key_variable of the chat endpoint is no name of an environment variable such as OPENAI_API_KEY; "
+                "parameters are recorded, so put the key into a variable and its name here"
+            )
+        return value
+
     @field_validator("base_url")
     @classmethod
     def _plain(cls, value: str) -> str:
         parts = urlsplit(value)
-        if "@" in parts.netloc or parts.query or parts.fragment:
+        # Anywhere, since in an address without its scheme the password stands in the path.
+        if "@" in value or parts.query or parts.fragment:
             # Not a ValueError: pydantic would show the value.
             raise AnmiError(
                 "base_url of the chat endpoint holds more than an address; parameters are recorded, so leave "

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.selection.contradictions import contradiction
 from anmi.selection.inheritance import inherited
 
@@ -135,6 +135,9 @@ class Step(BaseModel):
     @property
     def type(self) -> StepType:
         """The registered kind of this step."""
+        if self.name not in STEPS:
+            # In a worker process nobody has parsed a recipe.
+            _load_steps()
         return STEPS[self.name]
 
     @property
@@ -220,6 +223,9 @@ class RecipeBook(BaseModel):
     @model_validator(mode="after")
     def _make_sense(self) -> RecipeBook:
         for name, recipe in self.__pydantic_extra__.items():
+            if not is_plain_name(name):
+                # Files are named by recipes.
+                raise ValueError(f"{name}: a name of letters, digits, _, - and . was expected, at most 100 of them")
             found = contradiction(recipe)
             if found is not None:
                 raise ValueError(f"{name}: {found}")

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from anmi.errors import nearest
+from anmi.errors import is_plain_name, nearest
 
 
 class AblationCollection(BaseModel):
@@ -106,6 +106,13 @@ class AblationParams(BaseModel):
     sets: dict[str, AblationSet] = Field(
         default_factory=dict, description="Named here, since Kedro splits `--params` at commas; filled by the YAML."
     )
+
+    @field_validator("collections")
+    @classmethod
+    def _names_can_be_folders(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if wrong := [name for name in value if not is_plain_name(name)]:
+            raise ValueError(f'"{wrong[0]}" names a folder, so letters, digits, _, - and . are expected in it')
+        return value
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:

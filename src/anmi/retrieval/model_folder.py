@@ -1,0 +1,176 @@
+"""Folders of models are data: one that names code to be run, or whose weights are pickled, is refused.
+
+``trust_remote_code=False`` keeps the libraries from running code that a model brings. That switch was got round before
+(CVE-2026-4372 of transformers, issue 3801 of sentence-transformers), so what could lead there is refused before any of
+them sees the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from anmi.errors import AnmiError
+
+# What is fetched from the hub: settings, vocabularies and safetensors, neither code nor pickles.
+_FETCHED: Final = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
+_OTHER_RUNTIMES: Final = ("onnx/*", "openvino/*", "coreml/*", "*/onnx/*", "*/openvino/*")
+# Vocabularies are JSON, too, but name no code, and are large.
+_NO_SETTINGS: Final = re.compile(r"tokenizer\.json|vocab\.json|added_tokens\.json|.*\.index\.json")
+_LARGEST_SETTINGS: Final = 16 << 20
+_OWN_CLASS: Final = re.compile(r"sentence_transformers(\.[A-Za-z]\w*)+")
+_ACTIVATION: Final = re.compile(r"torch\.nn(\.modules\.[a-z]\w*)?\.[A-Z]\w*")
+# Settings by which transformers and peft import a module or fetch one.
+_NAMES_CODE: Final = ("auto_map", "auto_mapping", "custom_pipelines", "_attn_implementation_internal")
+_ATTENTION: Final = ("_attn_implementation", "attn_implementation")
+_ACTIVATIONS: Final = ("activation_function", "activation_fn", "sbert_ce_default_activation_function")
+_PICKLED: Final = re.compile(r"(pytorch_model|adapter_model).*\.bin")
+_OTHER_WEIGHTS: Final = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".h5", ".msgpack"})
+_HEADER: Final = 8
+
+
+def checked_model(name: str) -> Path:
+    """Return the folder of a model, fetched from the hub if it is no folder here, after :func:`check_folder`.
+
+    Parameters
+    ----------
+    name
+        A folder, or ``ORG/NAME`` on the hub.
+
+    Raises
+    ------
+    AnmiError
+        The folder holds more than data.
+    OSError
+        The hub does not have it or cannot be reached.
+    """
+    if is_folder(name):
+        folder = Path(name)
+    else:
+        from huggingface_hub import snapshot_download
+
+        fetched = snapshot_download(name, allow_patterns=list(_FETCHED), ignore_patterns=list(_OTHER_RUNTIMES))
+        folder = Path(fetched)
+    check_folder(folder, name)
+    return folder
+
+
+def is_folder(name: str) -> bool:
+    """Tell whether a text names a folder; one that can name nothing does not."""
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def check_folder(folder: Path, name: str = "") -> None:
+    """Refuse a model that names code, or that has weights other than safetensors.
+
+    Parameters
+    ----------
+    folder
+        Of a sentence-transformers or transformers model.
+    name
+        What the user calls it.
+
+    Raises
+    ------
+    AnmiError
+        Naming the file and what is wrong with it.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
+    for path in files:
+        if path.suffix == ".json" and not _NO_SETTINGS.fullmatch(path.name):
+            problem = _problem(path)
+            if problem is not None:
+                raise AnmiError(
+                    f'model "{name or folder}": {path.relative_to(folder)} {problem}; models are loaded as data only, '
+                    "so take one that runs with sentence-transformers' own modules"
+                )
+    _check_weights(folder, files, name)
+
+
+def _problem(path: Path) -> str | None:
+    """Return what is wrong with a file of settings."""
+    if path.stat().st_size > _LARGEST_SETTINGS:
+        return f"is larger than {_LARGEST_SETTINGS >> 20} MiB, which no settings are"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return "is not valid JSON"
+    if path.name == "modules.json":
+        return _wrong_module(content)
+    return next((wrong for key, value in _settings(content) if (wrong := _wrong(key, value)) is not None), None)
+
+
+def _wrong_module(content: Any) -> str | None:
+    modules = content if isinstance(content, list) else [None]
+    for module in modules:
+        if not isinstance(module, Mapping) or not isinstance(module.get("type"), str):
+            return "is no list of modules with a type each"
+        if not _OWN_CLASS.fullmatch(module["type"]):
+            return f'names the class "{module["type"]}", which is none of sentence-transformers'
+        place = PurePosixPath(str(module.get("path", "")))
+        if place.is_absolute() or ".." in place.parts:
+            return f'names the path "{place}", which leads out of the folder'
+    return None
+
+
+def _settings(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield keys and values at any depth."""
+    waiting = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            yield from value.items()
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _wrong(key: str, value: Any) -> str | None:
+    if key in _NAMES_CODE and value:
+        return f'has "{key}", by which code would be imported'
+    if key == "trust_remote_code" and value:
+        return 'asks for "trust_remote_code"'
+    if key in _ATTENTION and "/" in str(value):
+        return f'has "{key}": "{value}", by which code would be fetched'
+    if key in _ACTIVATIONS and isinstance(value, str) and "." in value and not _ACTIVATION.fullmatch(value):
+        return f'names the activation "{value}", which is none of torch.nn'
+    # Of plain word embeddings; a name without a dot is a class of transformers.
+    named = [value] if key == "tokenizer_class" and "." in str(value) else []
+    if key == "types" and isinstance(value, Mapping):
+        # Of a router: class by the name of a module.
+        named = list(value.values())
+    other = next((str(kind) for kind in named if not _OWN_CLASS.fullmatch(str(kind))), None)
+    return None if other is None else f'names the class "{other}", which is none of sentence-transformers'
+
+
+def _check_weights(folder: Path, files: list[Path], name: str) -> None:
+    safe = [path for path in files if path.name.endswith((".safetensors", ".safetensors.index.json"))]
+    for path in safe:
+        if path.suffix == ".safetensors" and not _is_safetensors(path):
+            raise AnmiError(
+                f'model "{name or folder}": {path.relative_to(folder)} is not in the format safetensors; save it again'
+            )
+    places = {path.parent for path in safe}
+    pickled = [path for path in files if _PICKLED.fullmatch(path.name) and path.parent not in places]
+    if not safe:
+        pickled += [path for path in files if path.suffix in _OTHER_WEIGHTS]
+    if pickled:
+        raise AnmiError(
+            f'model "{name or folder}" has its weights in {pickled[0].relative_to(folder)} and not as safetensors; '
+            "such files can run code when they are read, so save it with safe_serialization=True, or take a revision that "
+            "has model.safetensors"
+        )
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Tell whether a file begins with the length of a JSON header and that header."""
+    with path.open("rb") as file:
+        start = file.read(_HEADER + 1)
+    length = int.from_bytes(start[:_HEADER], "little")
+    return len(start) > _HEADER and start[_HEADER:] == b"{" and length <= path.stat().st_size - _HEADER
