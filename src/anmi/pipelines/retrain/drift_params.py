@@ -1,0 +1,36 @@
+"""Parameters of the comparison with the champion's training data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from anmi.corpus.hardness import HardnessParams
+from anmi.evaluation.drift import DriftThresholds
+
+
+class DriftParams(BaseModel):
+    """What is kept of training data, and which difference counts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokenizer: Literal["auto", "snowball", "kiwi", "jieba", "subword", "whitespace"] = Field(
+        "auto", description="What counts lengths and finds new terms. auto: as BM25 by default does for the language, "
+        "but words between blanks for Korean, whose morphemes take five times as long as English stems per text.",
+    )  # fmt: skip
+    terms: int = Field(
+        200_000, ge=1, description="Terms kept at most, the rarest left out first. 200,000 take about a megabyte; "
+        "medquad has 22,000.",
+    )  # fmt: skip
+    texts: int = Field(
+        200_000, ge=1, description="Training queries and documents whose texts are read, chosen by hash of their ids. "
+        "A share of them is known to 0.2 %, and memory and time are bounded.",
+    )  # fmt: skip
+    hardness: HardnessParams = Field(
+        HardnessParams(code_mix="script"),
+        description="What makes a query hard. By script, as in an evaluation, which needs nothing installed.",
+    )
+    thresholds: DriftThresholds = Field(
+        DriftThresholds(), description="Where verdicts begin; the defaults are those in use elsewhere."
+    )
