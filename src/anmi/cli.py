@@ -18,12 +18,15 @@ from kedro.framework.cli.utils import CONTEXT_SETTINGS, env_option
 
 from anmi.cli_ablation import ablation
 from anmi.cli_audit import audit
+from anmi.cli_deploy import airflow
 from anmi.cli_explain import explain
 from anmi.cli_export import export
 from anmi.cli_mining import negatives
+from anmi.cli_retrain import champion, rollback
 from anmi.cli_store import store
 from anmi.cli_task import task
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, visible
+from anmi.hooks.retraining import EXIT_CODES, EXIT_HELP, AlreadyRetraining, RetrainHooks
 
 RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
 _WIDTH: Final = 120
@@ -70,8 +73,20 @@ def plain_errors() -> Iterator[None]:
     except Exception as error:
         message = user_error(error)
         if message is None:
+            from anmi.hooks.secrets import mask_error
+
+            mask_error(error)
             raise
-        raise click.ClickException(message) from None
+        plain = click.ClickException(message)
+        plain.exit_code = EXIT_CODES["refused" if isinstance(error, AlreadyRetraining) else "failed"]
+        raise plain from None
+
+
+def exit_code() -> int:
+    """Return how a run that came to its end ended; not 0 only where a retraining kept the champion."""
+    from kedro.framework.project import settings
+
+    return next((hook.exit_code for hook in settings.HOOKS if isinstance(hook, RetrainHooks)), 0)
 
 
 @contextmanager
@@ -84,7 +99,8 @@ def told_of_interruption() -> Iterator[None]:
     previous = signal.signal(signal.SIGTERM, stop)
     try:
         yield
-    except (KeyboardInterrupt, SystemExit) as error:
+    except (KeyboardInterrupt, SystemExit, AnmiError) as error:
+        # An error before the first node is no pipeline's error to Kedro; hooks that have closed their records know it.
         from kedro.framework.project import settings
 
         # As Kedro calls hooks: the last registered first, so the manifest is complete when tracking reads it.
@@ -102,14 +118,18 @@ def _run(**options: Any) -> Any:
     assert kedro_run.callback is not None
     with plain_errors(), told_of_interruption(), may_skip():
         try:
-            return kedro_run.callback(**options)
+            result = kedro_run.callback(**options)
         except Unchanged as nothing_to_do:
             click.echo(str(nothing_to_do))
             return None
+    code = exit_code()
+    if code:
+        raise click.exceptions.Exit(code)
+    return result
 
 
-# Kedro's own command with Kedro's own options; only what becomes of an error is ours.
-run = click.Command("run", callback=_run, params=kedro_run.params, help=kedro_run.help)
+# Kedro's own command with Kedro's own options; only what becomes of an error, or of a challenger, is ours.
+run = click.Command("run", callback=_run, params=kedro_run.params, help=f"{kedro_run.help}\n\n{EXIT_HELP}")
 cli.add_command(run)
 
 
@@ -121,10 +141,13 @@ def anmi() -> None:
 anmi.add_command(store)
 anmi.add_command(audit)
 anmi.add_command(ablation)
+anmi.add_command(champion)
+anmi.add_command(rollback)
 anmi.add_command(negatives)
 anmi.add_command(explain)
 anmi.add_command(export)
 anmi.add_command(task)
+anmi.add_command(airflow)
 
 
 @contextmanager
@@ -163,7 +186,7 @@ def results(as_json: bool, env: str | None) -> None:
         block = next(iter(catalog.load("selection")), None) if catalog.exists("selection") else None
         if block is not None and len(block):
             option = f" --env {env}" if env else ""
-            click.echo(f"\nnext: kedro anmi explain{option} {shlex.quote(str(block.query_ids[0]))}")
+            click.echo(f"\nnext: kedro anmi explain{option} {visible(shlex.quote(str(block.query_ids[0])))}")
 
 
 @contextmanager

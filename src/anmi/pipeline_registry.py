@@ -24,15 +24,20 @@ STAGES: Final = (
 def register_pipelines() -> dict[str, Pipeline]:
     """Return every stage as a pipeline of its own, ``mining`` (to selection), ``__default__`` (all).
 
-    Besides there are ``audit`` and ``ablation``, which run stages of their own on collections of their own.
+    Besides there are ``audit`` and ``ablation``, which run stages of their own on collections of their own, and
+    ``retrain``: all stages, the audit of the recipe, and the promotion of what was trained.
 
     Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of that name.
     """
     stages = {name: importlib.import_module(f"anmi.pipelines.{name}").create_pipeline() for name in STAGES}
     mining = STAGES[: STAGES.index("selection") + 1]
+    whole = sum(stages.values(), Pipeline([]))
+    beside = {n: importlib.import_module(f"anmi.pipelines.{n}").create_pipeline() for n in ("audit", "ablation")}
+    retraining = importlib.import_module("anmi.pipelines.retrain.pipeline")
     return {
         **stages,
         "mining": sum((stages[name] for name in mining), Pipeline([])),
-        "__default__": sum(stages.values(), Pipeline([])),
-        **{name: importlib.import_module(f"anmi.pipelines.{name}").create_pipeline() for name in ("audit", "ablation")},
+        "__default__": whole,
+        **beside,
+        "retrain": retraining.with_stages(whole, beside["audit"]),
     }

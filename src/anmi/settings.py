@@ -12,7 +12,7 @@ import os
 
 from omegaconf.resolvers import oc
 
-from anmi.hooks import CheckHooks, ManifestHooks, RunRecord, TimingHooks, TrackingHooks
+from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -20,9 +20,9 @@ if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 # Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
-# is complete when tracking reads it.
+# is complete when tracking reads it. Whether another retraining is under way is asked last, when there is a run to name.
 _record = RunRecord()
-HOOKS = (TrackingHooks(_record), ManifestHooks(_record), TimingHooks(_record), CheckHooks())
+HOOKS = (RetrainHooks(_record), TrackingHooks(_record), ManifestHooks(_record), TimingHooks(_record), CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
 
 CONFIG_LOADER_ARGS = {

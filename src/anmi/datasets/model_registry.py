@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kedro.io.core import AbstractDataset, DatasetError
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, masked
 
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
@@ -254,14 +254,12 @@ def told(uri: str, what: str = "the model registry cannot be used", hint: str = 
     """Turn what MLflow raises into one sentence."""
     from mlflow.exceptions import MlflowException
 
-    from anmi.hooks.tracking import without_password
-
     try:
         yield
     except (MlflowException, OSError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST]
+        first = masked((str(error).strip() or type(error).__name__).splitlines()[0])[:_LONGEST]
         hint = hint or "check MLFLOW_TRACKING_URI and that the server is up"
-        raise AnmiError(f"{what} ({without_password(uri)}: {without_password(first)}): {hint}") from error
+        raise AnmiError(f"{what} ({masked(uri)}: {first}): {hint}") from None
 
 
 def digest(folder: Path) -> str:

@@ -34,8 +34,8 @@ class PromotionRule(BaseModel):
         0.95, gt=0.5, lt=1, description="Of the one-sided bound; one in twenty models that lose just the margin passes."
     )
     min_queries: int = Field(
-        50, ge=2, description="Test queries below which nothing is compared and the champion stays: on fewer than about "
-        "50 the bootstrap is not to be trusted (see anmi.evaluation.significance).",
+        50, ge=2, description="Test queries below which nothing is compared and the champion stays: on fewer than "
+        "about 50 the bootstrap is not to be trusted (see anmi.evaluation.significance).",
     )  # fmt: skip
     max_leak: float = Field(
         0.05, ge=0, le=1, description="Largest share of chosen negatives that may be relevant, by the upper end of its "

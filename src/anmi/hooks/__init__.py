@@ -1,9 +1,10 @@
-"""What happens around a run: checks, the manifest, timing, tracking."""
+"""What happens around a run: checks, the manifest, timing, tracking, one retraining at a time."""
 
 from anmi.hooks.checks import CheckHooks
 from anmi.hooks.manifest import ManifestHooks
 from anmi.hooks.record import RunRecord
+from anmi.hooks.retraining import RetrainHooks
 from anmi.hooks.timing import TimingHooks
 from anmi.hooks.tracking import TrackingHooks
 
-__all__ = ["CheckHooks", "ManifestHooks", "RunRecord", "TimingHooks", "TrackingHooks"]
+__all__ = ["CheckHooks", "ManifestHooks", "RetrainHooks", "RunRecord", "TimingHooks", "TrackingHooks"]

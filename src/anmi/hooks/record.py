@@ -12,11 +12,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-import fsspec
 from kedro.framework.context import KedroContext
 
+from anmi.datasets import remote
 from anmi.datasets.artifact import aside
+from anmi.datasets.disk import told_plainly
 from anmi.datasets.files import plain
+from anmi.errors import AnmiError, holds_address_secret, masked
 
 _PACKAGES: Final = (
     "anmi",
@@ -42,6 +44,8 @@ _PACKAGES: Final = (
     "transformers",
 )
 
+_MASKED: Final = ("runtime_parameters", "parameters", "configured", "filters", "collection")
+
 
 @dataclass
 class RunRecord:
@@ -56,11 +60,30 @@ class RunRecord:
     fingerprint, outputs
         Of a whole run of ``mining``: hashes of what it was made from, and the files it made; see
         :mod:`anmi.hooks.unchanged`.
+    process, updated
+        Which process it is (see :mod:`anmi.lineage.process`), and when it last noted something.
+    filters, configured
+        What chose among its nodes, and the parameters as they were configured: enough to run it again.
+    code, collection
+        Hash of this package, and of what the collection was read from, file by file.
+    inputs
+        Versions of what others had made when it began.
+    files, models
+        Number, bytes and hashes of what it saved, and the fingerprints of the models that were met.
+    reused, resumed_from
+        Versions that the run which it resumes had saved, and the id of that run.
+    reproduces
+        Id of the run that it repeats.
+    tracking
+        Id of its MLflow run.
+    tracking_run
+        The MLflow run, where runs are tracked.
     status
         ``running``, ``finished``, ``failed`` or ``interrupted``.
     """
 
     run_id: str = ""
+    tracking_run: str | None = None
     status: str = "running"
     environment: str = "local"
     pipelines: list[str] = field(default_factory=list)
@@ -78,6 +101,19 @@ class RunRecord:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     fingerprint: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    process: dict[str, Any] = field(default_factory=dict)
+    updated: str = ""
+    filters: dict[str, Any] = field(default_factory=dict)
+    configured: dict[str, Any] = field(default_factory=dict)
+    code: str = ""
+    collection: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
+    reused: dict[str, str] = field(default_factory=dict)
+    resumed_from: str | None = None
+    reproduces: str | None = None
+    tracking: str | None = None
 
     def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:
         """Forget the run before and start with this one."""
@@ -109,6 +145,8 @@ class RunRecord:
         self.loaded = dict(before["loaded"])
         self.saved = {**before["saved"], **dict.fromkeys(there, self.run_id)}
         self.nodes = list(before["nodes"])
+        for name in ("files", "models", "inputs", "reused"):
+            setattr(self, name, {**before.get(name, {}), **getattr(self, name)})
 
     def finish(self, error: BaseException | None = None) -> None:
         """Set the end and how it came; only the first call counts."""
@@ -116,11 +154,11 @@ class RunRecord:
             return
         self.end = now()
         self.status = "finished" if error is None else "failed" if isinstance(error, Exception) else "interrupted"
-        self.error = None if error is None else f"{type(error).__name__}: {error}"
+        self.error = None if error is None else masked(f"{type(error).__name__}: {error}")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the manifest."""
-        return asdict(self)
+        """Return the manifest; what slipped into parameters although the checks refuse it is masked here."""
+        return asdict(self) | {name: all_masked(getattr(self, name)) for name in _MASKED}
 
 
 def now() -> str:
@@ -137,6 +175,21 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_plain(item) for item in value]
     return plain(value)
+
+
+def all_masked(value: Any) -> Any:
+    """Mask the secrets of all texts in nested mappings and lists.
+
+    Examples
+    --------
+    >>> all_masked({"a": ["s3://key:secret@bucket", 1]})
+    {'a': ['s3://***@bucket', 1]}
+    """
+    if isinstance(value, Mapping):
+        return {key: all_masked(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [all_masked(item) for item in value]
+    return masked(value) if isinstance(value, str) else value
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -181,8 +234,19 @@ def package_versions() -> dict[str, str]:
 
 
 def data_root(context: KedroContext) -> str:
-    """Return where the artifacts lie: a URL, or a path made absolute against the project."""
+    """Return where the artifacts lie: a URL, or a path made absolute against the project.
+
+    Raises
+    ------
+    AnmiError
+        The URL holds credentials, which every path in a log or report would repeat.
+    """
     root = str(context.config_loader["globals"].get("data", "data"))
+    if holds_address_secret(root):
+        raise AnmiError(
+            "the data root (ANMI_DATA_ROOT) holds credentials; leave them out and give them by the variables of the "
+            "storage, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     return root if "://" in root else str((context.project_path / root).resolve())
 
 
@@ -190,9 +254,8 @@ def write_beside_data(root: str, name: str, text: str) -> str:
     """Write a small text file under the data root, local or remote, and return where it lies."""
     place = f"{root.rstrip('/')}/{name}"
     if "://" in root:
-        with fsspec.open(place, "w", encoding="utf-8") as file:
-            file.write(text)
+        remote.write_text(place, text)
     else:
-        with aside(Path(place)) as path:
+        with told_plainly(place), aside(Path(place)) as path:
             path.write_text(text, encoding="utf-8")
     return place

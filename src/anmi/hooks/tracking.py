@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -23,8 +24,8 @@ from kedro.pipeline.node import Node
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anmi.datasets.files import plain
-from anmi.errors import AnmiError
-from anmi.hooks.record import RunRecord, data_root, flatten
+from anmi.errors import AnmiError, masked
+from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class TrackingHooks:
             raise AnmiError(
                 f"the tracking store {without_password(uri)} cannot be used ({_first_line(error)}): check "
                 "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
-            ) from error
+            ) from None  # a traceback of the cause would show the address as it is
 
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any, node: Node) -> None:
@@ -134,8 +135,8 @@ class TrackingHooks:
         self._close("FAILED", error)
 
     def interrupted(self, error: BaseException) -> None:
-        """Close the run that was stopped from outside; Kedro calls no hook then."""
-        self._close("KILLED", error)
+        """Close the run that was stopped from outside, or refused before its first node; Kedro calls no hook then."""
+        self._close("FAILED" if isinstance(error, Exception) else "KILLED", error)
 
     def open_run(self, uri: str) -> str:
         """Open the run that ``MLFLOW_RUN_ID`` names, or else a new one, and return its id."""
@@ -146,12 +147,12 @@ class TrackingHooks:
         if shared:
             self._client.get_run(shared)
             self._client.update_run(shared, status="RUNNING")
-            self._run_id = shared
+            self._run_id = self._record.tracking_run = shared
             self._log_tags(tags)
         else:
             experiment = self._experiment(uri)
             run = self._client.create_run(experiment, run_name=self._record.run_id, tags=tags)
-            self._run_id = run.info.run_id
+            self._run_id = self._record.tracking_run = run.info.run_id
         return str(self._run_id)
 
     def _experiment(self, uri: str) -> str:
@@ -191,7 +192,7 @@ class TrackingHooks:
 
         values = {
             _name(key): str(value)[:_LONGEST_VALUE]
-            for key, value in flatten(of_this_run(self._record.parameters)).items()
+            for key, value in flatten(all_masked(of_this_run(self._record.parameters))).items()
         }
         if self._shared:
             # Parameters cannot change; what another task of this run has logged stays.
@@ -203,7 +204,7 @@ class TrackingHooks:
     def _log_tags(self, tags: Mapping[str, str]) -> None:
         from mlflow.entities import RunTag
 
-        for batch in _batches([RunTag(_name(key), value[:_LONGEST_VALUE]) for key, value in tags.items()]):
+        for batch in _batches([RunTag(_name(key), masked(value)[:_LONGEST_VALUE]) for key, value in tags.items()]):
             self._client.log_batch(self._run_id, tags=batch)
 
     def _log_metrics(self, data: Any) -> None:
@@ -251,8 +252,12 @@ class TrackingHooks:
             texts |= {"mlflow.parentRunId": self._run_id, "seed": row.pop("seed", "")}
             name = " ".join(str(row[key]) for key in ("collection", "recipe") if key in row) + f" {texts['seed']}"
             run = self._client.create_run(experiment, start_time=start, run_name=name)
-            tags = [RunTag(_name(key), str(value).lower() if isinstance(value, bool) else str(value)[:_LONGEST_VALUE])
-                    for key, value in texts.items()]  # fmt: skip
+            tags = [
+                RunTag(
+                    _name(key), str(value).lower() if isinstance(value, bool) else masked(str(value))[:_LONGEST_VALUE]
+                )
+                for key, value in texts.items()
+            ]
             metrics = [
                 Metric(_name(key), float(value), end, 0)
                 for key, value in row.items()
@@ -262,10 +267,11 @@ class TrackingHooks:
             self._client.set_terminated(run.info.run_id, "FAILED" if row.get("error") else "FINISHED", end_time=end)
 
     def _log_artifact(self, name: str, dataset: Any) -> None:
-        path = dataset._get_load_path() if hasattr(dataset, "_get_load_path") else dataset._filepath
-        if getattr(dataset, "_protocol", "file") != "file":
-            self._log_tags({f"artifact.{name}": f"{dataset._protocol}://{path}"})
-        elif Path(path).is_dir():
+        # Of what lies in a bucket the copy that was uploaded is still here.
+        path = dataset.local_copy() if hasattr(dataset, "local_copy") else Path(dataset._filepath)
+        if "://" in self._root and hasattr(dataset, "place"):
+            self._log_tags({f"artifact.{name}": dataset.place()})
+        if path.is_dir():
             self._client.log_artifacts(self._run_id, str(path), name)
         else:
             self._client.log_artifact(self._run_id, str(path))
@@ -280,9 +286,8 @@ class TrackingHooks:
             if error is not None:
                 versions["error"] = f"{type(error).__name__}: {error}"
             self._log_tags(versions)
-            if "://" not in self._root:
-                manifest = Path(self._root) / "runs" / record.run_id / "manifest.json"
-                self._client.log_artifact(self._run_id, str(manifest), f"runs/{record.run_id}")
+            manifest = json.dumps(record.as_dict(), indent=2, ensure_ascii=False) + "\n"
+            self._client.log_text(self._run_id, manifest, f"runs/{record.run_id}/manifest.json")
             if self._shared:
                 status = self._shared_status(status)
             self._client.set_terminated(self._run_id, status=status)
@@ -368,8 +373,9 @@ def _batches(items: Sequence[Any], size: int = _BATCH) -> Iterator[list[Any]]:
 
 
 def _first_line(error: BaseException) -> str:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return without_password(first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…")
+    # Masked before it is cut: half an address is not seen to hold a password.
+    first = masked((str(error).strip() or type(error).__name__).splitlines()[0])
+    return first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…"
 
 
 def without_password(uri: str) -> str:
@@ -380,7 +386,7 @@ def without_password(uri: str) -> str:
     >>> without_password("https://me:secret@host/x")
     'https://***@host/x'
     """
-    return re.sub(r"//[^/@]*@", "//***@", uri)
+    return masked(uri)
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def process_mark(pid: int | None = None) -> str:
     """
     try:
         kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        space = os.readlink("/proc/self/ns/pid")
+        space = Path("/proc/self/ns/pid").readlink()
         number = os.getpid() if pid is None else pid
         return f"{kernel} {space} {number} {_start(number)}"
     except OSError:

@@ -1,0 +1,242 @@
+"""Nodes of retraining."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from anmi.candidates import CandidateShards
+from anmi.errors import AnmiError
+from anmi.evaluation.promotion import KEPT, PROMOTED, Leak, decide
+from anmi.pipelines.audit.nodes import audit_recipes
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.evaluation.nodes import score_runs
+from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.retrain.params import RetrainParams, model_name
+from anmi.selection.recipe import RecipeBook
+
+if TYPE_CHECKING:
+    from anmi.datasets.model_registry import Entry, ModelRegistry
+
+log = logging.getLogger(__name__)
+
+_SYSTEM: Final = "champion"
+_METRIC: Final = "ndcg@10"
+# Beside the recipe's own leak that of no filter at all, where the book has it.
+_UNFILTERED: Final = "naive_top"
+
+
+def audit_recipe(
+    rated: CandidateShards,
+    consistency: pd.DataFrame,
+    truth: pd.DataFrame,
+    corpus: pd.DataFrame,
+    info: dict[str, Any],
+    recipes: RecipeBook,
+    recipe: str,
+    seed: int,
+) -> pd.DataFrame:
+    """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked."""
+    names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
+    book = RecipeBook.model_construct(**{name: recipes.get(name) for name in sorted(names)})
+    return audit_recipes(rated, consistency, truth, corpus, info, book, seed)
+
+
+def evaluate_champion(
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    collection: str,
+    params: RetrainParams,
+    evaluation: EvaluationParams,
+    dense: DenseParams,
+    registry: ModelRegistry,
+) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:
+    """Fetch the champion, check its files, and let it rank the corpus for the queries the challenger is asked.
+
+    Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
+    """
+    from anmi.datasets.model_registry import CHAMPION, PROFILE, ROLLED_BACK, SERVING, WEIGHTS, read_beside
+
+    name = model_name(params, collection)
+    rolled_back = {
+        entry.tags["fingerprint"]: entry.version
+        for entry in registry.entries(name)
+        if ROLLED_BACK in entry.tags and "fingerprint" in entry.tags
+    }
+    found = registry.at(name, CHAMPION)
+    known: dict[str, Any] = {"model": name, "version": None, "rolled_back": rolled_back}
+    if found is None:
+        log.info('"%s" has no champion yet', name)
+        return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system"])
+    with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
+        folder = registry.fetch(found, Path(room))
+        serving = read_beside(folder, SERVING)
+        run = _rank(folder / WEIGHTS, corpus, queries, qrels, evaluation, dense.model_copy(update=serving))
+        profile = read_beside(folder, PROFILE)
+    return known | {"version": found.version, "created": found.created, "tags": found.tags}, profile, run
+
+
+def _rank(
+    model: Path,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    evaluation: EvaluationParams,
+    dense: DenseParams,
+) -> pd.DataFrame:
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import run_table, search
+    from anmi.retrieval.encoders import load_encoder
+
+    asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
+    if asked.empty:
+        raise AnmiError(
+            f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
+            "cannot be compared; give it some"
+        )
+    # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
+    found = search(
+        load_encoder(str(model), model.parent, dense.max_length),
+        asked.text.tolist(),
+        document_texts(corpus),
+        max(evaluation.cutoffs),
+        precision=dense.precision,
+        prompts=(dense.prompt_query, dense.prompt_document),
+        batch_size=dense.batch_size,
+        description=_SYSTEM,
+    )
+    return run_table(asked.query_id.tolist(), corpus.document_id.tolist(), *found).assign(system=_SYSTEM)
+
+
+def score_champion(
+    runs: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, evaluation: EvaluationParams
+) -> pd.DataFrame:
+    """Return every metric of every held-out query; empty where there is no champion."""
+    if runs.empty:
+        return pd.DataFrame(columns=["query_id", "system", _METRIC])
+    return score_runs(runs, queries, qrels, evaluation)
+
+
+def decide_promotion(
+    champion: dict[str, Any],
+    champion_metrics: pd.DataFrame,
+    query_metrics: pd.DataFrame,
+    audited: pd.DataFrame,
+    trained_model: Path,
+    recipe: str,
+    recipes: RecipeBook,
+    params: RetrainParams,
+    evaluation: EvaluationParams,
+    seed: int,
+) -> dict[str, Any]:
+    """Apply the rule; a challenger with the weights of a version that was rolled back is kept out as well."""
+    if _METRIC not in query_metrics:
+        raise AnmiError(f"{_METRIC} decides about promotion and was not measured: put 10 among evaluation.cutoffs")
+    challenger = query_metrics[query_metrics.system == recipe].set_index("query_id")[_METRIC]
+    held = champion["version"] is not None
+    before = champion_metrics.set_index("query_id")[_METRIC] if held else None
+    leak = leak_of(audited, recipe) if recipes.get(recipe).negatives else None
+    found = decide(challenger, before, leak, params.rule, seed=seed, resamples=evaluation.resamples)
+    decision, reasons = found.decision, list(found.reasons)
+    fingerprint = _fingerprint(trained_model)
+    if fingerprint in champion["rolled_back"]:
+        decision = "kept"
+        version = champion["rolled_back"][fingerprint]
+        reasons.append(f"the challenger has the very weights of version {version}, which was rolled back")
+    for reason in reasons:
+        log.info("%s: %s", decision, reason)
+    return {
+        "decision": decision,
+        "reasons": reasons,
+        "champion": champion["version"],
+        "fingerprint": fingerprint,
+        "rule": params.rule.model_dump(),
+        "promotion": {"promoted": float(decision == PROMOTED), **found.figures},
+    }
+
+
+def leak_of(audited: pd.DataFrame, recipe: str) -> Leak:
+    """Return what the audit found of a recipe as it is."""
+    own = audited[(audited["recipe"] == recipe) & audited["default"]]
+    if own.empty:
+        return Leak(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
+    row = own.iloc[0]
+    return Leak(
+        float(row["leak"]), float(row["leak_low"]), float(row["leak_high"]), int(row["leaked"]), int(row["negatives"]),
+        str(row["failed"] or ""),
+    )  # fmt: skip
+
+
+def _fingerprint(folder: Path) -> str:
+    from anmi.retrieval.encoders import fingerprint, load_encoder
+
+    return fingerprint(load_encoder(str(folder), folder.parent))
+
+
+def register_challenger(
+    trained_model: Path,
+    promotion: dict[str, Any],
+    champion: dict[str, Any],
+    info: dict[str, Any],
+    encoder: str,
+    recipe: str,
+    dense: DenseParams,
+    registry: ModelRegistry,
+) -> dict[str, Any]:
+    """Make the challenger a version of the registered model and, where it was promoted, its champion."""
+    from anmi.datasets.model_registry import CHAMPION, model_folder
+    from anmi.retrieval.encoders import load_encoder, short_name
+
+    name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
+    before = registry.at(name, CHAMPION)
+    if decision == PROMOTED and (before.version if before else None) != promotion["champion"]:
+        decision = KEPT
+        reasons.append(
+            f"the champion was {_called(promotion['champion'])} when it was compared and is "
+            f"{_called(before.version if before else None)} now, so the comparison says nothing of it"
+        )
+    tags = {
+        "run_id": trained_model.parent.name,
+        "collection": info["collection"],
+        "recipe": recipe,
+        "encoder": short_name(encoder),
+        "fingerprint": promotion["fingerprint"],
+        "ndcg": f"{promotion['promotion']['challenger']:.4f}",
+        "decision": decision,
+        "reasons": "; ".join(reasons),
+        "compared_with": "" if promotion["champion"] is None else promotion["champion"],
+    }
+    serving = dense.model_dump(include={"max_length", "prompt_query", "prompt_document", "precision"})
+    with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
+        model = load_encoder(str(trained_model), trained_model.parent)
+        made = registry.register(name, model_folder(model, Path(room) / "model", serving, None), tags)
+    if decision == PROMOTED:
+        registry.crown(made, before)
+    log.info("%s", _sentence(decision, made, before))
+    return {
+        "decision": decision,
+        "reasons": reasons,
+        "model": name,
+        "version": made.version,
+        "champion": made.version if decision == PROMOTED else before.version if before else None,
+        "champion_before": before.version if before else None,
+        "figures": promotion["promotion"],
+        "tags": asdict(made)["tags"],
+    }
+
+
+def _called(version: int | None) -> str:
+    return "none" if version is None else f"version {version}"
+
+
+def _sentence(decision: str, made: Entry, before: Entry | None) -> str:
+    old = _called(before.version if before else None)
+    if decision == PROMOTED:
+        return f'Promoted: {made} is champion of "{made.name}", before it was {old}'
+    return f'Kept: the champion of "{made.name}" is still {old}, and {made} is not promoted'

@@ -1,0 +1,84 @@
+"""Wiring of retraining: what comes before and after the stages of ``__default__`` and the audit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines.audit.pipeline import NAMESPACE
+from anmi.pipelines.retrain.nodes import (
+    audit_recipe,
+    decide_promotion,
+    evaluate_champion,
+    register_challenger,
+    score_champion,
+)
+
+# Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
+# the rule ends by keeping the champion.
+_REPLACED: Final = {f"{NAMESPACE}.audit_recipes", f"{NAMESPACE}.gate"}
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline without the stages that it shares with others; see :func:`with_stages`."""
+    return Pipeline([
+        Node(
+            evaluate_champion,
+            inputs=[
+                "corpus", "queries", "qrels", "params:collection", "params:retrain", "params:evaluation",
+                "params:dense", "model_registry",
+            ],
+            outputs=["champion", "champion_profile", "champion_runs"],
+            name="evaluate_champion",
+        ),
+        Node(
+            score_champion,
+            inputs=["champion_runs", "queries", "qrels", "params:evaluation"],
+            outputs="champion_metrics",
+            name="score_champion",
+        ),
+        Node(
+            decide_promotion,
+            inputs=[
+                "champion", "champion_metrics", "query_metrics", "audit_recipes", "trained_model", "params:recipe",
+                "params:recipes", "params:retrain", "params:evaluation", "params:seed",
+            ],
+            outputs="promotion",
+            name="decide_promotion",
+        ),
+        Node(
+            register_challenger,
+            inputs=[
+                "trained_model", "promotion", "champion", "collection_info", "params:encoder", "params:recipe",
+                "params:dense", "model_registry",
+            ],
+            outputs="registration",
+            name="register_challenger",
+        ),
+    ])  # fmt: skip
+
+
+def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
+    """Return the whole of retraining.
+
+    Parameters
+    ----------
+    way
+        All stages from ingestion to reporting.
+    audit
+        The audit; of it only the recipe that is trained with is judged for and measured.
+    """
+    kept = Pipeline([node for node in audit.nodes if node.name not in _REPLACED])
+    mine = Pipeline(kept, parameters={"params:audit_judges_for": "params:recipe"})
+    measured = Node(
+        audit_recipe,
+        inputs=[
+            f"{NAMESPACE}.rated_candidates", f"{NAMESPACE}.consistency", "planted_truth", f"{NAMESPACE}.corpus",
+            f"{NAMESPACE}.collection_info", "params:recipes", "params:recipe", "params:seed",
+        ],
+        outputs="audit_recipes",
+        name="audit_recipes",
+        namespace=NAMESPACE,
+    )  # fmt: skip
+    return way + mine + Pipeline([measured]) + create_pipeline()
