@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
+from collections.abc import Mapping
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -19,17 +22,26 @@ from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
+from anmi.datasets.disk import told_plainly
 from anmi.errors import AnmiError
 from anmi.hooks import unchanged
-from anmi.hooks.record import RunRecord, data_root, write_beside_data
+from anmi.hooks.record import RunRecord, data_root, now, write_beside_data
+from anmi.lineage import facts, replay
+from anmi.lineage.manifests import LOCK
+from anmi.lineage.process import Held, this_process
 
 logger = logging.getLogger(__name__)
 
 _LOG_BYTES = 5_000_000
+# Each write to a bucket is a request, which takes a tenth of a second.
+_REMOTE_SECONDS = 30.0
 
 
 class ManifestHooks:
-    """Keep the record of the run and write it to ``<data>/runs/<run_id>/manifest.json`` at the start and at the end.
+    """Keep the record of the run and write it to ``<data>/runs/<run_id>/manifest.json``.
+
+    At the start, after all that is saved, so that a killed run tells how far it came, and at the end. Where the data
+    root is remote, it is written in between every half a minute at most.
 
     Parameters
     ----------
@@ -44,10 +56,14 @@ class ManifestHooks:
         self._parameters: dict[str, Any] = {}
         self._catalog: CatalogProtocol | None = None
         self._context: KedroContext | None = None
+        self._held: Held | None = None
+        self._written = 0.0
+        self._lock = threading.Lock()
 
-    @hook_impl
+    @hook_impl(tryfirst=True)
     def after_context_created(self, context: KedroContext) -> None:
-        """Learn where things lie."""
+        """Configure a run that repeats another as that one was, before anything is read; learn where things lie."""
+        replay.configure(context)
         self._root = data_root(context)
         self._project = context.project_path
         self._context = context
@@ -68,6 +84,7 @@ class ManifestHooks:
         """
         self._catalog = catalog
         self._record.begin(run_params, self._parameters, self._project)
+        self._note_origin(run_params, pipeline, catalog)
         before = unchanged.read_manifest(self._root, self._record.run_id)
         if before:
             # A scheduler's tasks share a run (see anmi.cli_task); a killed one noted nothing of what it had saved.
@@ -76,22 +93,38 @@ class ManifestHooks:
         if unchanged.is_whole(run_params):
             self._compare(pipeline, catalog)
         if "://" not in self._root:
-            add_log_file(Path(self._root) / "logs" / "anmi.log")
+            log = Path(self._root) / "logs" / "anmi.log"
+            with told_plainly(log):
+                add_log_file(log)
         self._write()
+        if self._held is not None:
+            self._held.close()
+        local = "://" not in self._root
+        self._held = Held(Path(self._root) / "runs" / self._record.run_id / LOCK if local else None)
 
     @hook_impl
-    def after_dataset_loaded(self, dataset_name: str, node: Node) -> None:
+    def after_dataset_loaded(self, dataset_name: str, data: Any, node: Node) -> None:
         """Note the version that was read."""
         dataset = self._persisted(dataset_name)
         if dataset is not None:
             self._record.loaded[dataset_name] = _version(dataset, "resolve_load_version")
+            self._note_model(dataset_name, data)
 
     @hook_impl
-    def after_dataset_saved(self, dataset_name: str, node: Node) -> None:
-        """Note the version that was written."""
+    def after_dataset_saved(self, dataset_name: str, data: Any, node: Node) -> None:
+        """Note the version that was written, and what of it can be compared."""
         dataset = self._persisted(dataset_name)
-        if dataset is not None:
-            self._record.saved[dataset_name] = _version(dataset, "resolve_save_version")
+        if dataset is None:
+            return
+        written = dict(getattr(dataset, "written", {}))
+        self._note_model(dataset_name, data)
+        if "weights" in written:
+            self._record.models[dataset_name] = written.pop("weights")
+        if written:
+            self._record.files[dataset_name] = written
+        self._record.saved[dataset_name] = _version(dataset, "resolve_save_version")
+        if "://" not in self._root or time.monotonic() - self._written > _REMOTE_SECONDS:
+            self._try_to_write()
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Pipeline) -> None:
@@ -100,18 +133,48 @@ class ManifestHooks:
             self._record.outputs = unchanged.stamps(self._catalog, pipeline.all_outputs())
         self._record.finish()
         self._write()
+        self._let_go()
 
     @hook_impl
     def on_pipeline_error(self, error: Exception, pipeline: Pipeline) -> None:
         """Close the record with the error."""
         self._record.finish(error)
-        self._write()
+        self._try_to_write()
+        self._let_go()
 
     def interrupted(self, error: BaseException) -> None:
         """Close the record of a run that was stopped from outside; Kedro calls no hook then."""
         if self._record.run_id and self._record.end is None:
             self._record.finish(error)
-            self._write()
+            self._try_to_write()
+            self._let_go()
+
+    def _note_origin(self, run_params: Mapping[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
+        """Note what the run is made from: all that running it again takes."""
+        assert self._context is not None
+        record, inputs = self._record, pipeline.inputs()
+        record.process, record.code = this_process(), facts.code_digest()
+        record.filters = facts.filters_of(run_params)
+        record.configured = facts.exact(self._context.config_loader["parameters"])
+        if facts.COLLECTION in inputs:
+            record.collection = facts.collection_facts(str(record.parameters["collection"]))
+        for name in inputs:
+            if self._has_versions(name) and catalog.exists(name):
+                # Kedro keeps it: what is newer later is not what this run began with.
+                record.inputs[name] = str(_version(catalog.get(name), "resolve_load_version"))
+        asked = replay.asked()
+        for name, value in (asked.notes if asked else {}).items():
+            setattr(record, name, value)
+
+    def _note_model(self, name: str, data: Any) -> None:
+        """Note the fingerprint in a description of a model, or those of its folds."""
+        if not isinstance(data, Mapping):
+            return
+        folds = data.get("folds")
+        told = [data, *(folds if isinstance(folds, list) else [])]
+        found = [part["fingerprint"] for part in told if isinstance(part, Mapping) and "fingerprint" in part]
+        if found:
+            self._record.models[name] = ",".join(dict.fromkeys(map(str, found)))
 
     def _compare(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Note what the run is made from; stop it where the last one was made from the same."""
@@ -148,18 +211,42 @@ class ManifestHooks:
         return bool(getattr(self._persisted(name), "_version", None))
 
     def _write(self) -> None:
-        text = json.dumps(self._record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        write_beside_data(self._root, f"runs/{self._record.run_id}/manifest.json", text)
+        # A runner may save in several threads.
+        with self._lock:
+            self._record.updated = now()
+            text = json.dumps(self._record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            write_beside_data(self._root, f"runs/{self._record.run_id}/manifest.json", text)
+            self._written = time.monotonic()
+
+    def _try_to_write(self) -> None:
+        """Write where the run goes on, or ends for another reason, if this fails."""
+        try:
+            self._write()
+        except (AnmiError, OSError) as error:
+            logger.warning("The manifest was not written: %s", error)
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
 
 def _version(dataset: Any, resolve: str) -> str | None:
     return str(getattr(dataset, resolve)()) if getattr(dataset, "_version", None) else None
 
 
+class _LogFile(RotatingFileHandler):
+    """A log that ends, without a word for each line, where its disk takes no more; the run says what is wrong."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Write no more."""
+        self.setLevel(logging.CRITICAL + 1)
+
+
 def add_log_file(path: Path) -> None:
     """Let everything that is logged also go to a rotating file; one such file at a time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=3, delay=True, encoding="utf-8")
+    handler = _LogFile(path, maxBytes=_LOG_BYTES, backupCount=3, delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     handler.set_name("anmi-file")
     # Kedro's and Python's warnings do not propagate (see conf/logging.yml), so the root alone would miss them.
