@@ -15,6 +15,7 @@ from kedro.io.core import AbstractDataset, DatasetError, Version
 
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.files import plain
+from anmi.errors import AnmiError
 
 
 def resolve_loader(dotted: str) -> Callable[[Path], Any]:
@@ -157,6 +158,8 @@ class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
     """
 
     def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
+        if "://" in filepath:
+            raise AnmiError(f"the store {filepath} is remote, and it needs a local disk: name a folder in ANMI_STORE")
         self._filepath = Path(filepath)
         self.metadata = metadata
         self._store: Any = None

@@ -7,6 +7,8 @@ from typing import Any
 
 from kedro.io.core import AbstractDataset, DatasetError
 
+from anmi.errors import AnmiError
+
 
 class WorkFolderDataset(AbstractDataset[Any, Path]):  # type: ignore[misc]
     """A local folder for what is finished bit by bit, such as the cells of an ablation; nodes get its path.
@@ -23,7 +25,9 @@ class WorkFolderDataset(AbstractDataset[Any, Path]):  # type: ignore[misc]
 
     def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
         if "://" in filepath:
-            raise DatasetError(f"{filepath} is remote: work in progress needs a local folder (ANMI_DATA_ROOT)")
+            raise AnmiError(
+                f"{filepath} is remote, and unfinished work needs a local disk: set `work` in globals.yml to a folder"
+            )
         self._filepath = Path(filepath)
         self.metadata = metadata
 
