@@ -204,7 +204,7 @@ class TrackingHooks:
     def _log_tags(self, tags: Mapping[str, str]) -> None:
         from mlflow.entities import RunTag
 
-        for batch in _batches([RunTag(_name(key), masked(value)[:_LONGEST_VALUE]) for key, value in tags.items()]):
+        for batch in _batches([RunTag(_name(key), _tag(value)) for key, value in tags.items()]):
             self._client.log_batch(self._run_id, tags=batch)
 
     def _log_metrics(self, data: Any) -> None:
@@ -252,12 +252,7 @@ class TrackingHooks:
             texts |= {"mlflow.parentRunId": self._run_id, "seed": row.pop("seed", "")}
             name = " ".join(str(row[key]) for key in ("collection", "recipe") if key in row) + f" {texts['seed']}"
             run = self._client.create_run(experiment, start_time=start, run_name=name)
-            tags = [
-                RunTag(
-                    _name(key), str(value).lower() if isinstance(value, bool) else masked(str(value))[:_LONGEST_VALUE]
-                )
-                for key, value in texts.items()
-            ]
+            tags = [RunTag(_name(key), _tag(value)) for key, value in texts.items()]
             metrics = [
                 Metric(_name(key), float(value), end, 0)
                 for key, value in row.items()
@@ -367,6 +362,10 @@ def _name(key: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", key.replace("@", "_at_"))[:_LONGEST_KEY]
 
 
+def _tag(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else masked(str(value))[:_LONGEST_VALUE]
+
+
 def _batches(items: Sequence[Any], size: int = _BATCH) -> Iterator[list[Any]]:
     for start in range(0, len(items), size):
         yield list(items[start : start + size])
@@ -379,13 +378,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def without_password(uri: str) -> str:
-    """Return the address with user and password masked.
-
-    Examples
-    --------
-    >>> without_password("https://me:secret@host/x")
-    'https://***@host/x'
-    """
+    """Return the address with user and password masked; see :func:`anmi.errors.masked`."""
     return masked(uri)
 
 
