@@ -184,9 +184,9 @@ def pin(context: Any, pipeline: Pipeline, version: str) -> list[str]:
         What the pipeline makes, and those of its inputs that are there in this version. Other inputs come from
         outside the run, and the newest is loaded.
     """
-    names = sorted(pipeline.datasets())
+    names = sorted(pipeline.datasets() & set(context.config_loader["catalog"]))
     catalog = context._get_catalog(save_version=version, load_versions=dict.fromkeys(names, version))
-    versioned = {name for name in names if name in catalog and getattr(catalog.get(name), "_version", None)}
+    versioned = {name for name in names if getattr(catalog.get(name), "_version", None)}
     there = {name for name in versioned if catalog.exists(name)}
     for node in pipeline.nodes:
         made = versioned & set(node.outputs)
