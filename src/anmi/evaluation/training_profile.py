@@ -76,7 +76,7 @@ def profile(
     tallies["query_hardness"].add(hardness(asked["text"].tolist(), hard or HardnessParams(code_mix="script")).value)
     tallies["positives_per_query"].add(labels.groupby("query_id").size().to_numpy())
     rows, scores, shares = _read_selection(selection, wanted)
-    found = {name: tally.as_dict() for name, tally in (tallies | scores).items()}
+    found = _without_twin({name: tally.as_dict() for name, tally in (tallies | scores).items()})
     return {
         "format": FORMAT,
         "made_with": dict(made_with or {}),
@@ -86,6 +86,14 @@ def profile(
         "shares": shares | _near_duplicates(corpus, duplicates, kin),
         "vocabulary": vocabulary,
     }
+
+
+def _without_twin(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Leave the evidence out where it is the only judge, and so the judgment itself: every finding would come twice."""
+    kinds = ("positive", "negative", "gap")
+    if any(found.get(f"{kind}_p_evidence") != found.get(f"{kind}_p_relevant") for kind in kinds):
+        return found
+    return {name: entry for name, entry in found.items() if not name.endswith("_p_evidence")}
 
 
 def _counts(queries: pd.DataFrame, corpus: pd.DataFrame, labels: pd.DataFrame) -> dict[str, int]:
