@@ -6,11 +6,22 @@ import logging
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pandas as pd
 
 from anmi.candidates import CandidateShards
+from anmi.datasets.model_registry import (
+    CHAMPION,
+    PROFILE,
+    ROLLED_BACK,
+    SERVING,
+    WEIGHTS,
+    Entry,
+    ModelRegistry,
+    model_folder,
+    read_beside,
+)
 from anmi.errors import AnmiError
 from anmi.evaluation.promotion import KEPT, PROMOTED, Leak, decide
 from anmi.pipelines.audit.nodes import audit_recipes
@@ -19,9 +30,6 @@ from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.selection.recipe import RecipeBook
-
-if TYPE_CHECKING:
-    from anmi.datasets.model_registry import Entry, ModelRegistry
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +69,6 @@ def evaluate_champion(
 
     Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
     """
-    from anmi.datasets.model_registry import CHAMPION, PROFILE, ROLLED_BACK, SERVING, WEIGHTS, read_beside
-
     name = model_name(params, collection)
     rolled_back = {
         entry.tags["fingerprint"]: entry.version
@@ -183,6 +189,7 @@ def register_challenger(
     trained_model: Path,
     promotion: dict[str, Any],
     champion: dict[str, Any],
+    training_profile: dict[str, Any],
     info: dict[str, Any],
     encoder: str,
     recipe: str,
@@ -190,7 +197,6 @@ def register_challenger(
     registry: ModelRegistry,
 ) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion."""
-    from anmi.datasets.model_registry import CHAMPION, model_folder
     from anmi.retrieval.encoders import load_encoder, short_name
 
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
@@ -215,7 +221,7 @@ def register_challenger(
     serving = dense.model_dump(include={"max_length", "prompt_query", "prompt_document", "precision"})
     with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
         model = load_encoder(str(trained_model), trained_model.parent)
-        made = registry.register(name, model_folder(model, Path(room) / "model", serving, None), tags)
+        made = registry.register(name, model_folder(model, Path(room) / "model", serving, training_profile), tags)
     if decision == PROMOTED:
         registry.crown(made, before)
     log.info("%s", _sentence(decision, made, before))

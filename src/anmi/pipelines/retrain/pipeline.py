@@ -7,6 +7,7 @@ from typing import Final
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.audit.pipeline import NAMESPACE
+from anmi.pipelines.retrain.drift import measure_drift, profile_training_data, render_drift
 from anmi.pipelines.retrain.nodes import (
     audit_recipe,
     decide_promotion,
@@ -39,6 +40,27 @@ def create_pipeline() -> Pipeline:
             name="score_champion",
         ),
         Node(
+            profile_training_data,
+            inputs=[
+                "queries", "corpus", "qrels", "duplicates", "kin", "selection", "selection_summary", "encoder_info",
+                "collection_info", "params:drift",
+            ],
+            outputs="training_profile",
+            name="profile_training_data",
+        ),
+        Node(
+            measure_drift,
+            inputs=["training_profile", "champion_profile", "params:drift"],
+            outputs="drift",
+            name="measure_drift",
+        ),
+        Node(
+            render_drift,
+            inputs=["drift", "training_profile", "champion_profile"],
+            outputs="drift_report",
+            name="render_drift",
+        ),
+        Node(
             decide_promotion,
             inputs=[
                 "champion", "champion_metrics", "query_metrics", "audit_recipes", "trained_model", "params:recipe",
@@ -50,8 +72,8 @@ def create_pipeline() -> Pipeline:
         Node(
             register_challenger,
             inputs=[
-                "trained_model", "promotion", "champion", "collection_info", "params:encoder", "params:recipe",
-                "params:dense", "model_registry",
+                "trained_model", "promotion", "champion", "training_profile", "collection_info", "params:encoder",
+                "params:recipe", "params:dense", "model_registry",
             ],
             outputs="registration",
             name="register_challenger",
