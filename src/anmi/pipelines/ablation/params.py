@@ -110,8 +110,8 @@ class AblationParams(BaseModel):
     @field_validator("collections")
     @classmethod
     def _names_can_be_folders(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if wrong := [name for name in value if not is_plain_name(name)]:
-            raise ValueError(f'"{wrong[0]}" names a folder, so letters, digits, _, - and . are expected in it')
+        if wrong := [name for name in value if not all(map(is_plain_name, name.split("/")))]:
+            raise ValueError(f'"{wrong[0]}" names a folder, so letters, digits, _, -, . and / inside are expected')
         return value
 
     @model_validator(mode="after")
