@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,12 +80,29 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self.grad_norm = float("nan")
         self._began = time.monotonic()
         self._earlier = 0.0
+        # From the start of a step to what is observed of it, without dev.
+        self.step_seconds = 0.0
+        self._step_began = self._began
         self.resumed_from: int | None = None
 
     @property
     def seconds(self) -> float:
         """Time since it was made, and that of the runs that this one goes on from up to their checkpoints."""
         return self._earlier + time.monotonic() - self._began
+
+    def sampling(self) -> dict[str, Any]:
+        """Return what drawing the negatives took, and the changes of a schedule's stage.
+
+        ``step_seconds`` are those of all steps, drawing included and dev not, ``sampling_seconds`` those of the drawing
+        and of taking in what was encoded; ``transitions`` the changes. What nobody measures is not there.
+        """
+        changes = getattr(self._curriculum, "transitions", None)
+        drawn: float | None = getattr(self.sampler, "seconds", None)
+        return {
+            "step_seconds": round(self.step_seconds, 3),
+            **({} if drawn is None else {"sampling_seconds": round(drawn, 3)}),
+            **({} if changes is None else {"transitions": [asdict(change) for change in changes]}),
+        }
 
     def state_dict(self) -> tuple[dict[str, Any], dict[str, torch.Tensor] | None]:
         """Return what it recorded as JSON values, and the best weights so far."""
@@ -94,6 +112,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             "best_dev": self.best_dev,
             "validation": self._validation,
             "seconds": self.seconds,
+            "step_seconds": self.step_seconds,
         }
         return values, self._best_state
 
@@ -106,7 +125,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self.best_epoch, self.best_dev = values["best_epoch"], values["best_dev"]
         self._validation = values["validation"]
         self._best_state = best
-        self._earlier = values["seconds"]
+        self._earlier, self.step_seconds = values["seconds"], values["step_seconds"]
         self.resumed_from = len(self._steps)
 
     def log(self) -> pd.DataFrame:
@@ -132,6 +151,10 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             unit="step",
             disable=not self._show_progress,
         )
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Start the clock."""
+        self._step_began = time.perf_counter()
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the step while the learning rate is still the one it was made with."""
@@ -162,6 +185,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self.observed is not None:
             self.sampler.observe(state.global_step, self.observed)
             self.observed = None
+        self.step_seconds += time.perf_counter() - self._step_began
         if self._dev_loss is not None and state.global_step % self._dev_loss.every == 0:
             self._steps[-1][DEV_LOSS] = _measured(self._dev_loss.measure, kwargs["model"])
         self._bar.update()

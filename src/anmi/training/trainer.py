@@ -160,6 +160,7 @@ def train(
         "relative_weight_change": moved,
         "resumed_from_step": recorder.resumed_from,
         "seconds": round(recorder.seconds, 2),
+        **recorder.sampling(),
         "seed": seed,
     }
     if output is not None:

@@ -1,12 +1,14 @@
 """The ring buffer and the index over it."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.training.mixed.latent import LatentIndex, RingBuffer
+from anmi.training.mixed.latent import LastSteps, LatentIndex, RingBuffer
 
 DOCUMENTS, CAPACITY, DIMENSION = 12, 5, 3
 steps = st.lists(st.lists(st.integers(0, DOCUMENTS - 1), unique=True, max_size=CAPACITY), max_size=12)
@@ -50,6 +52,34 @@ def test_a_copy_goes_on_alike(before, after):
         for one in (ring, copy):
             one.add(np.array(documents, np.int64), vectors(documents, step), step)
     assert ring.held().fingerprint() == copy.held().fingerprint()
+
+
+def number(ids):
+    return np.array([int(name) if name.isdigit() else -1 for name in ids], np.int64)
+
+
+@given(steps, st.integers(0, 12))
+@settings(max_examples=60, deadline=None)
+def test_what_the_last_steps_encoded_is_in_the_buffer_whenever_it_is_put_in(sequence, stop):
+    """Copied to another process after some steps, it gives the same; and the newest are as if put in at once."""
+    last, ring = LastSteps(number, CAPACITY), RingBuffer(DOCUMENTS, CAPACITY, DIMENSION)
+    for step, documents in enumerate(sequence):
+        if step == stop:
+            values, tensors = last.state()
+            last = LastSteps(number, CAPACITY)
+            last.load(json.loads(json.dumps(values)), tensors)
+        # Something that is no document stands among them.
+        encoded = np.concatenate([np.full((1, DIMENSION), 9, np.float32), vectors(documents, step)])
+        last.add(["a", *map(str, documents)], encoded, len(documents), step)
+    last.into(ring)
+    held, eager = ring.held(), filled(sequence).held()
+    seen = {document: step for step, documents in enumerate(sequence) for document in documents}
+    for document, step, vector in zip(held.documents.tolist(), held.steps.tolist(), held.vectors, strict=True):
+        assert step == seen[document]
+        assert np.array_equal(vector, vectors(sequence[step], step)[sequence[step].index(document)])
+    assert set(sequence[-1] if sequence else []) <= set(held.documents.tolist())
+    if sum(map(len, sequence)) < 1.5 * CAPACITY:
+        assert held.fingerprint() == eager.fingerprint(), "nothing was dropped"
 
 
 def brute(anchors, snapshot, count):

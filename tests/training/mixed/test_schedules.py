@@ -54,9 +54,12 @@ def test_linear_brings_less_and_less_random_negatives(fit):
 
 
 def test_triggered_goes_by_the_violations_of_the_log(fit):
-    log = fit(curriculum=TRIGGERED).log
+    made = fit(curriculum=TRIGGERED)
+    log, changes = made.log, made.summary["transitions"]
     assert (log.margin_violations < 0.9).all()
     assert log.stage.tolist() == [1] * 4 + [2] * 4 + [3] * 10
+    assert [(change["step"], change["origin"], change["target"]) for change in changes] == [(4, 1, 2), (8, 2, 3)]
+    assert all("are below 0.9" in change["why"] for change in changes)
 
 
 @pytest.mark.parametrize("curriculum", ["step", TRIGGERED])
@@ -77,6 +80,7 @@ def test_a_training_that_stopped_goes_on_with_its_schedule_and_its_head(fit, tmp
         fit(None, lambda model: 0.5, **changes),
     )
     assert resumed.summary["resumed_from_step"] == 5
+    assert resumed.summary["transitions"] == whole.summary["transitions"]
     pd.testing.assert_frame_equal(resumed.log, whole.log, check_exact=True)
     assert torch.equal(resumed.model[0].embedding.weight, whole.model[0].embedding.weight)
 

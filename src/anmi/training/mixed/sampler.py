@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -16,14 +17,16 @@ from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed.latent import LatentIndex, RingBuffer
+from anmi.training.mixed.latent import LastSteps, LatentIndex, RingBuffer
 from anmi.training.mixed.stock import Stock
 from anmi.training.observed import Observed
 from anmi.training.options.sources import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
-# Documents drawn for one that is wanted; that all of them are barred is next to impossible but in tiny collections.
-_SPARE: Final = 2
+# Documents drawn besides those that are wanted, since some are barred. Where at most one in fifty is, more than four of
+# nineteen are in one row of 27,000 at most; other collections are so small that as many again are drawn.
+_SPARE: Final = 4
+_FEW_BARRED: Final = 0.02
 _RANDOM, _GRAPH, _LATENT, _EDIT = range(len(SOURCES))
 # In the order in which they are served, each with what replaces it.
 _FALLBACK: Final = ((_LATENT, _GRAPH), (_EDIT, _GRAPH), (_GRAPH, _RANDOM))
@@ -57,6 +60,11 @@ class MixedSampler:
     ------
     AnmiError
         A positive of a row is not in the corpus.
+
+    Attributes
+    ----------
+    seconds
+        Time spent so far on drawing and on taking in what was encoded.
     """
 
     def __init__(
@@ -77,25 +85,34 @@ class MixedSampler:
         self._about = stock.about[self._own]
         self._barred = _barred(rows, stock, facts=options.fact_filter)
         self._codes = _codes(self._barred)
+        few = np.diff(self._barred.indptr).max() <= _FEW_BARRED * stock.documents
+        self._spare = min(_SPARE, count) if few else count
         self._entailing = _codes(
             sparse.csr_array(_listed([(row.positive_id,) for row in rows], stock) @ stock.entailing)
         )
         self._ring = RingBuffer(stock.documents, options.buffer, dimension)
+        self._last = LastSteps(self._numbers, min(options.buffer, stock.documents))
         self._index = LatentIndex(options.refresh, options.index)
         self._anchors = np.zeros((len(rows), dimension), np.float32)
         self._known = np.zeros(len(rows), bool)
         self._report: dict[str, float] = {}
         self._hit_rate = math.nan
+        # Documents that are negatives or positives of this step.
+        self._real = 0
+        self.seconds = 0.0
         # Which documents a batch holds; here so that it is not made anew for every step.
         self._present = np.zeros(stock.documents, bool)
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
+        begun = time.perf_counter()
         drawn, source = self.draw(rows, step)
         hard = ((source != _RANDOM) & (drawn != PADDING)).sum(axis=1) / max(self._count, 1)
         boost = (1 + self._options.boost * hard).tolist()
         lines = zip(rows.tolist(), drawn.tolist(), boost, self._excluded(rows, drawn), strict=True)
-        return [self._row(*line) for line in lines]
+        made = [self._row(*line) for line in lines]
+        self.seconds += time.perf_counter() - begun
+        return made
 
     def _row(self, number: int, drawn: list[int], boost: float, excluded: list[str]) -> Row:
         row, ids, texts = self._rows[number], self._stock.ids, self._stock.texts
@@ -127,7 +144,9 @@ class MixedSampler:
         count, own = self._count, self._own[rows]
         swaps, edits = self._stock.swaps[own].astype(np.int64), self._stock.edits[own].astype(np.int64)
         swaps[self._is_barred(rows, swaps)] = PADDING
-        widths = np.cumsum([count, _SPARE * count, swaps.shape[1], edits.shape[1]])
+        if self._options.edit == 0:
+            edits = edits[:, :0]
+        widths = np.cumsum([count, count + self._spare, swaps.shape[1], edits.shape[1]])
         slots = np.broadcast_to(np.arange(widths[-1], dtype=np.int32), (len(rows), int(widths[-1])))
         keys = [self._keys[number] for number in rows.tolist()]
         uniform = np.split(seeds.uniform(self._seed, f"{STREAM}/{step}", keys, slots), widths[:-1], axis=1)
@@ -147,6 +166,8 @@ class MixedSampler:
             taken = _taken(options[kind], mine)
             drawn[mine] = taken[mine]
             source[mine & (taken == PADDING)] = instead
+        real = drawn[(drawn != PADDING) & (drawn < self._stock.documents)]
+        self._real = len(np.unique(np.concatenate([real, own])))
         self._describe(asked, source, drawn, latent, staleness)
         self._report["leak"] = float(
             self._among(self._entailing, rows, drawn).sum() / max(int((drawn != PADDING).sum()), 1)
@@ -155,13 +176,15 @@ class MixedSampler:
 
     def observe(self, step: int, seen: Observed) -> None:
         """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due."""
-        if self._options.latent > 0:
-            documents = self._stock.documents
-            numbers = np.array([self._stock.number.get(name, documents) for name in seen.document_ids])
-            real = np.flatnonzero(numbers < documents)
-            self._ring.add(numbers[real], seen.documents[real], step)
-            self._anchors[seen.rows], self._known[seen.rows] = seen.queries, True
+        if self._options.latent == 0:
+            return
+        begun = time.perf_counter()
+        self._last.add(seen.document_ids, seen.documents, self._real, step)
+        self._anchors[seen.rows], self._known[seen.rows] = seen.queries, True
+        if self._index.is_due(step):
+            self._last.into(self._ring)
             self._index.update(step, self._ring)
+        self.seconds += time.perf_counter() - begun
 
     def report(self) -> dict[str, float]:
         """Return what the last step drew.
@@ -179,7 +202,10 @@ class MixedSampler:
         tensors = {f"ring.{name}": tensor for name, tensor in self._ring.tensors().items()}
         tensors |= {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
         tensors |= {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
-        return {"seed": self._seed, "index": None if now is None else now.fingerprint()}, tensors
+        last, vectors = self._last.state()
+        tensors |= {f"last.{name}": tensor for name, tensor in vectors.items()}
+        fingerprint = None if now is None else now.fingerprint()
+        return {"seed": self._seed, "index": fingerprint, "last": last, "seconds": self.seconds}, tensors
 
     def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
@@ -189,6 +215,8 @@ class MixedSampler:
 
         self._ring.load(part("ring."))
         self._index.load(part("index."), values["index"])
+        self._last.load(values["last"], part("last."))
+        self.seconds = values["seconds"]
         self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()
 
     def _asked(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -235,6 +263,12 @@ class MixedSampler:
         real = (documents != PADDING) & (documents < self._stock.documents)
         result: NDArray[np.bool_] = (codes[place] == wanted) & real
         return result
+
+    def _numbers(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Numbers of documents by their ids; -1 for variants."""
+        none = self._stock.documents
+        numbers = np.array([self._stock.number.get(name, none) for name in ids], np.int64)
+        return np.where(numbers < none, numbers, PADDING)
 
     def _excluded(self, rows: NDArray[np.int64], drawn: NDArray[np.int64]) -> list[list[str]]:
         """For each row, names of what the batch holds that must not be its negative."""
