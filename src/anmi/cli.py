@@ -23,8 +23,10 @@ from anmi.cli_explain import explain
 from anmi.cli_export import export
 from anmi.cli_mining import negatives
 from anmi.cli_retrain import champion, rollback
+from anmi.cli_runs import prune, reproduce, resume, runs
 from anmi.cli_store import store
 from anmi.cli_task import task
+from anmi.datasets.disk import unwritable
 from anmi.errors import AnmiError, visible
 from anmi.hooks.retraining import EXIT_CODES, EXIT_HELP, AlreadyRetraining, RetrainHooks
 
@@ -62,6 +64,8 @@ def user_error(error: BaseException) -> str | None:
             return " ".join(str(found).split())
         if isinstance(found, ValueError) and str(found).startswith("Failed to find the pipeline named"):
             return " ".join(str(found).split())
+        if isinstance(found, OSError) and (told := unwritable(found)):
+            return str(told)
     return None
 
 
@@ -77,9 +81,15 @@ def plain_errors() -> Iterator[None]:
 
             mask_error(error)
             raise
-        plain = click.ClickException(message)
-        plain.exit_code = EXIT_CODES["refused" if isinstance(error, AlreadyRetraining) else "failed"]
-        raise plain from None
+        raise _Plain(message, "refused" if isinstance(error, AlreadyRetraining) else "failed") from None
+
+
+class _Plain(click.ClickException):
+    """What a user is told, and how the command ends."""
+
+    def __init__(self, message: str, ended: str) -> None:
+        super().__init__(message)
+        self.exit_code = EXIT_CODES[ended]
 
 
 def exit_code() -> int:
@@ -148,6 +158,10 @@ anmi.add_command(explain)
 anmi.add_command(export)
 anmi.add_command(task)
 anmi.add_command(airflow)
+anmi.add_command(runs)
+anmi.add_command(reproduce)
+anmi.add_command(resume)
+anmi.add_command(prune)
 
 
 @contextmanager

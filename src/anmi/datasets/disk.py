@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,19 @@ def disk_error(error: BaseException, place: object, setting: str) -> AnmiError |
         seen.append(found)
         found = found.__cause__ or found.__context__
     return None
+
+
+def unwritable(error: OSError) -> AnmiError | None:
+    """Return the sentence for an error of the system that nobody closer to it has told; None for other errors."""
+    place = error.filename
+    if error.errno in (errno.EACCES, errno.EPERM) and (place is None or not os.access(place, os.R_OK)):
+        # Perhaps it was only to be read.
+        parent = None if place is None else Path(os.fsdecode(place)).parent
+        if parent is None or Path(os.fsdecode(place)).exists() or not os.access(parent, os.X_OK):
+            return None
+    if error.errno not in _REASONS:
+        return None
+    return disk_error(error, place or "a temporary file", "TMPDIR, ANMI_STORE or ANMI_DATA_ROOT")
 
 
 @contextmanager

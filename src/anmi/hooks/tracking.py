@@ -153,6 +153,7 @@ class TrackingHooks:
             experiment = self._experiment(uri)
             run = self._client.create_run(experiment, run_name=self._record.run_id, tags=tags)
             self._run_id = self._record.tracking_run = run.info.run_id
+        self._record.tracking = str(self._run_id)
         return str(self._run_id)
 
     def _experiment(self, uri: str) -> str:
@@ -183,6 +184,10 @@ class TrackingHooks:
             "git_changed": str(record.git.get("changed", "unknown")).lower(),
             "mlflow.source.name": "anmi",
         }
+        origin = {"code": record.code, "collection_digest": record.collection.get("digest")}
+        tags |= {name: value for name, value in origin.items() if value}
+        if record.resumed_from:
+            tags["resumed_from"] = record.resumed_from
         if "commit" in record.git:
             tags["mlflow.source.git.commit"] = record.git["commit"]
         return tags
@@ -278,6 +283,9 @@ class TrackingHooks:
             record = self._record
             versions = {f"load.{name}": version or "unversioned" for name, version in record.loaded.items()}
             versions |= {f"save.{name}": version or "unversioned" for name, version in record.saved.items()}
+            versions |= {f"reused.{name}": version for name, version in record.reused.items()}
+            versions |= {f"fingerprint.{name}": value for name, value in record.models.items()}
+            versions |= {f"digest.{name}": facts["digest"] for name, facts in record.files.items() if "digest" in facts}
             if error is not None:
                 versions["error"] = f"{type(error).__name__}: {error}"
             self._log_tags(versions)

@@ -1,0 +1,235 @@
+# mypy: allow-untyped-decorators
+"""Commands on earlier runs: ``kedro anmi runs``, ``reproduce``, ``resume`` and ``prune``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.errors import AnmiError
+
+if TYPE_CHECKING:
+    from anmi.lineage.manifests import Runs
+    from anmi.lineage.prune import Doomed
+    from anmi.lineage.reproduce import Reproduction
+
+_WIDTH: Final = 140
+_KEYS: Final = ("run_id", "status", "pipelines", "recipe", "collection", "start", "seconds", "bytes", "resumed_from")
+
+
+@contextmanager
+def _found(env: str | None) -> Iterator[tuple[Any, Runs]]:
+    """Give the project's context, and the runs under its data root."""
+    from anmi.cli import _context
+    from anmi.hooks.record import data_root
+    from anmi.lineage.manifests import Runs
+
+    with _context(env) as context:
+        yield context, Runs(data_root(context))
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
+@env_option
+def runs(as_json: bool, env: str | None) -> None:
+    """List the runs: what each ran on what, how it ended, and how much of it is there."""
+    from anmi.cli import _silence
+
+    with _silence() if as_json else nullcontext(), _found(env) as (context, known):
+        rows = [_row(manifest, size) for manifest, size in _with_sizes(context, known)]
+        if as_json:
+            click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+            return
+        if not rows:
+            raise AnmiError(f"nothing was run under {known.root} yet: `kedro run` does")
+        _print(_runs_table(rows))
+
+
+@click.command()
+@click.argument("run_id")
+@click.option("--keep", is_flag=True, help="Keep the folder that the repetition was made in.")
+@env_option
+def reproduce(run_id: str, keep: bool, env: str | None) -> None:
+    """Make the selection of RUN_ID again from its manifest, and compare it byte by byte.
+
+    Ends with 0 where it is equal, with 1 where it differs.
+    """
+    from anmi.cli import plain_errors, told_of_interruption
+    from anmi.lineage import reproduce as repeating
+
+    with _found(env) as (_, known):
+        manifest = known.get(run_id)
+
+    def warn(changed: Mapping[str, str]) -> None:
+        for part, text in changed.items():
+            click.echo(f"Warning: {part} changed since: {text}", err=True)
+
+    with plain_errors(), told_of_interruption():
+        done = repeating.reproduce(known, manifest, warn, keep=keep)
+    _tell(done)
+    if not done.is_equal:
+        sys.exit(1)
+
+
+def _tell(done: Reproduction) -> None:
+    for name, difference in done.differences.items():
+        if not difference:
+            click.echo(f"{name}: equal, byte for byte")
+            continue
+        for part, text in done.changed.items():
+            click.echo(f"{part} changed since run {done.run_id}: {text}")
+        click.echo(f"{name}: differs: {', '.join(difference.files[:5])}")
+        if difference.counts:
+            click.echo(f"{name}: " + ", ".join(f"{count:,} {what}" for what, count in difference.counts.items()))
+    if done.folder:
+        click.echo(f"kept in {done.folder}")
+
+
+@click.command()
+@click.argument("run_id", required=False)
+@click.option("--force", is_flag=True, help="Also when collection, code, packages or parameters changed since.")
+@env_option
+def resume(run_id: str | None, force: bool, env: str | None) -> None:
+    """Go on with a run that was killed or failed: RUN_ID, or the last of them.
+
+    What it had saved is not made again, and the rest is made under its parameters.
+    """
+    from anmi.cli import plain_errors, told_of_interruption
+    from anmi.lineage import resume as resuming
+
+    with _found(env) as (_, known):
+        manifest = resuming.resumable(known, run_id)
+    with plain_errors(), told_of_interruption():
+        made, rest = resuming.resume(manifest, force=force)
+    click.echo(f"run {manifest['run_id']} is complete as run {made}: {len(rest.nodes)} nodes were left to run")
+
+
+@click.command()
+@click.option("--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@env_option
+def prune(keep: int, dry_run: bool, yes: bool, env: str | None) -> None:
+    """Remove what neither the N newest finished runs need, nor runs they refer to, nor models with an alias.
+
+    Runs that are still running are kept, and so is the last run where it can be resumed.
+    """
+    from anmi.lineage import prune as pruning
+
+    with _found(env) as (context, known):
+        manifests = known.all()
+        reasons = pruning.kept(manifests, keep, pruning.aliased_runs(context, known.root))
+        places, work, store = _places(context, known.root)
+        doomed = pruning.plan(known, manifests, reasons, places, work, store)
+        for name, reason in sorted(reasons.items()):
+            click.echo(f"kept: {name} ({reason})")
+        if doomed:
+            _print(_doomed_table(doomed))
+        if not dry_run and doomed and not yes:
+            click.confirm("Remove these?", abort=True)
+        if not dry_run:
+            pruning.remove(doomed)
+    click.echo(_summary(doomed, "would be removed" if dry_run else "removed"))
+
+
+def _places(context: Any, root: str) -> tuple[list[str], list[str], Path | None]:
+    """Return where versioned artifacts lie, where ablations work, from the root, and the store."""
+    catalog, artifacts, work, store = context.catalog, [], [], None
+    for name, entry in context.config_loader["catalog"].items():
+        if entry.get("versioned"):
+            artifacts.append(str(catalog.get(name)._filepath))
+        elif entry["type"].endswith("StoreDataset"):
+            store = Path(catalog.get(name)._describe()["filepath"])
+        elif entry["type"].endswith("WorkFolderDataset") and "://" not in root:
+            place = Path(catalog.get(name)._describe()["filepath"]).resolve()
+            # Another entry names the store by its place.
+            if place.is_relative_to(Path(root).resolve()) and place.name == "ablation":
+                work.append(place.relative_to(Path(root).resolve()).as_posix())
+    return artifacts, work, store
+
+
+def _with_sizes(context: Any, known: Runs) -> list[tuple[dict[str, Any], int]]:
+    """Return the manifests, the newest first, each with the bytes of its artifacts that are there."""
+    from anmi.lineage import prune as pruning
+
+    places, _, _ = _places(context, known.root)
+    sizes: dict[str, int] = defaultdict(int)
+    for item in pruning.plan(known, [], (), places):
+        if item.kind == "version":
+            sizes[item.name.rpartition("/")[2]] += item.bytes
+    return [(manifest, sizes[manifest["run_id"]]) for manifest in reversed(known.all())]
+
+
+def _row(manifest: Mapping[str, Any], size: int) -> dict[str, Any]:
+    given = manifest.get("parameters") or {}
+    times = [manifest.get("start"), manifest.get("end") or manifest.get("updated") or manifest.get("start")]
+    seconds = (datetime.fromisoformat(str(times[1])) - datetime.fromisoformat(str(times[0]))).total_seconds()
+    values = (
+        manifest["run_id"], manifest["status"], list(manifest.get("pipelines", ())), given.get("recipe"),
+        given.get("collection"), manifest["start"], seconds, size, manifest.get("resumed_from"),
+    )  # fmt: skip
+    return dict(zip(_KEYS, values, strict=True))
+
+
+def _runs_table(rows: Sequence[Mapping[str, Any]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from anmi.cli_store import size_text
+
+    table = Table(title="Runs", title_justify="left")
+    for name in ("run", "status", "pipelines", "recipe", "collection"):
+        table.add_column(name, no_wrap=name in ("run", "status"))
+    for name in ("seconds", "size"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        status = row["status"] + (" (resumed)" if row["resumed_from"] else "")
+        texts = (row["run_id"], status, ",".join(row["pipelines"]), str(row["recipe"]), str(row["collection"]))
+        table.add_row(*map(Text, texts), f"{row['seconds']:,.0f}", size_text(row["bytes"]))
+    return table
+
+
+def _doomed_table(doomed: Sequence[Doomed]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from anmi.cli_store import size_text
+
+    groups: dict[tuple[str, str], list[Doomed]] = defaultdict(list)
+    for item in doomed:
+        # Versions by their run, all else by its name.
+        groups[item.kind, item.name.rpartition("/")[2] if item.kind == "version" else item.name].append(item)
+    table = Table(title="May go", title_justify="left")
+    for name in ("kind", "name"):
+        table.add_column(name)
+    for name in ("number", "files", "size"):
+        table.add_column(name, justify="right")
+    for (kind, name), items in groups.items():
+        counts = f"{len(items):,}", f"{sum(item.files for item in items):,}"
+        table.add_row(Text(kind), Text(name), *counts, size_text(sum(item.bytes for item in items)))
+    return table
+
+
+def _summary(doomed: Sequence[Doomed], verb: str) -> str:
+    from anmi.cli_store import size_text
+
+    counts: dict[str, int] = defaultdict(int)
+    for item in doomed:
+        counts[item.kind] += 1
+    told = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()) or "nothing"
+    return f"{verb}: {told} ({size_text(sum(item.bytes for item in doomed))})"
+
+
+def _print(table: Any) -> None:
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
