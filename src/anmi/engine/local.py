@@ -19,14 +19,12 @@ from typing import Any, Final, Self
 from tqdm import tqdm
 
 from anmi.engine.base import Failure, Item, Outcome, Result
-from anmi.engine.threads import limited
+from anmi.engine.threads import VARIABLES, limited
 from anmi.engine.transport import pack, unpack
 from anmi.engine.window import Window
 from anmi.errors import AnmiError
 
 _RETRIES: Final = 3
-# Each library for arithmetic has a name of its own for the same thing.
-_THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class LocalEngine:
@@ -174,7 +172,7 @@ class LocalEngine:
             self.close(at_once=True)
 
     def _submit(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
-        variables = dict.fromkeys(_THREADS, str(self.threads))
+        variables = dict.fromkeys(VARIABLES, str(self.threads))
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self.workers,
@@ -182,7 +180,7 @@ class LocalEngine:
                 initializer=_begin,
                 initargs=(self._quiet,),
             )
-        with _environment(variables):
+        with environment(variables):
             return self._pool.submit(function, item)
 
     def close(self, *, at_once: bool = False) -> None:
@@ -218,7 +216,7 @@ def _outcome(item: Item, future: Future[Result]) -> Outcome[Item, Result]:
 
 
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
+def environment(values: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for the processes that are started meanwhile.
 
     A worker cannot set them for itself: what it imports to find the function may read them before.
