@@ -1,20 +1,91 @@
-"""Run the project as a package: ``python -m anmi --pipelines mining``."""
+"""The project as an installed package, outside its folder: ``anmi --conf-source conf --pipelines mining``.
+
+Kedro's own command finds a project's commands only inside its folder; this one has them everywhere. Without the name
+of a command it runs pipelines, as the entry point of any packaged Kedro project does.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from kedro.framework.project import configure_project
+import click
+
+_OPTION: Final = "--conf-source"
 
 
-def main(*args: Any, **kwargs: Any) -> Any:
-    """Run with the command line's arguments."""
+class Packaged(click.Group):
+    """The commands of the project; what names none of them is meant for ``run``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``run`` before what begins with none of the commands."""
+        named = args and (args[0] in self.commands or args[0] in ("--help", "-h"))
+        return super().parse_args(ctx, args if named else ["run", *args])
+
+
+def split_conf_source(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the value of the option that names the configuration, and all other arguments.
+
+    It may stand anywhere, since every command needs a configuration and only Kedro's ``run`` has the option.
+
+    Examples
+    --------
+    >>> split_conf_source(["results", "--conf-source", "conf", "--json"])
+    ('conf', ['results', '--json'])
+    """
+    found, rest = None, []
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == _OPTION:
+            found = next(remaining, "")
+        elif argument.startswith(f"{_OPTION}="):
+            found = argument.partition("=")[2]
+        else:
+            rest.append(argument)
+    return found, rest
+
+
+def configured(conf_source: str | None) -> Packaged:
+    """Return the commands, set up for a configuration; none means the folder ``conf`` of the working directory.
+
+    Raises
+    ------
+    click.UsageError
+        It is not there.
+    """
+    place = Path("conf" if conf_source is None else conf_source).resolve()
+    if not place.exists() or conf_source == "":
+        raise click.UsageError(f"there is no configuration in {place}: name its folder or archive with {_OPTION}")
+    if (place / "logging.yml").is_file():
+        # Read when Kedro is imported, and looked for in the working directory only.
+        os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(place / "logging.yml"))
+    from kedro.framework.project import configure_project, settings
+
     configure_project(Path(__file__).parent.name)
-    from anmi.cli import run
+    settings.set("CONF_SOURCE", str(place))
+    from anmi.cli import anmi, run
 
-    return run(*args, **{"standalone_mode": not hasattr(sys, "ps1"), **kwargs})
+    return Packaged(
+        "anmi",
+        # `anmi anmi results` as well, because messages name commands as they are inside the project's folder.
+        commands={**anmi.commands, run.name or "run": run, "anmi": anmi},
+        help=f"Run pipelines (see `anmi run --help`), or look at what runs brought; {_OPTION} names the configuration.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def main(args: Sequence[str] | None = None, **options: Any) -> Any:
+    """Run with the command line's arguments, or those given."""
+    conf_source, rest = split_conf_source(sys.argv[1:] if args is None else args)
+    try:
+        group = configured(conf_source)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    return group.main(rest, **{"prog_name": "anmi", "standalone_mode": not hasattr(sys, "ps1"), **options})
 
 
 if __name__ == "__main__":
