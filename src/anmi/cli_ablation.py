@@ -28,4 +28,4 @@ def ablation(as_json: bool, env: str | None) -> None:
         show(results, console())
         for name, place in (("report", "ablation_report"), ("markdown", "ablation_table")):
             # Not through the console, which would break a long path.
-            click.echo(f"{name:<18} {catalog.get(place)._get_load_path()}")
+            click.echo(f"{name:<18} {catalog.get(place).place()}")

@@ -37,4 +37,4 @@ def audit(as_json: bool, env: str | None) -> None:
         for name, reason in summary["failed"].items():
             click.echo(f"{name} cannot be run on this collection: {reason}")
         # Not through the console, which would break a long path.
-        click.echo(f"{'report':<18} {catalog.get('audit_report')._get_load_path()}")
+        click.echo(f"{'report':<18} {catalog.get('audit_report').place()}")

@@ -62,7 +62,7 @@ def export(
         _refuse_to_overwrite(folder, force)
     with _context(env) as context:
         rows = _saved(context.catalog, "training_rows", "mining")
-        source = context.catalog.get("training_rows")._get_load_path()
+        source = context.catalog.get("training_rows").place()
         made = make_export(rows, name, options, _collection(context.catalog))
         try:
             with aside(folder) as path:

@@ -41,7 +41,7 @@ def negatives(as_json: bool, env: str | None) -> None:
 
 def _places(catalog: Any) -> dict[str, str]:
     names = [name for name in ("negatives", "training_rows") if catalog.exists(name)]
-    return {name: str(catalog.get(name)._get_load_path()) for name in names}
+    return {name: catalog.get(name).place() for name in names}
 
 
 def _print(found: dict[str, Any]) -> None:
