@@ -22,6 +22,7 @@ from anmi.cli_deploy import airflow
 from anmi.cli_explain import explain
 from anmi.cli_export import export
 from anmi.cli_mining import negatives
+from anmi.cli_package import package
 from anmi.cli_retrain import champion, rollback
 from anmi.cli_runs import prune, reproduce, resume, runs
 from anmi.cli_store import store
@@ -141,6 +142,7 @@ def _run(**options: Any) -> Any:
 # Kedro's own command with Kedro's own options; only what becomes of an error, or of a challenger, is ours.
 run = click.Command("run", callback=_run, params=kedro_run.params, help=f"{kedro_run.help}\n\n{EXIT_HELP}")
 cli.add_command(run)
+cli.add_command(package)
 
 
 @cli.group(name="anmi")
@@ -217,7 +219,7 @@ def _silence() -> Iterator[None]:
 def _places(catalog: Any) -> dict[str, str]:
     """Return where the newest version of what people open by hand lies."""
     found = {name: catalog.get(name) for name in ("report", "trained_model") if catalog.exists(name)}
-    return {name: str(dataset._get_load_path()) for name, dataset in found.items()}
+    return {name: dataset.place() for name, dataset in found.items()}
 
 
 def _tracking(context: Any) -> str:
