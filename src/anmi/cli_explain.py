@@ -136,7 +136,7 @@ def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
 
     from anmi.report.explanation_console import candidates_table, document_table, number
 
-    found = _visible(found)
+    found, document_id = _visible(found), _visible(document_id)
     # Where the width is not known, a wide one: rather long lines than cut ones.
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(width=None if known else _WIDTH, highlight=False, markup=False)
