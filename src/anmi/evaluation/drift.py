@@ -224,10 +224,13 @@ def compare_distributions(old: Mapping[str, Any], new: Mapping[str, Any]) -> dic
     statistic = float((((p - q) ** 2) / pooled).sum() / (1 / n + 1 / m))
     units = old["units"] + new["units"] - 2
     degrees = free / max(old["spread"], new["spread"])
+    # Of equal shares a rounding may leave it the root of something below 0.
+    with np.errstate(invalid="ignore"):
+        distance = float(np.nan_to_num(jensenshannon(p, q, base=2)))
     return {
         "psi": psi(p, q, n, m),
         "noise": free * (1 / n + 1 / m),
-        "jensen_shannon": float(np.nan_to_num(jensenshannon(p, q, base=2))),
+        "jensen_shannon": distance,
         "moved": float(np.abs(p - q).sum() / 2),
         "shift": _shift(old, new),
         "mean_reference": old["mean"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -102,7 +103,7 @@ def _histogram(name: str, new: Mapping[str, Any], old: Mapping[str, Any] | None,
                 "hoverinfo": "skip",
             }
         )
-    layout = _layout(360, drift_name(name), "density")
+    layout = _layout(360, html.escape(drift_name(name)), "density")
     layout["yaxis"] |= {"rangemode": "tozero", "showticklabels": False}
     if _is_probability(name):
         layout["xaxis"] |= {"tickvals": [_logit(p) for p in _TICKS], "ticktext": [f"{p:g}" for p in _TICKS]}

@@ -40,8 +40,8 @@ def drift_name(name: str) -> str:
 
     Examples
     --------
-    >>> drift_name("gap_dense"), drift_name("train_queries"), drift_name("taken out: barred")
-    ('cosine similarity of the positive minus the negative's', 'train queries', 'candidates taken out: barred')
+    >>> drift_name("positive_dense"), drift_name("train_queries"), drift_name("taken out: barred")
+    ('cosine similarity of positives', 'train queries', 'candidates taken out: barred')
     """
     kind, _, score = name.partition("_")
     if kind in _KINDS and score in SCORE_NAMES:

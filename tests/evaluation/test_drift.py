@@ -1,0 +1,314 @@
+"""Drift: formulas against SciPy and slow versions, silence on noise, and real differences found."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from anmi.candidates import NEGATIVE, Candidates, CandidateShards
+from anmi.evaluation.binned import Tally, merge_starts
+from anmi.evaluation.drift import DriftThresholds, changes, compare_distributions, drift, psi
+from anmi.evaluation.training_profile import profile
+
+SEEDS = st.integers(0, 2**31)
+GRID = np.linspace(-3, 3, 61)
+WORDS = np.array([f"word{i}" for i in range(3000)])
+
+
+def tallied(values: Any, units: Any = None) -> dict[str, Any]:
+    tally = Tally(GRID)
+    tally.add(np.asarray(values), units)
+    return tally.as_dict()
+
+
+def world(seed: int, queries: int, *, shift: float = 0.0, words: int = 0, longer: int = 0) -> dict[str, Any]:
+    """A collection with a selection; scores of a query are much alike, and words are rare the more they go on."""
+    rng = np.random.default_rng(seed)
+
+    def text(least: int, most: int) -> str:
+        drawn = np.minimum(rng.zipf(1.3, rng.integers(least, most)), len(WORDS)) - 1
+        return " ".join(f"x{WORDS[i]}" if i > 20 and rng.random() * 100 < words else WORDS[i] for i in drawn)
+
+    ids = [f"q{seed}-{i}" for i in range(queries)]
+    asked = pd.DataFrame({"query_id": ids, "text": [text(3, 9 + longer) for _ in ids], "split": "train"})
+    names = [f"d{seed}-{i}" for i in range(queries)]
+    corpus = pd.DataFrame({"document_id": names, "title": "", "text": [text(20, 80) for _ in names]})
+    qrels = pd.DataFrame({"query_id": ids, "document_id": names, "relevance": 1, "split": "train"})
+    level = rng.normal(0.5, 0.1, (queries, 1))
+    dense = (level + rng.normal(shift, 0.03, (queries, 20))).astype(np.float32)
+    block = Candidates(
+        query_ids=np.array(ids),
+        positives=np.arange(queries, dtype=np.int32)[:, None],
+        documents=np.tile(np.arange(1000, 1020, dtype=np.int32), (queries, 1)),
+        source=np.ones((queries, 20), np.uint8),
+        columns={"dense": dense},
+        positive_columns={"dense": np.clip(level + 0.1, -1, 1).astype(np.float32)},
+        query_columns={"consistent": (rng.random(queries) < 0.8).astype(np.float32)},
+    ).rejected("barred", rng.random((queries, 20)) < rng.beta(1, 6, (queries, 1)))
+    chosen = block.undecided & (np.cumsum(block.undecided, axis=1) <= 7)
+    verdict = np.where(chosen, np.int16(NEGATIVE), block.verdict)
+    selection = Candidates(**{**block.__dict__, "verdict": verdict})
+    return {"queries": asked, "corpus": corpus, "qrels": qrels, "selection": selection}
+
+
+def part(made: dict[str, Any], rows: Any) -> dict[str, Any]:
+    """The profile of some of the queries and their documents."""
+    queries, corpus = made["queries"].iloc[rows], made["corpus"].iloc[rows]
+    qrels, selection = made["qrels"].iloc[rows], CandidateShards.of([made["selection"].take(rows)])
+    return profile(queries, corpus, qrels, selection, language="en", kind="whitespace", wanted=7)
+
+
+def whole(made: dict[str, Any]) -> dict[str, Any]:
+    return part(made, np.arange(len(made["queries"])))
+
+
+def worst(found: dict[str, Any]) -> dict[str, str]:
+    kinds = ("distributions", "shares", "new_terms", "counts")
+    rows = {
+        f"new terms: {name}" if kind == "new_terms" else name: row["verdict"]
+        for kind in kinds
+        for name, row in found[kind].items()
+    }
+    return {name: verdict for name, verdict in rows.items() if verdict != "none"}
+
+
+def slow_psi(reference: Any, current: Any, n: float, m: float) -> float:
+    total = 0.0
+    for before, now in zip(reference, current, strict=True):
+        p = (before * n + 0.5) / (n + len(reference) / 2)
+        q = (now * m + 0.5) / (m + len(reference) / 2)
+        total += (q - p) * math.log(q / p)
+    return total
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=12))
+def test_the_index_against_the_slow_way(counts: list[tuple[int, int]]) -> None:
+    a, b = np.array(counts, float).T
+    n, m = max(a.sum(), 1), max(b.sum(), 1)
+    assert psi(a / n, b / m, n, m) == pytest.approx(slow_psi(a / n, b / m, n, m), abs=1e-12)
+    assert psi(a / n, b / m, n, m) >= 0
+    assert psi(a / n, a / n, n, n) == pytest.approx(0, abs=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS)
+def test_of_independent_values_the_tests_are_those_of_scipy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    one, two = rng.normal(size=400), rng.normal(0.2, 1.1, size=900)
+    old, new = tallied(one), tallied(two)
+    found = compare_distributions(old, new)
+    # The same bins, put together from the values themselves.
+    codes = [np.searchsorted(GRID, values, side="right") for values in (one, two)]
+    pooled = (np.array(old["counts"]) + np.array(new["counts"])) / 1300
+    starts = merge_starts(pooled, 10, 5 / 400)
+    table = np.array(
+        [np.bincount(np.searchsorted(starts, code, side="right") - 1, minlength=len(starts)) for code in codes]
+    )
+    expected = stats.chi2_contingency(table)
+    assert found["statistic"] == pytest.approx(expected.statistic)
+    assert found["p_bins"] == pytest.approx(expected.pvalue, abs=0.01)
+    assert found["p_mean"] == pytest.approx(stats.ttest_ind(one, two, equal_var=False).pvalue, abs=0.01)
+    p, q = table / table.sum(axis=1, keepdims=True)
+    assert found["moved"] == pytest.approx(sum(max(b - a, 0) for a, b in zip(p, q, strict=True)))
+    middle = (p + q) / 2
+    divergence = (stats.entropy(p, middle, base=2) + stats.entropy(q, middle, base=2)) / 2
+    assert found["jensen_shannon"] == pytest.approx(math.sqrt(divergence))
+    assert found["psi"] == pytest.approx(slow_psi(p, q, 400, 900))
+
+
+def test_the_noise_of_the_index_is_what_noise_shows() -> None:
+    rng = np.random.default_rng(3)
+    seen = [compare_distributions(tallied(rng.normal(size=500)), tallied(rng.normal(size=800))) for _ in range(300)]
+    measured, stated = (np.mean([row[name] for row in seen]) for name in ("psi", "noise"))
+    assert measured == pytest.approx(stated, rel=0.1)
+    # A normal distribution shifted by d standard deviations has an index of about d².
+    shifted = compare_distributions(tallied(rng.normal(size=40_000)), tallied(rng.normal(0.5, 1, 40_000)))
+    assert shifted["psi"] == pytest.approx(0.25, abs=0.03)
+    assert shifted["shift"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_p_values_of_values_that_are_alike_in_clusters_are_uniform() -> None:
+    rng = np.random.default_rng(5)
+
+    def sample(units: int) -> tuple[Any, Any]:
+        unit = np.repeat(np.arange(units), rng.integers(5, 15, units))
+        return rng.normal(size=units)[unit] + 0.3 * rng.normal(size=len(unit)), unit
+
+    draws = [(sample(80), sample(150)) for _ in range(200)]
+    aware = [compare_distributions(tallied(*one), tallied(*two)) for one, two in draws]
+    naive = [compare_distributions(tallied(one[0]), tallied(two[0])) for one, two in draws]
+    for name in ("p_bins", "p_mean"):
+        assert 0.01 < np.mean([row[name] < 0.05 for row in aware]) < 0.09, name
+        assert np.mean([row[name] < 0.05 for row in naive]) > 0.4, "this test could not fail"
+
+
+def test_random_halves_of_one_collection_show_no_drift() -> None:
+    quiet = 0
+    for seed in range(40):
+        made = world(seed, queries=(24, 60, 160)[seed % 3])
+        order = np.random.default_rng(seed + 1000).permutation(len(made["queries"]))
+        half = len(order) // 2
+        found = drift(part(made, np.sort(order[:half])), part(made, np.sort(order[half:])))
+        quiet += found["verdict"] == "none"
+    assert quiet >= 38
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"shift": 0.08}, {"negative_dense", "gap_dense"}),
+        ({"longer": 6}, {"query_length"}),
+        ({"words": 60}, {"new terms: documents", "new terms: queries"}),
+    ],
+)
+def test_a_shift_is_found_where_it_is(change: dict[str, Any], expected: set[str]) -> None:
+    found = drift(whole(world(1, 300)), whole(world(2, 300, **change)))
+    names = worst(found)
+    assert expected <= names.keys()
+    assert found["verdict"] == ("strong" if "strong" in names.values() else "slight")
+    untouched = {"positives_per_query", "consistent", "taken out: barred", "train_queries", "positive_dense"}
+    assert not untouched & names.keys()
+
+
+def test_a_broken_export_shows_in_the_counts() -> None:
+    found = drift(whole(world(1, 300)), part(world(1, 300), np.arange(180)))
+    assert worst(found) == dict.fromkeys(("train_queries", "documents", "training_labels", "training_rows"), "strong")
+    # The same proportion of a handful is no news.
+    few = drift(whole(world(1, 20)), part(world(1, 20), np.arange(12)))
+    assert worst(few) == {}
+
+
+def test_the_same_data_do_not_drift_and_the_profile_is_json() -> None:
+    made = whole(world(4, 200))
+    stored = json.loads(json.dumps(made, allow_nan=False))
+    found = drift(stored, made)
+    assert (found["compared"], found["verdict"], found["not_compared"], found["different"]) == (True, "none", {}, {})
+    assert all(row["psi"] == row["moved"] == row["shift"] == 0 for row in found["distributions"].values())
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    old, new = whole(world(1, 100)), whole(world(2, 100))
+    assert not drift(None, new)["compared"]
+    assert drift({}, new)["reason"] == "there is no champion to compare with"
+    assert "format" in drift(old | {"format": 0}, new)["reason"]
+    del old["distributions"]["gap_dense"]
+    found = drift(old | {"tokens": "kiwi (ko)", "made_with": {"encoder": "a"}}, new | {"made_with": {"encoder": "b"}})
+    assert found["not_compared"]["gap_dense"] == "not measured for the champion"
+    assert {"query_length", "document_length", "new_terms"} <= found["not_compared"].keys()
+    assert found["different"] == {"encoder": {"reference": "a", "current": "b"}}
+    few = drift(whole(world(1, 6)), whole(world(2, 6, shift=0.4)))
+    assert few["not_compared"]["query_length"] == "too few values"
+
+
+def test_thresholds_decide() -> None:
+    old, new = whole(world(1, 300)), whole(world(2, 300, shift=0.08))
+    assert "negative_dense" not in worst(drift(old, new, DriftThresholds(psi_slight=9, shift_slight=9)))
+
+
+def test_a_profile_by_hand() -> None:
+    made = world(7, 50)
+    found = whole(made)
+    block = made["selection"]
+    chosen = block.negatives
+    assert found["counts"] == {
+        "train_queries": 50, "dev_queries": 0, "test_queries": 0, "documents": 50, "training_labels": 50,
+        "training_rows": 50,
+    }  # fmt: skip
+    gaps = (block.positive_columns["dense"] - block.columns["dense"])[chosen]
+    assert found["distributions"]["gap_dense"]["mean"] == pytest.approx(gaps.mean(), rel=1e-5)
+    assert found["distributions"]["negative_dense"]["count"] == chosen.sum()
+    lengths = made["queries"].text.str.split().map(len)
+    assert found["distributions"]["query_length"]["mean"] == lengths.mean()
+    assert found["shares"]["taken out: barred"]["share"] == (block.verdict == block.legend.index("barred")).mean()
+    assert found["shares"]["all_negatives"]["share"] == (chosen.sum(axis=1) >= 7).mean()
+    assert found["shares"]["consistent"]["share"] == pytest.approx(block.query_columns["consistent"].mean())
+
+
+def test_a_profile_does_not_depend_on_how_rows_are_sharded() -> None:
+    made = world(8, 90)
+    parts = CandidateShards.of([made["selection"].take(slice(0, 13)), made["selection"].take(slice(13, 90))])
+    tables = (made["queries"], made["corpus"], made["qrels"])
+    split = profile(*tables, parts, language="en", kind="whitespace", wanted=7)
+    together = whole(made)
+    assert split["vocabulary"] == together["vocabulary"]
+    for name, entry in together["distributions"].items():
+        other = split["distributions"][name]
+        assert other["counts"] == entry["counts"]
+        numbers = ("count", "units", "effective", "spread", "mean", "std", "error")
+        assert [other[key] for key in numbers] == pytest.approx([entry[key] for key in numbers]), name
+    for name, entry in together["shares"].items():
+        assert split["shares"][name] == pytest.approx(entry), name
+
+
+def test_only_a_bounded_sample_of_texts_is_read_and_always_the_same() -> None:
+    made = world(9, 120)
+    selection = CandidateShards.of([])
+    shuffled = made["corpus"].sample(frac=1, random_state=0)
+    one, two = (
+        profile(made["queries"], corpus, made["qrels"], selection, language="en", kind="whitespace", most_texts=40)
+        for corpus in (made["corpus"], shuffled)
+    )
+    assert one["distributions"]["document_length"]["count"] == one["distributions"]["query_length"]["count"] == 40
+    assert one["vocabulary"] == two["vocabulary"]
+    assert one["counts"]["documents"] == 120
+
+
+KEYS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("xyz"))
+
+
+@settings(max_examples=12, deadline=None)
+@given(KEYS, KEYS)
+def test_changes_against_dictionaries(old: dict[str, str], new: dict[str, str]) -> None:
+    def tables(texts: dict[str, str]) -> dict[str, pd.DataFrame]:
+        ids, values = list(texts), list(texts.values())
+        qrels = {"query_id": ids, "document_id": ids, "relevance": [ord(v) for v in values], "split": "train"}
+        return {
+            "corpus": pd.DataFrame({"document_id": ids, "title": "", "text": values}, dtype=object),
+            "queries": pd.DataFrame({"query_id": ids, "text": values, "split": "train"}, dtype=object),
+            "qrels": pd.DataFrame(qrels, dtype=object),
+        }
+
+    both = old.keys() & new.keys()
+    same = sum(old[key] == new[key] for key in both)
+    expected = {
+        "added": len(new.keys() - old.keys()), "removed": len(old.keys() - new.keys()),
+        "changed": len(both) - same, "same": same,
+    }  # fmt: skip
+    assert changes(tables(old), tables(new)) == dict.fromkeys(("documents", "queries", "labels"), expected)
+
+
+@pytest.mark.data
+def test_unseen_categories_drift_and_random_halves_do_not(shared_data: Path) -> None:
+    folder = shared_data / "kg_webnlg" / "beir_en"
+    asked = pd.read_json(folder / "queries.jsonl", lines=True).rename(columns={"_id": "query_id"})
+    documents = pd.read_json(folder / "corpus.jsonl", lines=True).rename(columns={"_id": "document_id"})
+    parts = [pd.read_csv(folder / "qrels" / f"{split}.tsv", sep="\t") for split in ("train", "test")]
+    qrels = pd.concat(parts).set_axis(["query_id", "document_id", "relevance"], axis=1)
+    category = dict(zip(asked.query_id, asked.metadata.map(lambda entry: entry["category"]), strict=True))
+    asked = asked.assign(split="train")
+
+    def of(ids: list[str]) -> dict[str, Any]:
+        labels = qrels[qrels.query_id.isin(ids)]
+        corpus = documents[documents.document_id.isin(labels.document_id)]
+        mine = asked[asked.query_id.isin(ids)]
+        return profile(mine, corpus, labels, CandidateShards.of([]), language="en")
+
+    # WebNLG's test split has categories that its training split has not.
+    seen = {category[query] for query in parts[0]["query-id"]}
+    unseen = [query for query in parts[1]["query-id"] if category[query] not in seen]
+    known = np.random.default_rng(0).permutation(sorted(set(parts[0]["query-id"])))[:4000].tolist()
+    half = of(known[:2000])
+    found = drift(half, of(unseen))
+    assert len(unseen) > 500
+    assert found["new_terms"]["documents"]["verdict"] == found["new_terms"]["queries"]["verdict"] == "strong"
+    assert worst(drift(half, of(known[2000:]))) == {}
