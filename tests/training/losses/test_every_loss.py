@@ -14,6 +14,7 @@ from anmi.training.options import TrainingOptions
 
 LOSSES = {
     "infonce": "infonce",
+    "pooled": "pooled",
     "hybrid": "hybrid",
     "entity": "entity",
     "debiased": {"debiased": {"tau_plus": 0.1}},

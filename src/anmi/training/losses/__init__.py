@@ -27,6 +27,7 @@ from anmi.training.losses.hard_debiased import HardDebiasedContrastive
 from anmi.training.losses.hybrid import Hybrid
 from anmi.training.losses.infonce import WeightedInfoNCE
 from anmi.training.losses.library import LibraryLoss
+from anmi.training.losses.pooled import PooledInfoNCE
 from anmi.training.losses.tau_plus import TauPlus
 from anmi.training.losses.triplet import Triplet
 
@@ -40,6 +41,7 @@ __all__ = [
     "HardDebiasedContrastive",
     "Hybrid",
     "LibraryLoss",
+    "PooledInfoNCE",
     "TauPlus",
     "Triplet",
     "WeightedInfoNCE",

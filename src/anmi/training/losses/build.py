@@ -14,6 +14,7 @@ from anmi.training.losses.hard_debiased import HardDebiasedContrastive
 from anmi.training.losses.hybrid import Hybrid
 from anmi.training.losses.infonce import WeightedInfoNCE
 from anmi.training.losses.library import LibraryLoss
+from anmi.training.losses.pooled import PooledInfoNCE
 from anmi.training.losses.tau_plus import TauPlus
 from anmi.training.losses.triplet import Triplet
 from anmi.training.options import TrainingOptions
@@ -28,6 +29,7 @@ from anmi.training.options.losses import (
     InfoNCEOptions,
     LibraryOptions,
     MarginMSEOptions,
+    PooledOptions,
     TauPlusOptions,
     TripletOptions,
 )
@@ -82,6 +84,8 @@ def _with_temperature(loss: PartOptions, temperature: nn.Module) -> nn.Module:
     match loss:
         case InfoNCEOptions():
             return WeightedInfoNCE(temperature)
+        case PooledOptions():
+            return PooledInfoNCE(temperature, loss.share)
         case HybridOptions():
             return Hybrid(temperature, loss.alpha, loss.hidden)
         case HardDebiasedOptions():

@@ -16,6 +16,19 @@ class InfoNCEOptions(PartOptions):
     kind = "infonce"
 
 
+class PooledOptions(PartOptions):
+    """Weighted InfoNCE and the same with the negatives of all rows in every denominator: one scale for all queries."""
+
+    kind = "pooled"
+    share: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Of the pooled part; the rest is InfoNCE. 0.5: both. It makes room for a threshold on the "
+        "similarity at the cost of the order of documents, see docs/hardening.md.",
+    )
+
+
 class HybridOptions(PartOptions):
     """Weighted InfoNCE and, through a small head, the squared error of predicted Elo (ANMI 2.0)."""
 
@@ -197,7 +210,7 @@ class LibraryOptions(PartOptions):
 
 
 LOSSES: Final = (
-    InfoNCEOptions, HybridOptions, EntityOptions, DebiasedOptions, HardDebiasedOptions, TripletOptions,
+    InfoNCEOptions, PooledOptions, HybridOptions, EntityOptions, DebiasedOptions, HardDebiasedOptions, TripletOptions,
     DistillationOptions, MarginMSEOptions, LibraryOptions,
 )  # fmt: skip
 LossOptions = Annotated[PartOptions, OneOf(*LOSSES)]

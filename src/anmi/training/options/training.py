@@ -59,10 +59,9 @@ class TrainingOptions(BaseModel):
     loss: Annotated[
         LossOptions,
         Field(
-            description="infonce, hybrid, entity, debiased, hard_debiased, triplet, distillation, margin_mse, or "
-            "library with the name of a loss of sentence-transformers. infonce: on SciFact better than debiased by "
-            "0.03 to 0.04 on "
-            "dev."
+            description="infonce, pooled, hybrid, entity, debiased, hard_debiased, triplet, distillation, margin_mse, "
+            "or library with the name of a loss of sentence-transformers. infonce: on SciFact better than debiased by "
+            "0.03 to 0.04 on dev."
         ),
     ] = InfoNCEOptions()
     temperature: Annotated[
