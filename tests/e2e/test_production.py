@@ -1,0 +1,329 @@
+"""`kedro run --env prod`: artifacts in a bucket, runs on a tracking server that asks for a password.
+
+Both are real servers on this machine: moto's, which checks signatures and permissions once a user exists, and
+`mlflow server` on SQLite. MLflow's own basic-auth app needs Flask-WTF, which is not locked, so the password is asked
+for by an app of a few lines that MLflow loads as it loads its own (`--app-name`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from anmi.hooks.record import flatten
+
+pytestmark = pytest.mark.slow
+BUCKET: Final = "anmi-production"
+ROOT: Final = f"s3://{BUCKET}/nightly"
+USER, PASSWORD = "retriever", "pa55-for-the-tracking-server"
+GUARD: Final = """
+import hmac, os
+from mlflow.server.fastapi_app import app
+from starlette.responses import PlainTextResponse
+
+@app.middleware("http")
+async def guard(request, call_next):
+    if not hmac.compare_digest(request.headers.get("authorization", ""), os.environ["GUARD"]):
+        return PlainTextResponse("a name and a password are needed", 401)
+    return await call_next(request)
+"""
+
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "production.md"
+
+
+def documented(start: str) -> list[str]:
+    """Return the arguments of the one command of the page that starts so."""
+    (line,) = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(start)]
+    return shlex.split(line)[1:]
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def serving(*arguments: str, port: int, log: Path, **variables: str) -> Iterator[None]:
+    """Run a server of Python's until the block ends; what it says goes to a file."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW", "AWS"))}
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            env={**inherited, **variables},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            for _ in range(600):
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.25)
+            yield
+        finally:
+            # Asked to end, MLflow's takes many seconds to, and nothing of it is needed any more.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=60)
+
+
+@dataclass
+class Production:
+    """A working directory, a bucket, a tracking server, and the command with their credentials."""
+
+    project: Path
+    scratch: Path
+    storage_log: Path
+    server: Path
+    variables: dict[str, str]
+
+    def kedro(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "ANMI", "KEDRO", "AWS"))}
+        wanted = {**inherited, **self.variables, **variables}
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("kedro")), *arguments],
+            cwd=self.project,
+            env={name: value for name, value in wanted.items() if value},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+
+    def bucket(self) -> Any:
+        import boto3
+
+        names = {"AWS_ACCESS_KEY_ID": "aws_access_key_id", "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key"}
+        given = {ours: self.variables[theirs] for theirs, ours in names.items()}
+        endpoint = self.variables["AWS_ENDPOINT_URL"]
+        return boto3.resource("s3", endpoint_url=endpoint, region_name="us-east-1", **given).Bucket(BUCKET)
+
+    def objects(self) -> dict[str, bytes]:
+        return {found.key: found.get()["Body"].read() for found in self.bucket().objects.all()}
+
+    def requests(self, verb: str) -> Counter[str]:
+        """Count requests by the object they were for."""
+        lines = self.storage_log.read_text(encoding="utf-8", errors="replace")
+        return Counter(re.findall(rf'"{verb} /{BUCKET}/([^ ?]+) HTTP', lines))
+
+
+def make_user(endpoint: str) -> dict[str, str]:
+    """Make the bucket and a user who may use it; four requests, after which the server trusts nobody."""
+    import boto3
+
+    options = {"endpoint_url": endpoint, "region_name": "us-east-1"}
+    nobody = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
+    iam = boto3.client("iam", **options, **nobody)
+    iam.create_user(UserName="nightly")
+    statement = {
+        "Effect": "Allow",
+        "Action": "s3:*",
+        "Resource": [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"],
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    iam.put_user_policy(UserName="nightly", PolicyName="bucket", PolicyDocument=policy)
+    key = iam.create_access_key(UserName="nightly")["AccessKey"]
+    boto3.client("s3", **options, **nobody).create_bucket(Bucket=BUCKET)
+    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+
+
+@pytest.fixture(scope="module")
+def production(tmp_path_factory: pytest.TempPathFactory, project: Path, new_store: Any) -> Iterator[Production]:
+    """A copy of the project outside any repository, and both servers."""
+    place = tmp_path_factory.mktemp("production")
+    copy, scratch, server = (place / name for name in ("project", "scratch", "server"))
+    for name in ("conf", "src"):
+        shutil.copytree(project / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copy(project / "pyproject.toml", copy)
+    new_store(copy / "data" / "store")
+    scratch.mkdir()
+    plugin = server / "plugin" / "guarded-1.0.dist-info"
+    plugin.mkdir(parents=True)
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: guarded\nVersion: 1.0\n")
+    (plugin / "entry_points.txt").write_text("[mlflow.app]\nguarded = guarded:app\n")
+    (plugin.parent / "guarded.py").write_text(GUARD)
+    s3, mlflow = free_port(), free_port()
+    tracking = (
+        *("mlflow", "server", "--app-name", "guarded", "--host", "127.0.0.1", "--port", str(mlflow), "--workers", "1"),
+        *("--backend-store-uri", f"sqlite:///{server}/runs.db", "--artifacts-destination", str(server / "kept")),
+    )
+    with (
+        serving(
+            *("moto.server", "-H", "127.0.0.1", "-p", str(s3)),
+            port=s3,
+            log=place / "moto.log",
+            INITIAL_NO_AUTH_ACTION_COUNT="4",
+        ),
+        serving(
+            *tracking,
+            port=mlflow,
+            log=server / "server.log",
+            PYTHONPATH=str(plugin.parent),
+            GUARD=basic(USER, PASSWORD),
+        ),
+    ):
+        variables = {
+            **make_user(f"http://127.0.0.1:{s3}"),
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "ANMI_DATA_ROOT": ROOT,
+            "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{mlflow}",
+            "MLFLOW_TRACKING_USERNAME": USER,
+            "MLFLOW_TRACKING_PASSWORD": PASSWORD,
+            "TMPDIR": str(scratch),
+            "COLUMNS": "200",
+        }
+        yield Production(copy, scratch, place / "moto.log", server, variables)
+
+
+@dataclass
+class Finished:
+    """What a whole run left."""
+
+    said: str
+    run_id: str
+    objects: dict[str, bytes]
+    downloads: Counter[str]
+
+
+@pytest.fixture(scope="module")
+def finished(production: Production, project: Path) -> Finished:
+    """One run through all stages, as small as the tests' environment makes it."""
+    sizes = flatten(yaml.safe_load((project / "conf" / "test" / "parameters.yml").read_text(encoding="utf-8")))
+    sizes |= {"training.options.epochs": 1}
+    parameters = ",".join(f"{key}={value}" for key, value in sizes.items())
+    done = production.kedro(*documented("kedro run"), "--params", parameters)
+    assert done.returncode == 0, done.stdout + done.stderr
+    downloads = production.requests("GET")
+    objects = production.objects()
+    (manifest,) = [key for key in objects if key.endswith("/manifest.json")]
+    return Finished(done.stdout + done.stderr, manifest.split("/")[-2], objects, downloads)
+
+
+def test_every_artifact_lies_in_the_bucket(finished: Finished) -> None:
+    manifest = json.loads(finished.objects[f"nightly/runs/{finished.run_id}/manifest.json"])
+    assert manifest["status"] == "finished"
+    assert manifest["environment"] == "prod"
+    assert manifest["git"] == {}, "the project was run outside a repository"
+    assert set(manifest["saved"].values()) == {finished.run_id}
+    assert len(manifest["saved"]) > 30
+    stages = {re.sub(r"nightly/[^/]+/([^/.]+).*", r"\1", key) for key in finished.objects}
+    assert {re.sub(r"\..*", "", name) for name in manifest["saved"]} <= stages
+    folders = {key.removesuffix("/_complete") for key in finished.objects if key.endswith("/_complete")}
+    assert {folder.split("/")[-1] for folder in folders} >= {"trained_model", "selection", "bm25_index", "exports"}
+    for key in finished.objects:
+        # nightly/STAGE/NAME/VERSION/NAME, and what a folder holds.
+        _, stage, name, version, *rest = key.split("/")
+        if stage != "runs":
+            assert (version, rest[0]) == (finished.run_id, name), key
+            assert len(rest) == 1 or f"nightly/{stage}/{name}/{version}/{name}" in folders, key
+
+
+def test_a_run_downloads_nothing_that_it_made(finished: Finished) -> None:
+    assert [key for key in finished.downloads if "/runs/" not in key] == []
+
+
+def test_nothing_is_written_beside_the_store(production: Production, finished: Finished, project: Path) -> None:
+    written = {path.relative_to(production.project).as_posix() for path in production.project.rglob("*")}
+    written = {name for name in written if "__pycache__" not in name and not (project / name).exists()}
+    assert {name.split("/")[0] for name in written} <= {"data"}
+    everything = list((production.project / "data").iterdir())
+    assert [path.name for path in everything] == ["store"]
+    assert [path.name for path in production.scratch.iterdir() if path.name.startswith("anmi")] == []
+
+
+def test_the_server_has_the_whole_run(production: Production, finished: Finished, monkeypatch: Any) -> None:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    address = production.variables["MLFLOW_TRACKING_URI"]
+    with pytest.raises(MlflowException, match="a name and a password are needed"):
+        MlflowClient(tracking_uri=address).search_experiments()
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, production.variables[name])
+    client = MlflowClient(tracking_uri=address)
+    experiment = client.get_experiment_by_name("anmi")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.params["training.options.epochs"] == "1"
+    assert run.data.metrics["anmi.ndcg_at_10"] > 0
+    assert run.data.tags["run_id"] == run.data.tags["save.training_rows"] == finished.run_id
+    assert run.data.tags["artifact.report"] == f"{ROOT}/reporting/report.html/{finished.run_id}/report.html"
+    kept = {path.name: path.read_bytes() for path in (production.server / "kept").rglob("*.*") if path.is_file()}
+    assert kept["report.html"] == finished.objects[f"nightly/reporting/report.html/{finished.run_id}/report.html"]
+    manifest = json.loads(finished.objects[f"nightly/runs/{finished.run_id}/manifest.json"])
+    assert json.loads(kept["manifest.json"]) == manifest
+
+
+def test_the_page_names_the_variables_that_are_needed(production: Production) -> None:
+    exported = set(re.findall(r"^export (\w+)=", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert exported == production.variables.keys() - {"AWS_ENDPOINT_URL", "TMPDIR", "COLUMNS"}
+
+
+def test_another_process_reads_the_results(production: Production, finished: Finished) -> None:
+    before = production.requests("GET")
+    done = production.kedro(*documented("kedro anmi results"))
+    assert done.returncode == 0, done.stderr
+    assert f"{ROOT}/reporting/report.html/{finished.run_id}/report.html" in done.stdout
+    query = re.search(r"next: kedro anmi explain --env prod (\S+)", done.stdout)
+    assert query
+    assert max((production.requests("GET") - before).values()) == 1, "something was downloaded twice"
+    explained = production.kedro("anmi", "explain", "--env", "prod", query[1])
+    assert explained.returncode == 0, explained.stderr
+    assert "p_relevant" in explained.stdout
+    assert [path.name for path in production.scratch.iterdir() if path.name.startswith("anmi")] == []
+
+
+def test_no_secret_is_kept_anywhere(production: Production, finished: Finished) -> None:
+    secrets = [production.variables["AWS_SECRET_ACCESS_KEY"], PASSWORD, basic(USER, PASSWORD).split()[1]]
+    places = [path for folder in (production.project, production.server) for path in folder.rglob("*")]
+    kept = {str(path): path.read_bytes() for path in places if path.is_file() and path.name != "guarded.py"}
+    kept |= finished.objects | {"console": finished.said.encode()}
+    assert len(kept) > 100
+    for name, content in kept.items():
+        assert not [secret for secret in secrets if secret.encode() in content], name
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "wrong-secret-0123"}, "may not be used (.*): check the credentials"),
+        ({"MLFLOW_TRACKING_PASSWORD": "wrong-password"}, "MLFLOW_TRACKING_URI"),
+        ({"MLFLOW_TRACKING_URI": ""}, "MLFLOW_TRACKING_URI"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    production: Production, finished: Finished, variables: dict[str, str], said: str
+) -> None:
+    done = production.kedro("run", "--env", "prod", "--pipelines", "ingestion", **variables)
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert re.search(said, line)
+    assert not [value for value in variables.values() if value and value in done.stdout + done.stderr]
+    newer = [key for key in production.objects() if "/ingestion/" in key and finished.run_id not in key]
+    assert not newer
