@@ -82,15 +82,11 @@ def plain_errors() -> Iterator[None]:
 
             mask_error(error)
             raise
-        raise _Plain(message, "refused" if isinstance(error, AlreadyRetraining) else "failed") from None
+        raise (_Refused if isinstance(error, AlreadyRetraining) else click.ClickException)(message) from None
 
 
-class _Plain(click.ClickException):
-    """What a user is told, and how the command ends."""
-
-    def __init__(self, message: str, ended: str) -> None:
-        super().__init__(message)
-        self.exit_code = EXIT_CODES[ended]
+class _Refused(click.ClickException):
+    exit_code = EXIT_CODES["refused"]
 
 
 def exit_code() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ SERVING: Final = "anmi.json"
 PROFILE: Final = "training_profile.json"
 # MLflow leaves this beside a model that somebody has loaded from a local store.
 _NOT_OURS: Final = "registered_model_meta"
+# Instead of a number where there was no champion before.
+_FIRST: Final = "none"
 _LONGEST: Final = 200
 
 
@@ -186,10 +189,10 @@ class ModelRegistry:
         A champion whose weights are those of the one before takes over that one's memory: going back to an equal
         model would change nothing.
         """
-        if entry.previous is None and before is not None and before.version != entry.version:
-            same = before.tags.get("fingerprint") == entry.tags.get("fingerprint", "")
-            previous = before.previous if same else before.version
-            self.note(entry, PREVIOUS, None if previous is None else str(previous))
+        if PREVIOUS not in entry.tags:
+            same = before is not None and before.tags.get("fingerprint") == entry.tags.get("fingerprint", "")
+            previous = None if before is None else before.previous if same else before.version
+            self.note(entry, PREVIOUS, _FIRST if previous is None else str(previous))
         # Last, so that a champion that can be seen has its memory.
         self.point(entry.name, CHAMPION, entry.version)
 
@@ -299,8 +302,15 @@ def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: 
     import mlflow.sentence_transformers as flavour
 
     # Requirements are named, since finding them out loads the model in another process.
-    needed = flavour.get_default_pip_requirements()
-    flavour.save_model(model, str(folder), pip_requirements=needed, create_model_card=False)
+    # It warns of every CPU build of torch, whose version is noted without "+cpu".
+    chatty = logging.getLogger("mlflow.utils.requirements_utils")
+    level = chatty.level
+    chatty.setLevel(logging.ERROR)
+    try:
+        needed = flavour.get_default_pip_requirements()
+        flavour.save_model(model, str(folder), pip_requirements=needed, create_model_card=False)
+    finally:
+        chatty.setLevel(level)
     files = {SERVING: serving} | ({} if profile is None else {PROFILE: profile})
     for name, content in files.items():
         text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)

@@ -51,8 +51,8 @@ def audit_recipe(
 ) -> pd.DataFrame:
     """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked."""
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
-    book = RecipeBook.model_construct(**{name: recipes.get(name) for name in sorted(names)})
-    return audit_recipes(rated, consistency, truth, corpus, info, book, seed)
+    chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
+    return audit_recipes(rated, consistency, truth, corpus, info, RecipeBook.model_construct(**chosen), seed)
 
 
 def evaluate_champion(

@@ -1,0 +1,132 @@
+"""The rule by which a challenger becomes champion."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scipy import stats
+
+from anmi.errors import AnmiError
+from anmi.evaluation.promotion import Leak, PromotionRule, decide
+
+CLEAN = Leak(0.01, 0.005, 0.02, 10, 1000)
+RULE = PromotionRule()
+
+
+def scores(values: object) -> pd.Series:
+    array = np.asarray(values, float)
+    return pd.Series(array, index=[f"q{i}" for i in range(len(array))])
+
+
+@pytest.fixture(scope="module")
+def old() -> pd.Series:
+    return scores(np.random.default_rng(1).random(400))
+
+
+def test_without_a_champion_only_the_leak_decides(old: pd.Series) -> None:
+    assert decide(old, None, CLEAN, RULE, seed=1).decision == "promoted"
+    found = decide(old, None, Leak(0.2, 0.15, 0.25, 20, 100), RULE, seed=1)
+    assert found.decision == "kept"
+    assert any("20.00%" in reason and "exceeds" in reason for reason in found.reasons)
+
+
+def test_the_same_model_is_not_inferior_to_itself(old: pd.Series) -> None:
+    found = decide(old, old, CLEAN, PromotionRule(margin=0), seed=1)
+    assert (found.decision, found.figures["difference"], found.figures["bound"]) == ("promoted", 0, 0)
+
+
+def test_the_bound_is_that_of_a_one_sided_t_test(old: pd.Series) -> None:
+    """An independent oracle: with many queries both say the same."""
+    rng = np.random.default_rng(2)
+    new = old + rng.normal(0.002, 0.05, len(old))
+    found = decide(new, old, CLEAN, RULE, seed=1)
+    lower = stats.ttest_rel(new, old, alternative="greater").confidence_interval(0.95).low
+    assert found.figures["bound"] == pytest.approx(lower, abs=3e-4)
+
+
+def test_of_models_that_lose_just_the_margin_one_in_twenty_passes() -> None:
+    rng = np.random.default_rng(3)
+    base = scores(np.full(100, 0.5))
+    passed = [
+        decide(base + rng.normal(-0.01, 0.05, 100), base, CLEAN, RULE, seed=i, resamples=200).decision == "promoted"
+        for i in range(300)
+    ]
+    assert 0.02 < np.mean(passed) < 0.09
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=50, max_size=80),
+    st.floats(0, 0.5),
+    st.integers(0, 9),
+)
+def test_a_better_challenger_is_never_worse_off(pairs: list[tuple[float, float]], gain: float, seed: int) -> None:
+    new, old = scores([a for a, _ in pairs]), scores([b for _, b in pairs])
+    before = decide(new, old, CLEAN, RULE, seed=seed, resamples=200)
+    after = decide(new + gain, old, CLEAN, RULE, seed=seed, resamples=200)
+    assert after.figures["bound"] >= before.figures["bound"] + gain - 1e-9
+    assert (before.decision, after.decision) != ("promoted", "kept")
+
+
+def test_queries_are_paired_by_their_ids(old: pd.Series) -> None:
+    shuffled = old.sample(frac=1, random_state=1)
+    assert decide(shuffled, old, CLEAN, RULE, seed=1).figures["bound"] == 0
+
+
+def test_a_clear_loss_keeps_the_champion_and_says_by_how_much(old: pd.Series) -> None:
+    found = decide(old - 0.1, old, CLEAN, RULE, seed=1)
+    assert found.decision == "kept"
+    assert "-0.1000" in found.reasons[0]
+    assert "400 queries" in found.reasons[0]
+
+
+def test_a_gain_does_not_excuse_a_leak(old: pd.Series) -> None:
+    assert decide(old + 0.1, old, Leak(0.06, 0.055, 0.065, 60, 1000), RULE, seed=1).decision == "kept"
+
+
+def test_an_estimate_below_the_bound_is_not_enough(old: pd.Series) -> None:
+    found = decide(old, old, Leak(0.02, 0.0, 0.09, 1, 50), RULE, seed=1)
+    assert found.decision == "kept"
+    assert "audit.queries" in found.reasons[1]
+
+
+@pytest.mark.parametrize("leak", [Leak(math.nan, 0, 1, 0, 0), Leak(0.0, 0, 0, 0, 0, "it has no judge")])
+def test_an_unknown_leak_keeps_the_champion(leak: Leak, old: pd.Series) -> None:
+    found = decide(old, old, leak, RULE, seed=1)
+    assert found.decision == "kept"
+    assert "not known" in found.reasons[1]
+
+
+def test_a_recipe_without_negatives_cannot_leak(old: pd.Series) -> None:
+    assert decide(old, old, None, RULE, seed=1).decision == "promoted"
+
+
+def test_few_queries_are_not_compared() -> None:
+    found = decide(scores([1.0] * 20), scores([0.0] * 20), CLEAN, RULE, seed=1)
+    assert found.decision == "kept"
+    assert "retrain.rule.min_queries" in found.reasons[0]
+    assert decide(scores([1.0] * 20), None, CLEAN, RULE, seed=1).decision == "promoted"
+
+
+def test_an_empty_test_set_is_refused() -> None:
+    with pytest.raises(AnmiError, match="test set is empty"):
+        decide(scores([]), scores([]), CLEAN, RULE, seed=1)
+
+
+def test_other_queries_are_refused(old: pd.Series) -> None:
+    with pytest.raises(AnmiError, match="different queries"):
+        decide(old, old.iloc[1:], CLEAN, RULE, seed=1)
+    with pytest.raises(AnmiError, match="different queries"):
+        decide(old, old.rename({"q0": "q1"}), CLEAN, RULE, seed=1)
+
+
+@pytest.mark.parametrize("wrong", [{"margin": -0.1}, {"confidence": 0.4}, {"min_queries": 1}, {"max_leek": 0.1}])
+def test_wrong_rules_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        PromotionRule.model_validate(wrong)

@@ -1,0 +1,89 @@
+"""A lock that one process holds, and which ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.store.sole import SoleLock, has_ended, process_mark
+
+HOLDER = """
+import os, sys, time
+from pathlib import Path
+from anmi.store.sole import SoleLock
+lock = SoleLock(Path(sys.argv[1]))
+assert lock.take({"pid": os.getpid(), "host": "here"}) is None
+if "fork" in sys.argv and os.fork() == 0:
+    time.sleep(60)
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+def start(path: Path, *more: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path), *more], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert int(process.stdout.readline()) == process.pid
+    return process
+
+
+@pytest.mark.parametrize("more", [(), ("fork",)], ids=["alone", "with a child that lives on"])
+def test_it_ends_with_its_holder(tmp_path: Path, more: tuple[str, ...]) -> None:
+    path = tmp_path / "new" / "retrain.lock"
+    holder = start(path, *more)
+    mark = process_mark(holder.pid)
+    try:
+        assert SoleLock(path).take({}) == {"pid": holder.pid, "host": "here"}
+        assert not has_ended(mark)
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait(timeout=10)
+        mine = SoleLock(path)
+        assert mine.take({"pid": 1}) is None
+        assert has_ended(mark)
+        assert SoleLock(path).take({}) == {"pid": 1}, "of who held it before nothing is left"
+        mine.release()
+        mine.release()
+        assert mine.take({}) is None
+        mine.release()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(holder.pid, signal.SIGKILL)
+        holder.wait(timeout=10)
+
+
+def test_a_process_that_nobody_has_waited_for_has_ended() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    mark = process_mark(process.pid)
+    assert not has_ended(mark)
+    process.kill()
+    until = time.monotonic() + 10
+    while not has_ended(mark) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert has_ended(mark)
+    process.communicate()
+
+
+@pytest.mark.parametrize("change", [lambda m: "", lambda m: "other" + m, lambda m: " ".join(m.split()[:3])])
+def test_of_other_machines_nothing_is_said(change: object) -> None:
+    assert not has_ended(change(process_mark(os.getpid())))  # type: ignore[operator]
+
+
+def test_the_number_given_again_is_another_process() -> None:
+    *parts, _ = process_mark().split()
+    assert has_ended(" ".join([*parts, "1"]))
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AnmiError, match="ANMI_STORE"):
+        SoleLock(tmp_path / "file" / "retrain.lock").take({})
