@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import os
 import time
@@ -24,6 +25,7 @@ from anmi.engine.threads import VARIABLES, limited
 from anmi.engine.window import Window
 from anmi.errors import AnmiError
 
+_log = logging.getLogger(__name__)
 # A cluster that grows by need takes minutes to start a machine.
 _START_SECONDS: Final = 600.0
 # How long to wait at once, so that an interruption by the user is noticed.
@@ -283,6 +285,8 @@ class RayEngine:
             if isinstance(cause, errors.RayError):
                 self._drop(worker)
                 self._lost(task, cause)
+                if not task.done:
+                    _log.warning("a worker was lost (%s): its shard is tried again", told(cause))
                 return
             cause.__cause__ = error
             task.error = cause

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from anmi.engine.local import environment
@@ -56,16 +56,14 @@ class Session:
     workers
         Processes that it is to have on this machine.
 
-    Attributes
-    ----------
-    alone
-        True where Ray serves this process only, on this machine.
-
     Raises
     ------
     AnmiError
         Ray is not installed, does not start, or cannot be reached.
     """
+
+    # Of all sessions of this process: whether one of them started the Ray that it is connected to.
+    _started: ClassVar[bool] = False
 
     def __init__(self, params: RayParams, workers: int) -> None:
         self._ray = library()
@@ -74,7 +72,6 @@ class Session:
         self._folder: Path | None = None
         self._ended: threading.Event | None = None
         self._connected = False
-        self.alone = False
         self.open()
 
     def open(self) -> None:
@@ -82,8 +79,10 @@ class Session:
         if self._ray.is_initialized():
             return
         self._forget()
+        Session._started = False
         if self._address is None:
             self._start()
+            Session._started = True
         else:
             _connect(self._ray, self._address)
         self._connected = True
@@ -93,10 +92,16 @@ class Session:
         """True while there is a connection."""
         return bool(self._ray.is_initialized())
 
+    @property
+    def alone(self) -> bool:
+        """True where Ray serves this process only, on this machine."""
+        return Session._started
+
     def close(self) -> None:
         """End what :meth:`open` began: Ray itself where it was started for this process, else the connection."""
         if self._connected and self._ray.is_initialized():
             self._ray.shutdown()
+            Session._started = False
         self._forget()
 
     def _forget(self) -> None:
@@ -104,7 +109,7 @@ class Session:
             self._ended.set()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        self._connected, self.alone, self._folder, self._ended = False, False, None, None
+        self._connected, self._folder, self._ended = False, None, None
 
     def _start(self) -> None:
         root = tempfile.gettempdir()
@@ -129,7 +134,6 @@ class Session:
         except Exception as error:
             self._forget()
             raise AnmiError(f"Ray could not be started on this machine ({told(error)}); see engine.ray") from error
-        self.alone = True
 
 
 def told(error: BaseException) -> str:
