@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.texts import document_texts
+from anmi.engine import IN_PROCESS
 from anmi.judging.pairwise import LocalPairwise
 from anmi.pipelines.elo import create_pipeline
 from anmi.pipelines.elo.params import EloParams
@@ -60,7 +61,8 @@ def run(params: EloParams, store: Store, recipe: str = "by_elo") -> tuple[Candid
     corpus, queries = tables()
     inputs = {
         "judged_candidates": CandidateShards.of([candidates()]), "params:recipe": recipe, "params:recipes": BOOK,
-        "params:elo": params, "params:seed": 3, "corpus": corpus, "queries": queries, "store": store,
+        "params:elo": params, "params:seed": 3, "params:engine": IN_PROCESS,
+        "corpus": corpus, "queries": queries, "store": store,
     }  # fmt: skip
     catalog = DataCatalog({name: MemoryDataset(value, copy_mode="assign") for name, value in inputs.items()})
     made = SequentialRunner().run(create_pipeline(), catalog)

@@ -3,10 +3,11 @@
 from anmi.engine.base import Engine, Failure, Outcome
 from anmi.engine.blocks import make_blocks, map_blocks
 from anmi.engine.local import LocalEngine
-from anmi.engine.params import EngineParams, RayParams
+from anmi.engine.params import IN_PROCESS, EngineParams, RayParams
 from anmi.engine.running import running
 
 __all__ = [
+    "IN_PROCESS",
     "Engine",
     "EngineParams",
     "Failure",

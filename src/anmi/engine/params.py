@@ -60,3 +60,12 @@ class EngineParams(BaseModel):
     def most_workers(self) -> int:
         """Workers, resolved for this machine."""
         return self.workers or min(os.cpu_count() or 1, _MOST_WORKERS)
+
+    @property
+    def ray_gpus(self) -> bool:
+        """Whether workers have a GPU that this process need not have."""
+        return self.kind == "ray" and self.ray.gpus_per_worker > 0
+
+
+IN_PROCESS: Final = EngineParams(workers=1)
+"""Everything here, one shard after the other."""

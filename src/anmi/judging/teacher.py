@@ -192,7 +192,15 @@ class Teacher:
         """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
         if not len(pairs):
             return np.zeros(0, np.float32)
-        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar, name=self.name)[:, 0]
+        if store.missing(self.fingerprint, pairs):
+            # Trained once, before several processes need it.
+            self._load()
+        found = store.vectors(self.fingerprint, pairs, self._compute, 512, bar, self.name, store.run)
+        return found[:, 0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the network and the training pairs behind: another process opens the files."""
+        return {**vars(self), "_model": None, "_pairs": None}
 
     def _compute(self, joined: list[str]) -> NDArray[np.float32]:
         values = logits(self._load(), [split(pair) for pair in joined], self.options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,6 +97,16 @@ class BM25Index:
             if engine == "bm25s"
             else BM25Index(_RankBM25(tokens, k1, b), settings, tokenize)
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give up the mapping of files: another process shares the arrays by its engine."""
+        if isinstance(self._engine, _RankBM25):
+            return dict(vars(self))
+        engine = copy.copy(self._engine)
+        engine.scores = {
+            name: np.asarray(value) if isinstance(value, np.memmap) else value for name, value in engine.scores.items()
+        }
+        return {**vars(self), "_engine": engine}
 
     @property
     def tokenize(self) -> Tokenize:

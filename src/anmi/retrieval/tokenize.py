@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from anmi.errors import AnmiError, nearest
@@ -118,6 +120,31 @@ def resolve(kind: str, language: str) -> str:
     return {"ko": "kiwi", "zh": "jieba"}.get(language, "snowball" if language in SNOWBALL else "subword")
 
 
+@cache
+def _made(kind: str, language: str) -> Tokenize:
+    return TOKENIZERS[kind](language)
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A tokeniser by name, which other processes can be sent.
+
+    Attributes
+    ----------
+    kind
+        A key of :data:`TOKENIZERS`.
+    language
+        ISO 639-1 code.
+    """
+
+    kind: str
+    language: str
+
+    def __call__(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the tokens of each text."""
+        return _made(self.kind, self.language)(texts)
+
+
 def tokenizer(kind: str, language: str) -> Tokenize:
     """Return a function from texts to lists of tokens.
 
@@ -128,9 +155,16 @@ def tokenizer(kind: str, language: str) -> Tokenize:
     language
         ISO 639-1 code.
 
+    Raises
+    ------
+    AnmiError
+        There is no such tokeniser, it does not know the language, or its package is not installed.
+
     Examples
     --------
     >>> tokenizer("auto", "en")(["The running dogs"])
     [['run', 'dog']]
     """
-    return TOKENIZERS[resolve(kind, language)](language)
+    kind = resolve(kind, language)
+    _made(kind, language)
+    return Tokenizer(kind, language)

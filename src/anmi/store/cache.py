@@ -8,7 +8,7 @@ serialises writers, so two processes may share a store and a killed writer loses
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -24,6 +24,8 @@ from anmi.store import upkeep
 from anmi.store.database import Database
 from anmi.store.registry import PREFIX_SIZE, TEXT_SIZE, Record
 
+# Applies a function to items one after the other, as ``map`` does.
+Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 _FLOAT_SIZE: Final = 4
 _REMOVED_AT_ONCE: Final = 100_000
 
@@ -81,6 +83,8 @@ class Store:
     def __init__(self, path: Path, size_limit: int = 1 << 38) -> None:
         self.path = Path(path)
         self.database = Database(self.path, size_limit)
+        # Where judges and encoders that can work elsewhere compute what is not stored.
+        self.run: Run = map
         # Fingerprint and name by prefix, for every fingerprint that keys were made for.
         self._known: dict[bytes, tuple[str, str]] = {}
         self._used: set[bytes] = set()
@@ -178,6 +182,7 @@ class Store:
         batch: int = 2048,
         bar: tqdm[Any] | None = None,
         name: str = "",
+        run: Run = map,
     ) -> NDArray[np.float32]:
         """Return one vector per text, computing only those that are not stored.
 
@@ -195,6 +200,8 @@ class Store:
             Progress bar that counts texts, those found in the store too.
         name
             What people call the model; shown by ``kedro anmi store stats``, of no effect.
+        run
+            Applies ``compute`` to the batches, in their order: ``map``, or that of an engine with workers.
 
         Returns
         -------
@@ -218,9 +225,10 @@ class Store:
         if bar is not None:
             bar.update(len(texts) - len(order))
         computed: dict[bytes, bytes] = {}
-        for start in range(0, len(order), batch):
-            chunk = order[start : start + batch]
-            data = _checked(compute([absent[key] for key in chunk]), len(chunk))
+        chunks = [order[start : start + batch] for start in range(0, len(order), batch)]
+        results = run(compute, ([absent[key] for key in chunk] for chunk in chunks))
+        for chunk, rows in zip(chunks, results, strict=True):
+            data = _checked(rows, len(chunk))
             self.write(chunk, data)
             computed.update(zip(chunk, data, strict=True))
             if bar is not None:

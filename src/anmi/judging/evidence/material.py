@@ -78,6 +78,11 @@ class Terms:
         held.data = self.idf[held.indices]
         return held
 
+    def prepare(self) -> None:
+        """Compute what is computed when first asked for, so that processes that share this need not do so each."""
+        for name in ("held", "saturated", "unit", "mass"):
+            getattr(self, name)
+
     @cached_property
     def held(self) -> sparse.csr_matrix:
         """1 for each term that a document holds, float32 [N, V]."""

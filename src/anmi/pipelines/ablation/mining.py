@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from anmi.engine import IN_PROCESS
 from anmi.errors import AnmiError
 from anmi.selection.recipe import RecipeBook
 
@@ -82,6 +83,8 @@ def mine(job: MiningJob) -> None:
     catalog = _catalog(job.configuration, job.folder, job.store, save_version=version)
     for name, value in job.parameters.items():
         catalog[f"params:{name}"] = value
+    # Cells have the workers.
+    catalog["params:engine"] = IN_PROCESS
     stages: Any = sum((_stage(name) for name in STAGES), Pipeline([]))
     SequentialRunner().run(stages, catalog)
     no_audit = "not asked for"

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.selection.recipe import RecipeBook
@@ -35,6 +35,7 @@ def judge_by_evidence(
     recipes: RecipeBook,
     params: DenoisingParams,
     seed: int,
+    engine: EngineParams = IN_PROCESS,
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
     if not recipes.get(recipe).requires & (_OF_EVIDENCE | _OF_THE_TEACHER):
@@ -53,14 +54,9 @@ def judge_by_evidence(
     )
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed)
     judge.fit(candidates)
-    bar = tqdm(total=judge.queries, desc="gathering evidence", unit="query", delay=2)
-
-    def judged(block: Candidates) -> Candidates:
-        result = judge(block)
-        bar.update(len(block))
-        return result
-
-    return candidates.map(judged), judge.summary
+    material.terms.prepare()
+    judged = map_blocks(engine, judge, candidates, description="gathering evidence", total=judge.queries)
+    return judged, judge.summary
 
 
 def judge_candidates(
@@ -73,17 +69,19 @@ def judge_candidates(
     params: DenoisingParams,
     seed: int,
     store: Store,
+    engine: EngineParams = IN_PROCESS,
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Add the cross-encoder's judgment, if the recipe reads one, and the final ``p_relevant``."""
     if fused_judge["mode"] == "none":
         return evidence, {"judged_pairs": 0}
     if not recipes.get(recipe).requires & _OF_THE_TEACHER:
         log.info("Recipe %s asks no cross-encoder; the fused judge decides alone", recipe)
-        return evidence.map(_believed), {"judged_pairs": 0}
+        return map_blocks(engine, _believed, evidence), {"judged_pairs": 0}
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
     from anmi.judging.stacking import Stack
 
+    store.run = running(engine).ordered
     judge = Judge(
         options=params.teacher,
         depth=params.depth,

@@ -15,6 +15,7 @@ def create_pipeline() -> Pipeline:
             inputs=[
                 "candidates", "bm25_index", "document_embeddings", "encoder_info", "corpus", "queries", "graph",
                 "params:recipe", "params:recipes", "params:denoising", "params:seed",
+                "params:engine",
             ],
             outputs=["evidence_candidates", "fused_judge"],
             name="judge_by_evidence",
@@ -23,7 +24,7 @@ def create_pipeline() -> Pipeline:
             judge_candidates,
             inputs=[
                 "evidence_candidates", "fused_judge", "corpus", "queries", "params:recipe", "params:recipes",
-                "params:denoising", "params:seed", "store",
+                "params:denoising", "params:seed", "store", "params:engine",
             ],
             outputs=["judged_candidates", "teacher"],
             name="judge_candidates",

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import SOURCES, Candidates, CandidateShards
+from anmi.candidates import CandidateShards
+from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
 from anmi.pipelines.dense.params import DenseParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
@@ -16,18 +17,28 @@ from anmi.store import Store
 
 
 def encode_collection(
-    corpus: pd.DataFrame, queries: pd.DataFrame, encoder: str, params: DenseParams, store: Store
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    encoder: str,
+    params: DenseParams,
+    store: Store,
+    engine: EngineParams = IN_PROCESS,
 ) -> dict[str, Any]:
     """Encode documents and training queries to unit vectors; what the store holds is not computed again."""
     from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import encode, fingerprint, load_encoder
+    from anmi.retrieval.encoders import encode, fingerprint
+    from anmi.retrieval.encoding import Encoding, opened
 
-    model = load_encoder(params.encoder or encoder, store.path / "models", params.max_length)
+    place = (params.encoder or encoder, store.path / "models", params.max_length)
+    model = opened(*place)
     train = queries[queries.split == "train"]
+    store.run = running(engine).ordered
 
     def vectors(texts: list[str], role: Literal["query", "document"], prompt: str) -> NDArray[np.float32]:
-        description = "encoding queries" if role == "query" else "encoding documents"
-        return encode(model, texts, store, params.precision, params.batch_size, prompt, description, role)
+        description = f"encoding {'queries' if role == 'query' else 'documents'}"
+        batch = Encoding(*place, params.precision, params.batch_size, prompt, role)
+        sent = batch if batch.worth_sending or engine.ray_gpus else None
+        return encode(model, texts, store, params.precision, params.batch_size, prompt, description, role, sent)
 
     return {
         "document_embeddings": vectors(document_texts(corpus), "document", params.prompt_document),
@@ -57,51 +68,25 @@ def merge_candidates(
     kin: pd.DataFrame,
     params: DenseParams,
     seed: int,
+    engine: EngineParams = IN_PROCESS,
 ) -> CandidateShards:
-    """Merge the sources into one block, every member with all scores and ranks and whether it is kin to a positive.
-
-    What was retrieved comes best by fused rank first, and what was only drawn at random behind it: the first columns,
-    which later stages judge, are the same with and without random documents.
-    """
-    from anmi.retrieval import pool, random
-    from anmi.retrieval.dense import similarities_and_ranks
+    """Merge the sources into one block, every member with all scores and ranks and whether it is kin to a positive."""
+    from anmi.retrieval import pool
     from anmi.retrieval.kin import Kin
+    from anmi.retrieval.stages import Merge
 
-    train = queries[queries.split == "train"]
-    row_of = pd.Series(np.arange(len(train)), index=train.query_id)
-    text_of = train.set_index("query_id").text
-    group = pool.duplicate_groups(corpus.document_id.tolist(), duplicates)
-    related = Kin.from_table(kin, corpus.document_id.tolist(), duplicates)
-
-    def merge(block: Candidates) -> Candidates:
-        ids = block.query_ids.tolist()
-        vectors = np.asarray(query_embeddings)[row_of.loc[ids].to_numpy()]
-        excluded = pool.with_duplicates(block.positives, group)
-        retrieved, _ = dense_index.search(vectors, params.depth + excluded.shape[1])
-        dense = pool.compacted(pool.without(retrieved, excluded))[0][:, : params.depth]
-        documents, source = pool.union(block.documents, block.source, dense.astype(np.int32), "dense")
-        drawn = random.draw(seed, ids, excluded, len(corpus), params.random)
-        documents, source = pool.union(documents, source, drawn, "random")
-        approximate = None if dense_index.settings["kind"] == "flat" else retrieved
-        texts = text_of.loc[ids].tolist()
-        bm25, bm25_rank = bm25_index.scores_and_ranks(texts, documents)
-        cosine, dense_rank = similarities_and_ranks(vectors, document_embeddings, documents, approximate)
-        own = similarities_and_ranks(vectors, document_embeddings, block.positives, approximate)
-        fused = pool.fused_rank(bm25_rank, dense_rank)
-        order = np.lexsort((documents, -fused, source == SOURCES["random"], documents < 0), axis=1)
-
-        def ordered(values: NDArray[Any]) -> NDArray[Any]:
-            return np.take_along_axis(values, order, axis=1)
-
-        columns = {"bm25": bm25, "bm25_rank": bm25_rank, "dense": cosine, "dense_rank": dense_rank, "fused": fused}
-        columns["kin"] = np.where(documents < 0, np.nan, related.kinds(block.positives, documents)).astype(np.float32)
-        return Candidates(
-            query_ids=block.query_ids,
-            positives=block.positives,
-            documents=ordered(documents),
-            source=ordered(source),
-            columns={name: ordered(values) for name, values in columns.items()},
-            positive_columns=block.positive_columns | {"dense": own[0], "dense_rank": own[1]},
-        )
-
-    return bm25_candidates.map(merge)
+    train, ids = queries[queries.split == "train"], corpus.document_id.tolist()
+    merge = Merge(
+        bm25_index=bm25_index,
+        dense_index=dense_index,
+        document_embeddings=document_embeddings,
+        query_embeddings=query_embeddings,
+        rows=dict(zip(train.query_id, range(len(train)), strict=True)),
+        texts=dict(zip(train.query_id, train.text, strict=True)),
+        group=pool.duplicate_groups(ids, duplicates),
+        kin=Kin.from_table(kin, ids, duplicates),
+        depth=params.depth,
+        random=params.random,
+        seed=seed,
+    )
+    return map_blocks(engine, merge, bm25_candidates, description="merging")

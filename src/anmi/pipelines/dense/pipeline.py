@@ -12,7 +12,7 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             encode_collection,
-            inputs=["corpus", "queries", "params:encoder", "params:dense", "store"],
+            inputs=["corpus", "queries", "params:encoder", "params:dense", "store", "params:engine"],
             outputs={name: name for name in ("document_embeddings", "query_embeddings", "encoder_info")},
             name="encode_collection",
         ),
@@ -26,7 +26,7 @@ def create_pipeline() -> Pipeline:
             merge_candidates,
             inputs=[
                 "bm25_candidates", "bm25_index", "dense_index", "document_embeddings", "query_embeddings",
-                "corpus", "queries", "duplicates", "kin", "params:dense", "params:seed",
+                "corpus", "queries", "duplicates", "kin", "params:dense", "params:seed", "params:engine",
             ],
             outputs="candidates",
             name="merge_candidates",

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.pipelines.elo.params import EloParams
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
@@ -24,11 +25,12 @@ def rate_candidates(
     corpus: pd.DataFrame | None = None,
     queries: pd.DataFrame | None = None,
     store: Store | None = None,
+    engine: EngineParams = IN_PROCESS,
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Return one row per (query, positive), rated if the recipe reads Elo; only pairwise judges read the texts."""
     if not recipes.get(recipe).requires & {"elo", "elo_se", "gap_se"}:
         log.info("Recipe %s reads no Elo; candidates are passed on unrated", recipe)
-        return judged.map(Candidates.by_positive), {"temperatures": {}}
+        return map_blocks(engine, Candidates.by_positive, judged), {"temperatures": {}}
     from anmi.judging.panel import Texts
     from anmi.judging.rating import Rater
 
@@ -41,4 +43,6 @@ def rate_candidates(
         texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
     rater = Rater(params, seed, judges, texts)
     rater.fit(judged)
-    return judged.map(rater), rater.summary | {"options": params.model_dump(mode="json")}
+    # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
+    rated = judged.map(rater) if judges else map_blocks(engine, rater, judged, description="rating")
+    return rated, rater.summary | {"options": params.model_dump(mode="json")}

@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.export import Exports
-from anmi.selection.recipe import RecipeBook
+from anmi.selection.recipe import RecipeBook, Runner
 
 _LOG = logging.getLogger(__name__)
 _AS_THE_RECIPE_SAYS = TrainingParams()
 
 
 def select_negatives(
-    rated: CandidateShards, consistency: pd.DataFrame, recipe: str, recipes: RecipeBook, seed: int
+    rated: CandidateShards,
+    consistency: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+    seed: int,
+    engine: EngineParams = IN_PROCESS,
 ) -> CandidateShards:
     """Run the recipe: verdicts and weights for every candidate."""
-    from anmi.selection.recipe import Runner
+    ranks = zip(consistency.consistent.astype(float), consistency.positive_rank.astype(float), strict=True)
+    found = dict(zip(consistency.query_id, ranks, strict=True))
+    runner = Runner(recipes.get(recipe), seed)
+    runner.fit(rated.map(lambda block: _with_consistency(block, found)))
+    return map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
 
-    chosen = recipes.get(recipe)
-    ranks = consistency.set_index("query_id")
 
-    def with_verdict(block: Candidates) -> Candidates:
-        mine = ranks.loc[block.query_ids.tolist()]
-        consistent, rank = mine.consistent.to_numpy(np.float32), mine.positive_rank.to_numpy(np.float32)
-        return block.with_columns(query_columns={"consistent": consistent, "positive_rank": rank})
+def _with_consistency(block: Candidates, found: dict[str, tuple[float, float]]) -> Candidates:
+    values = np.array([found[query] for query in block.query_ids.tolist()], np.float32).reshape(-1, 2)
+    return block.with_columns(query_columns={"consistent": values[:, 0], "positive_rank": values[:, 1]})
 
-    return Runner(chosen, seed).run(rated.map(with_verdict))
+
+@dataclass(frozen=True)
+class _Selecting:
+    """Applies a fitted recipe to a block, with what the consistency filter found of its queries."""
+
+    runner: Runner
+    found: dict[str, tuple[float, float]]
+
+    def __call__(self, block: Candidates) -> Candidates:
+        return self.runner.apply(_with_consistency(block, self.found))
 
 
 def make_training_rows(

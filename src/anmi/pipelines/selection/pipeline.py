@@ -19,7 +19,9 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             select_negatives,
-            inputs=["rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed"],
+            inputs=[
+                "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "params:engine",
+            ],
             outputs="selection",
             name="select_negatives",
         ),

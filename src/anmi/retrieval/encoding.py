@@ -1,0 +1,54 @@
+"""Encoding in other processes: each opens the encoder for itself and keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anmi.retrieval.encoders import Role, device, embed, is_routed, is_static, load_encoder, resolve_precision
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@lru_cache(maxsize=1)
+def opened(encoder: str, models: Path, max_length: int | None) -> SentenceTransformer:
+    """Return an encoder of :func:`anmi.retrieval.encoders.load_encoder`; the last one is kept."""
+    return load_encoder(encoder, models, max_length)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Encodes batches of texts to unit vectors, as :func:`anmi.retrieval.encoders.encode` does.
+
+    Attributes
+    ----------
+    encoder, models, max_length
+        See :func:`anmi.retrieval.encoders.load_encoder`; other machines must find the same files there.
+    precision, batch_size, prompt, role
+        See :func:`anmi.retrieval.encoders.encode`.
+    """
+
+    encoder: str
+    models: Path
+    max_length: int | None
+    precision: str
+    batch_size: int
+    prompt: str
+    role: Role
+
+    def __call__(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return the vectors of a batch, float32 [T, D]."""
+        model = opened(self.encoder, self.models, self.max_length)
+        exact = "float32" if is_static(model) else resolve_precision(self.precision)
+        return embed(model, texts, exact, self.batch_size, self.prompt, self.role if is_routed(model) else None)
+
+    @property
+    def worth_sending(self) -> bool:
+        """Whether it pays to encode in other processes: not a table look-up, nor where one process has the GPU."""
+        return not is_static(opened(self.encoder, self.models, self.max_length)) and device() == "cpu"
