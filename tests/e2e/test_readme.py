@@ -40,7 +40,11 @@ def test_make_targets_exist(command: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [line for line in commands() if line.startswith("kedro") and not re.search("kedro run|audit|ablation", line)],
+    [
+        line
+        for line in commands()
+        if line.startswith("kedro") and not re.search("kedro run|audit|ablation|champion|rollback", line)
+    ],
 )
 def test_commands_that_look_at_the_last_run(
     command: str, kedro: Any, in_process: Any, whole_run: Any, tmp_path: Path
@@ -60,11 +64,11 @@ def test_commands_that_look_at_the_last_run(
     assert found.output.strip()
 
 
-# Those of an ablation are run by test_ablation.py.
+# Those of an ablation are run by test_ablation.py, those of retraining by test_retrain.py.
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
-    "command", [c for c in commands() if c.startswith("kedro run") and not re.search("audit|ablation", c)]
+    "command", [c for c in commands() if c.startswith("kedro run") and not re.search("audit|ablation|retrain", c)]
 )
 def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data: Path, tmp_path: Path) -> None:
     place = new_place(tmp_path)

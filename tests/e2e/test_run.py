@@ -19,9 +19,11 @@ pytestmark = pytest.mark.slow
 ROW_KEYS = {"collection", "encoder", "recipe", "seed_count", "metric", "value", "low", "high"}
 METRICS = ("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f2")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
-# What only `kedro run --pipelines audit` makes.
 # Of other pipelines than the default one.
-OTHERS = ("audit", "planted_truth", "ablation")
+OTHERS = (
+    *("audit", "planted_truth", "ablation", "model_registry"),
+    *("champion", "promotion", "registration", "training_profile", "drift"),
+)
 
 
 def entries(store: Path) -> int:
