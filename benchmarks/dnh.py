@@ -5,10 +5,13 @@ queries: nDCG@10 by completed and by original judgments, entity linking, and how
 variants of them (factuality AUC; variants of test documents are seen by no training). Nearly half of the test queries
 are of categories that training does not have, so both halves are measured apart as well. ``steps_to_reference`` is the
 first measured step at which the dev loss is not above the one that ``dnh_random`` ends with, with the same seed. A
-cell is kept once it is done. ``step_seconds`` is measured apart, the recipes taking turns with fixed negatives of equal
-number. Run from the repository's root:
+cell is kept once it is done. What is not run again stays as it is in the result. Times are measured apart, the recipes
+taking turns with fixed negatives of equal number: ``step_seconds``; ``slower_than_fixed``, by the processor's time,
+which holds that texts are of other lengths and are tokenised anew; and ``sampling_share``, what drawing and taking in
+embeddings take beside all the rest of the same steps. Run from the repository's root:
 
     python benchmarks/dnh.py
+    python benchmarks/dnh.py --only-timing
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ import hashlib
 import json
 import os
 import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +48,7 @@ from anmi.retrieval.encoders import encode, load_encoder
 from anmi.retrieval.variants.build import make_variants
 from anmi.retrieval.variants.params import VariantParams
 from anmi.selection.recipe import recipe_book
-from anmi.training.mixed import Stock
+from anmi.training.mixed import MixedSampler, Stock
 from anmi.training.options import TrainingOptions
 from anmi.training.recorder import DevLoss
 from anmi.training.trainer import train
@@ -58,6 +64,9 @@ RECIPES = (
 REFERENCE = "dnh_random"
 # By text alone: what would be drawn if nobody knew what documents state.
 UNFILTERED = "dnh_linear without the fact filter"
+# With one scale for all queries, which the AUC asks for and the recipes' loss does not.
+ONE_SCALE = {f"{recipe}, pooled": recipe for recipe in ("dnh_random", "dnh_linear")}
+TIMES = ("step_seconds", "slower_than_fixed", "sampling_share")
 EVERY = 25
 PER_SEED = (
     "seed",
@@ -116,6 +125,9 @@ def options_of(recipe: str) -> TrainingOptions:
     book = recipe_book(
         yaml.safe_load((ROOT / "conf/base/parameters_recipes.yml").read_text(encoding="utf-8"))["recipes"]
     )
+    if recipe in ONE_SCALE:
+        options = merged_options(book.get(ONE_SCALE[recipe]), TrainingParams())
+        return TrainingOptions(**options.model_dump() | {"loss": "pooled"})
     if recipe != UNFILTERED:
         return merged_options(book.get(recipe), TrainingParams())
     options = merged_options(book.get("dnh_linear"), TrainingParams())
@@ -193,27 +205,58 @@ def kept(world: World, recipe: str, seed: int, folder: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def step_seconds(world: World, steps: int, repeats: int) -> dict[str, list[tuple[float, float]]]:
-    """Seconds a step, by the clock and by the processor, of final mixes and of fixed negatives; they take turns."""
+@contextmanager
+def timed_drawing() -> Iterator[list[float]]:
+    """Note the processor's seconds for the negatives of every step: drawing them, and taking in what was encoded."""
+    spent: list[float] = []
+    draw, observe = MixedSampler.__call__, MixedSampler.observe
+
+    def drawn(self: MixedSampler, *args: Any) -> Any:
+        begun = time.process_time()
+        made = draw(self, *args)
+        spent.append(time.process_time() - begun)
+        return made
+
+    def observed(self: MixedSampler, *args: Any) -> None:
+        begun = time.process_time()
+        observe(self, *args)
+        spent[-1] += time.process_time() - begun
+
+    MixedSampler.__call__, MixedSampler.observe = drawn, observed  # type: ignore[method-assign]
+    try:
+        yield spent
+    finally:
+        MixedSampler.__call__, MixedSampler.observe = draw, observe  # type: ignore[method-assign]
+
+
+Times = dict[str, list[tuple[float, float, float]]]
+
+
+def step_seconds(world: World, steps: int, repeats: int) -> Times:
+    """Seconds a step, by the clock, by the processor and for the negatives, of final mixes and of fixed negatives.
+
+    They take turns.
+    """
     fixed = without_schedule(options_of(REFERENCE)).model_copy(update={"sources": TrainingOptions().sources})
     cases = {"fixed": fixed} | {
         name: without_schedule(options_of(name))
         for name in ("dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_edited")
     }
     rows = world.rows(15).iloc[: 64 * steps]
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
+    found: Times = {name: [] for name in cases}
     for repeat in range(repeats + 1):
         order = list(cases)[repeat % len(cases) :] + list(cases)[: repeat % len(cases)]
         for name in order:
             encoder = load_encoder("static", MODELS)
-            with timed_steps() as begun:
+            with timed_steps() as begun, timed_drawing() as drawn:
                 train(
                     rows, encoder=encoder, options=cases[name], output=None, seed=1, stock=world.stock,
                     show_progress=False,
                 )  # fmt: skip
             # The first round fills caches; of the others the second epoch counts, in which neighbours are known.
             if repeat:
-                found[name].append(seconds(begun[len(begun) // 2 :]))
+                half = len(begun) // 2
+                found[name].append((*seconds(begun[half:]), sum(drawn[half:-1]) / (len(begun) - half - 1)))
     return found
 
 
@@ -222,19 +265,30 @@ def without_schedule(options: TrainingOptions) -> TrainingOptions:
     return options.model_copy(update={"epochs": 2, "curriculum": TrainingOptions().curriculum})
 
 
-def slower(timed: list[tuple[float, float]], fixed: list[tuple[float, float]]) -> float:
-    """By what share of its processor time a step takes longer."""
-    return round(statistics.median(a / b for (_, a), (_, b) in zip(timed, fixed, strict=True)) - 1, 3)
+def timing(recipe: str, steps: Times) -> dict[str, float | None]:
+    """What is told of a recipe's times; None where they were not measured."""
+    timed = steps.get(recipe if recipe in steps else "dnh_linear", [])
+    if not timed:
+        return dict.fromkeys(TIMES)
+    # By the processor's time, which others who use the machine change less.
+    slower = [one / fixed for (_, one, _), (_, fixed, _) in zip(timed, steps["fixed"], strict=True)]
+    return {
+        "step_seconds": round(statistics.median(clock for clock, _, _ in timed), 5),
+        "slower_than_fixed": round(statistics.median(slower) - 1, 3),
+        "sampling_share": round(statistics.median(drawn / (whole - drawn) for _, whole, drawn in timed), 3),
+    }
 
 
-def rows_of(cells: list[dict[str, Any]], steps: dict[str, list[tuple[float, float]]]) -> list[dict[str, Any]]:
-    """Average over seeds."""
+def rows_of(cells: list[dict[str, Any]], steps: Times) -> list[dict[str, Any]]:
+    """Average over seeds; without cells of the reference nobody knows how many steps it takes to reach it."""
     reference = {cell["seed"]: list(cell["dev_loss"].values())[-1] for cell in cells if cell["recipe"] == REFERENCE}
     rows = []
     for recipe in dict.fromkeys(cell["recipe"] for cell in cells):
         mine = [cell for cell in cells if cell["recipe"] == recipe]
         reached = [
-            next((int(step) for step, value in cell["dev_loss"].items() if value <= reference[cell["seed"]]), None)
+            next((int(step) for step, loss in cell["dev_loss"].items() if loss <= reference[cell["seed"]]), None)
+            if cell["seed"] in reference
+            else None
             for cell in mine
         ]
         last = [int(list(cell["dev_loss"])[-1]) for cell in mine]
@@ -242,7 +296,6 @@ def rows_of(cells: list[dict[str, Any]], steps: dict[str, list[tuple[float, floa
         def mean(name: str, cells: list[dict[str, Any]] = mine) -> float:
             return round(float(np.mean([cell[name] for cell in cells])), 4)
 
-        timed = steps.get(recipe if recipe in steps else "dnh_linear", [])
         rows.append({
             "collection": mine[0]["collection"], "recipe": recipe, "seed_count": len(mine), "leak": mean("leak"),
             "steps": last[0],
@@ -254,9 +307,7 @@ def rows_of(cells: list[dict[str, Any]], steps: dict[str, list[tuple[float, floa
                 "ndcg_10_original", "ndcg_10_completed_seen", "ndcg_10_completed_unseen", "factuality_auc_seen",
                 "factuality_auc_unseen",
             )},
-            "step_seconds": round(statistics.median(clock for clock, _ in timed), 5) if timed else None,
-            # By the processor's time, which others who use the machine change less.
-            "slower_than_fixed": slower(timed, steps["fixed"]) if timed else None,
+            **timing(recipe, steps),
             "seeds": [{key: cell[key] for key in PER_SEED} for cell in mine],
         })  # fmt: skip
     return rows
@@ -265,23 +316,39 @@ def rows_of(cells: list[dict[str, Any]], steps: dict[str, list[tuple[float, floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collection", default="kg_webnlg/beir_en")
-    parser.add_argument("--recipes", nargs="+", default=[*RECIPES, UNFILTERED])
+    parser.add_argument("--recipes", nargs="+", default=[*RECIPES, UNFILTERED, *ONE_SCALE])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "dnh")
     parser.add_argument("--no-timing", action="store_true")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds of what is timed")
+    parser.add_argument("--only-timing", action="store_true", help="train nothing but what is timed")
     arguments = parser.parse_args()
     world = World(arguments.collection)
+    steps = {} if arguments.no_timing else step_seconds(world, 60, arguments.repeats)
+    if arguments.only_timing:
+        old = json.loads(RESULT.read_text(encoding="utf-8"))["rows"]
+        write([row | timing(row["recipe"], steps) if row["collection"] == world.name else row for row in old])
+        return
     cells: list[dict[str, Any]] = []
-    steps = {} if arguments.no_timing else step_seconds(world, 60, 5)
+    made: dict[str, dict[str, Any]] = {}
     for seed in range(1, arguments.seeds + 1):
         for recipe in arguments.recipes:
             cells.append(kept(world, recipe, seed, arguments.work))
             print({k: v for k, v in cells[-1].items() if k not in ("dev_loss", "factuality_by_kind")}, flush=True)
         old = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.exists() else []
-        rows = [row for row in old if row["collection"] != world.name] + rows_of(cells, steps)
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        document = {"date": date, "machine": machine(), "versions": versions(), "rows": rows}
-        RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        before = {(row["collection"], row["recipe"]): row for row in old}
+        for row in rows_of(cells, steps):
+            known = before.pop((row["collection"], row["recipe"]), {})
+            # Times that were not measured anew are those of before.
+            made[row["recipe"]] = row if steps else row | {name: known.get(name) for name in TIMES}
+        write([*before.values(), *made.values()])
+
+
+def write(rows: list[dict[str, Any]]) -> None:
+    """Write the result."""
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    document = {"date": date, "machine": machine(), "versions": versions(), "rows": rows}
+    RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
