@@ -28,6 +28,7 @@ from anmi.retrieval.encoders import (
     resolve_precision,
     short_name,
 )
+from anmi.retrieval.model_folder import checked_model
 from anmi.store import Store, digest
 
 SEPARATOR: Final = "\x1f"
@@ -155,14 +156,15 @@ def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,))
     Raises
     ------
     AnmiError
-        It cannot be loaded, has another number of labels, or has no scoring head (a bi-encoder, whose fresh random
-        head would judge at random).
+        It cannot be loaded, is more than data, has another number of labels, or has no scoring head (a bi-encoder,
+        whose fresh random head would judge at random).
     """
     from sentence_transformers.cross_encoder import CrossEncoder
 
     with quiet():
         try:
-            model = CrossEncoder(base, max_length=max_length, device=device(), trust_remote_code=False)
+            folder = str(checked_model(base))
+            model = CrossEncoder(folder, max_length=max_length, device=device(), trust_remote_code=False)
         except (OSError, ValueError, RuntimeError) as error:
             raise AnmiError(
                 f'cross-encoder "{base}" could not be loaded ({str(error).splitlines()[0][:200]}); give `minilm`, '
@@ -186,7 +188,7 @@ class CrossEncoderJudge:
 
     def __init__(self, options: JudgeOptions) -> None:
         self.options = options
-        self._model = open_cross_encoder(options.base, options.max_length)
+        self._model: Any = open_cross_encoder(options.base, options.max_length)
         self.fingerprint = fingerprint(self._model, resolve_precision(options.precision))
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
@@ -194,9 +196,15 @@ class CrossEncoderJudge:
         if not len(pairs):
             return np.zeros(0, np.float32)
         name = short_name(self.options.base)
-        return store.vectors(self.fingerprint, pairs, self._compute, bar=bar, name=name)[:, 0]
+        return store.vectors(self.fingerprint, pairs, self._compute, 512, bar, name, store.run)[:, 0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the network behind: another process opens it from where it lies."""
+        return {**vars(self), "_model": None}
 
     def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
+        if self._model is None:
+            self._model = open_cross_encoder(self.options.base, self.options.max_length)
         values = logits(self._model, [split(pair) for pair in pairs], self.options)
         return checked(values, len(pairs), f'cross-encoder "{self.options.base}"').reshape(-1, 1)
 
