@@ -108,8 +108,10 @@ def load_collection(
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
     try:
         raw = reader(location, options)
-    except OSError as error:
-        # A name that is too long for a file, a folder that may not be read: the text of the error says which.
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RecursionError):
+            raise
+        # The home of nobody, a name too long for a file, a folder that may not be read: the error says which.
         raise AnmiError(f'collection "{collection[:200]}" cannot be read ({error}); check its place') from error
     found = assemble(collection, raw, options)
     if isinstance(raw, RawKnowledge) and len(raw.set_aside):

@@ -81,4 +81,7 @@ def mask_error(error: BaseException) -> None:
     while found is not None and found not in seen:
         seen.append(found)
         found.args = tuple(masked(part) if isinstance(part, str) else part for part in found.args)
+        if isinstance(found, OSError) and isinstance(found.strerror, str):
+            # These are shown by their own fields.
+            found.strerror = masked(found.strerror)
         found = found.__cause__ or found.__context__

@@ -1,0 +1,166 @@
+"""Folders of models are data: what names code, or is pickled, is refused in one sentence before it is looked into."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.judging.pointwise import open_cross_encoder
+from anmi.retrieval.encoders import load_encoder, minilm_folder
+from anmi.retrieval.model_folder import check_folder, checked_model
+
+OWN = "sentence_transformers.sentence_transformer.modules"
+
+
+class Payload:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.fixture
+def saved(word_encoder: Callable[..., Any], tmp_path: Path) -> Path:
+    """A small model as sentence-transformers saves it."""
+    folder = tmp_path / "model"
+    word_encoder(["a", "b"]).save(str(folder), create_model_card=False)
+    return folder
+
+
+def write(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def own_code(folder: Path, mark: Path) -> None:
+    """A module of the folder's own, which leaves a mark as soon as it is imported."""
+    (folder / "modeling_own.py").write_text(f"import os\nos.mkdir({str(mark)!r})\nclass Own: pass\n")
+    write(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "modeling_own.Own"}])
+
+
+def module(kind: str, place: str = "") -> Callable[[Path, Path], None]:
+    return lambda folder, _: write(folder / "modules.json", [{"idx": 0, "name": "0", "path": place, "type": kind}])
+
+
+def setting(file: str, **values: Any) -> Callable[[Path, Path], None]:
+    return lambda folder, _: write(folder / file, values)
+
+
+def pickled_weights(folder: Path, mark: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(mark)))
+
+
+def pickled_part(folder: Path, mark: Path) -> None:
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(mark)))
+
+
+def disguised_weights(folder: Path, mark: Path) -> None:
+    (folder / "model.safetensors").write_bytes(pickle.dumps(Payload(mark)))
+
+
+HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
+    "code of its own": (own_code, 'names the class "modeling_own.Own"'),
+    "a function of the system": (module("os.system"), 'names the class "os.system"'),
+    "another package": (module("subprocess.Popen"), "none of sentence-transformers"),
+    "a name that begins alike": (module("sentence_transformers_evil.Own"), "none of sentence-transformers"),
+    "a name with more in it": (module(f"{OWN}.Pooling;os"), "none of sentence-transformers"),
+    "a path that leads out": (module(f"{OWN}.Normalize", "../../etc"), "leads out of the folder"),
+    "an absolute path": (module(f"{OWN}.Normalize", "/etc"), "leads out of the folder"),
+    "no list of modules": (setting("modules.json", type="os.system"), "no list of modules"),
+    "auto_map": (setting("config.json", auto_map={"AutoModel": "modeling_own.Own"}), '"auto_map"'),
+    "auto_map of a tokenizer": (
+        setting("tokenizer_config.json", auto_map={"AutoTokenizer": ["a.B", None]}),
+        '"auto_map"',
+    ),
+    "auto_map inside": (setting("config.json", text_config={"auto_map": {"AutoConfig": "o/r--m.C"}}), '"auto_map"'),
+    "kernels of the hub": (setting("config.json", _attn_implementation_internal="evil/kernel"), "would be imported"),
+    "attention of the hub": (setting("config.json", attn_implementation="evil/kernel"), "would be fetched"),
+    "an adapter": (setting("adapter_config.json", auto_mapping={"parent_library": "evil"}), "would be imported"),
+    "a switch": (setting("sentence_bert_config.json", model_args={"trust_remote_code": True}), "trust_remote_code"),
+    "an activation": (setting("2_Dense/config.json", activation_function="os.abort"), 'activation "os.abort"'),
+    "a function of torch": (
+        setting("config.json", sentence_transformers={"activation_fn": "torch.distributed.run.main"}),
+        'activation "torch.distributed.run.main"',
+    ),
+    "a route": (setting("router_config.json", types={"query": "os.system"}), 'the class "os.system"'),
+    "a tokenizer": (setting("wordembedding_config.json", tokenizer_class="os.system"), 'the class "os.system"'),
+    "no JSON": (lambda folder, _: (folder / "config.json").write_text("{"), "is not valid JSON"),  # type: ignore[arg-type, return-value]
+    "pickled weights": (pickled_weights, "pytorch_model.bin and not as safetensors"),
+    "pickled weights of a part": (pickled_part, "2_Dense/pytorch_model.bin and not as safetensors"),
+    "a pickle called safetensors": (disguised_weights, "model.safetensors is not in the format safetensors"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_model_is_refused_in_one_sentence(kind: str, saved: Path, tmp_path: Path) -> None:
+    make, told = HOSTILE[kind]
+    mark = tmp_path / "owned"
+    make(saved, mark)
+    for opened in (lambda: load_encoder(str(saved), tmp_path), lambda: open_cross_encoder(str(saved), 64)):
+        with pytest.raises(AnmiError) as caught:
+            opened()
+        assert told in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert not mark.exists(), "its code was run"
+
+
+def test_models_of_this_project_and_usual_ones_pass(saved: Path, tmp_path: Path) -> None:
+    check_folder(minilm_folder())
+    assert checked_model(str(saved)) == saved
+    usual = shutil.copytree(minilm_folder(), tmp_path / "usual")
+    for folder in ("", "1_Pooling"):
+        # Left beside safetensors by many who save both; never read then.
+        (usual / folder).mkdir(exist_ok=True)
+    (usual / "pytorch_model.bin").write_bytes(b"never read")
+    (usual / "training_args.bin").write_bytes(b"never read")
+    write(usual / "2_Dense" / "config.json", {"activation_function": "torch.nn.modules.activation.Tanh"})
+    write(usual / "router_config.json", {"types": {"query_0": f"{OWN}.StaticEmbedding"}})
+    write(usual / "sentence_bert_config.json", {"max_seq_length": 256, "model_args": {"trust_remote_code": False}})
+    check_folder(usual)
+
+
+def test_nothing_but_data_is_fetched_from_the_hub(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+    from huggingface_hub.utils import filter_repo_objects
+
+    asked: dict[str, Any] = {}
+
+    def fetch(name: str, **options: Any) -> str:
+        asked.update(options)
+        module("evil.Own")(saved, saved)
+        return str(saved)
+
+    # No hub can be reached here: its client is asked for a folder, and what it would fetch is told by its own filter.
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    with pytest.raises(AnmiError, match=r'model "evil/model": modules\.json names the class "evil\.Own"'):
+        checked_model("evil/model")
+    files = [
+        *("config.json", "1_Pooling/config.json", "model.safetensors", "vocab.txt", "pytorch_model.bin", "modeling.py"),
+        *("onnx/model.onnx", "training_args.bin", "openvino/openvino_model.bin", "spiece.model", "rng.pth"),
+    ]
+    fetched = list(filter_repo_objects(files, **asked))
+    assert fetched == ["config.json", "1_Pooling/config.json", "model.safetensors", "vocab.txt", "spiece.model"]
+
+
+def test_weights_of_the_packaged_model_are_compared_with_their_hash(tmp_path: Path) -> None:
+    from anmi.retrieval.encoders import MINILM_SHA256, verify
+
+    damaged = tmp_path / "model.safetensors"
+    content = bytearray((minilm_folder() / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    with pytest.raises(AnmiError, match="SHA-256"):
+        verify(damaged, MINILM_SHA256)
