@@ -209,7 +209,10 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def git_state(project: Path) -> dict[str, Any]:
-    """Return commit and whether the tree has changes; empty outside a repository."""
+    """Return commit and whether the tree has changes; empty where this code is not part of the project's repository.
+
+    An installed package may well be run inside a repository of something else.
+    """
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -217,6 +220,7 @@ def git_state(project: Path) -> dict[str, Any]:
         ).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
         return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
     except (OSError, subprocess.SubprocessError):
         return {}
