@@ -17,7 +17,7 @@ class DriftParams(BaseModel):
 
     tokenizer: Literal["auto", "snowball", "kiwi", "jieba", "subword", "whitespace"] = Field(
         "auto", description="What counts lengths and finds new terms. auto: as BM25 by default does for the language, "
-        "but words between blanks for Korean, whose morphemes take five times as long as English stems per text.",
+        "but words between blanks for Korean, whose morphemes are dear to find.",
     )  # fmt: skip
     terms: int = Field(
         200_000, ge=1, description="Terms kept at most, the rarest left out first. 200,000 take about a megabyte; "
