@@ -14,7 +14,7 @@ export DO_NOT_TRACK := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint unit viz lock clean
+.PHONY: help install run test lint unit viz lock clean audit-packages airflow
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -58,6 +58,15 @@ install: .venv/.installed ## only make .venv with the locked versions
 	@echo "==> installing what the tests need"
 	@$(PIP) -r requirements.lock -r requirements-test.lock
 	@touch $@
+
+audit-packages: .venv/.installed-test ## compare the locked versions with the known vulnerabilities; needs pypi.org
+	@# --strict: a package that could not be looked up is an error, or without a network all would seem well.
+	@$(BIN)/pip-audit --strict --disable-pip --no-deps --progress-spinner off \
+	  $(addprefix --ignore-vuln ,$(shell sed -n 's/^| `\([A-Z0-9-]*\)`.*/\1/p' docs/security.md)) \
+	  -r requirements.lock -r requirements-test.lock
+
+airflow: .venv/.installed-test ## run the generated DAG by a real Airflow, installed into build/airflow
+	@$(BIN)/python -m pytest tests/deploy/test_airflow.py
 
 FREEZE = freeze --all --exclude pip --exclude anmi | sed -E 's/\+[a-z0-9]+$$//'
 lock: ## resolve the newest versions that pyproject.toml allows and write both lock files

@@ -145,9 +145,14 @@ def _in_lmdb(folder: Path) -> Iterator[str]:
 
     with lmdb.open(str(folder), readonly=True, lock=False, max_dbs=8) as opened:
         with opened.begin() as transaction:
-            names = [bytes(key) for key, _ in transaction.cursor()]
-        for name in names:
-            database = opened.open_db(name, create=False)
+            entries = [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
+        for name, noted in entries:
+            try:
+                database = opened.open_db(name, create=False)
+            except lmdb.IncompatibleError:
+                # A note beside the tables.
+                yield from (f"note {name!r}: {what}" for what in within(noted))
+                continue
             with opened.begin(db=database) as transaction:
                 for _, value in transaction.cursor():
-                    yield from (f"table {name.decode()}: {what}" for what in within(bytes(value)))
+                    yield from (f"table {name!r}: {what}" for what in within(bytes(value)))

@@ -89,6 +89,11 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "kernels of the hub": (setting("config.json", _attn_implementation_internal="evil/kernel"), "would be imported"),
     "attention of the hub": (setting("config.json", attn_implementation="evil/kernel"), "would be fetched"),
     "an adapter": (setting("adapter_config.json", auto_mapping={"parent_library": "evil"}), "would be imported"),
+    "a template": (
+        setting("tokenizer_config.json", chat_template=[{"name": "../../owned", "template": "x"}]),
+        'chat template named "../../owned"',
+    ),
+    "several templates": (setting("tokenizer_config.json", chat_template={"/owned": "x"}), 'named "/owned"'),
     "a switch": (setting("sentence_bert_config.json", model_args={"trust_remote_code": True}), "trust_remote_code"),
     "an activation": (setting("2_Dense/config.json", activation_function="os.abort"), 'activation "os.abort"'),
     "a function of torch": (

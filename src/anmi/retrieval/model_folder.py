@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, is_plain_name
 
 # What is fetched from the hub: settings, vocabularies and safetensors, neither code nor pickles.
 _FETCHED: Final = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
@@ -138,6 +138,9 @@ def _wrong(key: str, value: Any) -> str | None:
         return 'asks for "trust_remote_code"'
     if key in _ATTENTION and "/" in str(value):
         return f'has "{key}": "{value}", by which code would be fetched'
+    if key == "chat_template" and (wrong := _wrong_template(value)) is not None:
+        # Saving the tokenizer writes each template to a file of its name (CVE-2026-9856).
+        return f'has a chat template named "{wrong}", which can be no file\'s name'
     if key in _ACTIVATIONS and isinstance(value, str) and "." in value and not _ACTIVATION.fullmatch(value):
         return f'names the activation "{value}", which is none of torch.nn'
     # Of plain word embeddings; a name without a dot is a class of transformers.
@@ -147,6 +150,13 @@ def _wrong(key: str, value: Any) -> str | None:
         named = list(value.values())
     other = next((str(kind) for kind in named if not _OWN_CLASS.fullmatch(str(kind))), None)
     return None if other is None else f'names the class "{other}", which is none of sentence-transformers'
+
+
+def _wrong_template(value: Any) -> str | None:
+    """Return the first name of several chat templates that is no plain one."""
+    listed = [item.get("name") for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    named = [*listed, *(value if isinstance(value, Mapping) else ())]
+    return next((str(name) for name in named if not is_plain_name(str(name))), None)
 
 
 def _check_weights(folder: Path, files: list[Path], name: str) -> None:
@@ -163,8 +173,8 @@ def _check_weights(folder: Path, files: list[Path], name: str) -> None:
     if pickled:
         raise AnmiError(
             f'model "{name or folder}" has its weights in {pickled[0].relative_to(folder)} and not as safetensors; '
-            "such files can run code when they are read, so save it with safe_serialization=True, or take a revision that "
-            "has model.safetensors"
+            "such files can run code when they are read, so save it with safe_serialization=True, or take a revision "
+            "that has model.safetensors"
         )
 
 
