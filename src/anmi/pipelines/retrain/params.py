@@ -20,6 +20,9 @@ class RetrainParams(BaseModel):
         description="Name in the MLflow Model Registry; made from the collection when empty, so that models of "
         "different collections never compete. Name it where two folders of collections are called alike.",
     )
+    keep_judges: bool = Field(
+        True, description="Judge by the cross-encoders of the last run where they fit, so that only what is new is judged."
+    )
     rule: PromotionRule = Field(PromotionRule(), description="When the challenger becomes champion.")
     claim_minutes: float = Field(
         15, gt=0, description="Another machine's claim counts as abandoned when it was not renewed for so long. It is "
@@ -51,5 +54,5 @@ def model_name(params: RetrainParams, collection: str) -> str:
     scheme, _, place = collection.partition(":")
     # Of an identifier such as beir/scifact/train every part says something, of a path only the last one does.
     last = place if scheme == "ir_datasets" else place.strip().rstrip("/").rpartition("/")[2]
-    slug = re.sub(r"[^\w.]+", "-", last, flags=re.ASCII).strip("-")
+    slug = re.sub(r"[^\w.]+", "-", last, flags=re.ASCII).strip("-.")
     return "-".join(part for part in ("anmi", scheme, slug) if part)[:100]

@@ -1,0 +1,167 @@
+"""What retraining is wired of, and what its nodes do with what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+import pytest
+from kedro.framework.project import pipelines
+from kedro.framework.startup import bootstrap_project
+from kedro.pipeline import Pipeline
+
+from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK
+from anmi.errors import AnmiError
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.retrain.nodes import (
+    decide_promotion,
+    evaluate_champion,
+    leak_of,
+    register_challenger,
+    score_champion,
+)
+from anmi.pipelines.retrain.params import RetrainParams, model_name
+from anmi.selection.recipe import RecipeBook
+
+AUDITED = pd.DataFrame({
+    "recipe": ["mine", "mine", "other"], "default": [False, True, True], "leak": [0.5, 0.01, 0.5],
+    "leak_low": [0.4, 0.005, 0.4], "leak_high": [0.6, 0.02, 0.6], "leaked": [5, 10, 5], "negatives": [10, 1000, 10],
+    "failed": "",
+})  # fmt: skip
+BOOK = RecipeBook(mine={"description": "A recipe.", "negatives": 7, "steps": ["random"]})
+EVALUATION = EvaluationParams(resamples=100)
+
+
+@pytest.fixture(scope="module")
+def retrain(project: Path) -> Pipeline:
+    bootstrap_project(project)
+    return pipelines["retrain"]
+
+
+def test_it_does_all_that_a_run_does_and_audits(retrain: Pipeline) -> None:
+    names = {node.name for node in retrain.nodes}
+    assert {node.name for node in pipelines["__default__"].nodes} < names
+    assert {node.name for node in pipelines["audit"].nodes} - names == {"audit.gate"}
+
+
+def test_the_planted_truth_only_decides_and_is_reported(retrain: Pipeline) -> None:
+    after = {node.name for node in retrain.from_inputs("planted_truth").nodes}
+    assert {name for name in after if not name.startswith("audit.")} == {"decide_promotion", "register_challenger"}
+
+
+def test_the_champion_is_looked_at_before_anything_is_mined(retrain: Pipeline) -> None:
+    before = {node.name for node in retrain.to_nodes("evaluate_champion").nodes}
+    assert before == {"ingest", "evaluate_champion"}
+
+
+def test_the_audit_judges_for_the_recipe_alone(retrain: Pipeline) -> None:
+    assert "params:audit_judges_for" not in retrain.inputs()
+
+
+@pytest.mark.parametrize(
+    ("collection", "expected"),
+    [
+        ("pairs:data/a b/*.jsonl;more", "anmi-pairs-jsonl-more"),
+        ("kg:/graphs/web nlg", "anmi-kg-web-nlg"),
+        ("ir_datasets:beir/scifact/train", "anmi-ir_datasets-beir-scifact-train"),
+        ("beir:x/" + "y" * 200, "anmi-beir-" + "y" * 90),
+    ],
+)
+def test_models_are_called_after_their_collection(collection: str, expected: str) -> None:
+    assert model_name(RetrainParams(), collection) == expected
+
+
+def test_the_leak_is_that_of_the_recipe_as_it_is() -> None:
+    assert (leak_of(AUDITED, "mine").value, leak_of(AUDITED, "mine").negatives) == (0.01, 1000)
+    assert "third" in leak_of(AUDITED, "third").failed
+
+
+@pytest.fixture
+def tables() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    corpus = pd.DataFrame({"document_id": ["d0", "d1"], "title": "", "text": ["night", "day"]})
+    queries = pd.DataFrame(
+        {"query_id": ["q0", "q1", "q2"], "text": ["night", "day", "x"], "split": ["test"] * 2 + ["train"]}
+    )
+    qrels = pd.DataFrame({"query_id": ["q0", "q1", "q2"], "document_id": ["d0", "d1", "d1"], "relevance": 1})
+    return corpus, queries, qrels
+
+
+@pytest.fixture
+def trained(word_encoder: Callable[..., Any], tmp_path: Path) -> Path:
+    """The folder of a trained model, where a run leaves it."""
+    path = tmp_path / "2030-01-01T00.00.00.000Z" / "trained_model"
+    word_encoder(["night", "day"]).save(str(path), create_model_card=False)
+    return path
+
+
+@pytest.fixture
+def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
+    """Go through the nodes of one night, and return decision and registration."""
+    params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}", rule={"min_queries": 2})
+
+    def night(meanwhile: Callable[[], object] = lambda: None) -> tuple[dict[str, Any], dict[str, Any]]:
+        champion, profile, run = evaluate_champion(*tables, "api_docs", params, EVALUATION, DenseParams(), registry)
+        assert profile == ({} if champion["version"] is None else {"terms": 3})
+        scores = score_champion(run, *tables[1:], EVALUATION)
+        mine = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "mine"})
+        made = decide_promotion(
+            champion, scores, mine, AUDITED, trained, "mine", BOOK, params, EVALUATION, 1
+        )  # fmt: skip
+        meanwhile()
+        info = {"collection": "api_docs"}
+        done = register_challenger(
+            trained, made, champion, {"terms": 3}, info, "static", "mine", DenseParams(), registry
+        )
+        return made, done
+
+    night.model = params.model  # type: ignore[attr-defined]
+    return night
+
+
+def test_nights_follow_each_other(nightly: Any, registry: Any) -> None:
+    first, registered = nightly()
+    assert (first["decision"], registered["champion"]) == ("promoted", 1)
+    entry = registry.at(nightly.model, CHAMPION)
+    assert [entry.tags[tag] for tag in ("recipe", "run_id")] == ["mine", "2030-01-01T00.00.00.000Z"]
+    assert entry.tags["fingerprint"] == first["fingerprint"]
+    second, registered = nightly()
+    assert (second["decision"], second["promotion"]["difference"], second["champion"]) == ("promoted", 0, 1)
+    assert (registered["champion"], registered["champion_before"]) == (2, 1)
+
+
+def test_what_was_rolled_back_is_not_promoted_again(nightly: Any, registry: Any) -> None:
+    nightly()
+    registry.note(registry.entry(nightly.model, 1), ROLLED_BACK, "2030-01-01")
+    made, registered = nightly()
+    assert (made["decision"], registered["champion"]) == ("kept", 1)
+    assert "version 1, which was rolled back" in made["reasons"][-1]
+
+
+def test_a_champion_that_moved_meanwhile_stays(nightly: Any, registry: Any) -> None:
+    nightly()
+    nightly()
+    made, registered = nightly(lambda: registry.point(nightly.model, CHAMPION, 1))
+    assert made["decision"] == "promoted"
+    assert (registered["decision"], registered["champion"], registered["version"]) == ("kept", 1, 3)
+    assert "version 2 when it was compared and is version 1 now" in registered["reasons"][-1]
+
+
+def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) -> None:
+    nightly()
+    corpus, queries, qrels = tables
+    with pytest.raises(AnmiError, match='no "test" queries'):
+        evaluate_champion(
+            corpus, queries[queries.split == "train"], qrels, "api_docs", RetrainParams(model=nightly.model),
+            EVALUATION, DenseParams(), registry,
+        )  # fmt: skip
+
+
+def test_without_its_metric_nothing_is_decided(trained: Path) -> None:
+    scores = pd.DataFrame({"query_id": ["q0"], "ndcg@5": [1.0], "system": "mine"})
+    champion = {"version": None, "rolled_back": {}}
+    with pytest.raises(AnmiError, match=r"evaluation\.cutoffs"):
+        decide_promotion(champion, scores, scores, AUDITED, trained, "mine", BOOK, RetrainParams(), EVALUATION, 1)
