@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,15 @@ PLANTED: Final = (
     "deep/er/credentials.yml",
     "deep/er/token.txt",
 )
+
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "production.md"
+
+
+def documented(start: str) -> list[list[str]]:
+    """Return the commands of the page that start so, for the place and the environment that are tested here."""
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(start)]
+    return [shlex.split(line.replace("=conf", "=settings").replace("prod", "test")) for line in lines]
 
 
 def clean() -> dict[str, str]:
@@ -128,7 +138,8 @@ def packaged(project: Path, tmp_path_factory: pytest.TempPathFactory, new_store:
         shutil.copy(project / name, source)
     plant(source / "conf" / "local")
     kedro = Path(sys.executable).with_name("kedro")
-    done = subprocess.run([kedro, "package"], cwd=source, env=clean(), capture_output=True, text=True, check=False)
+    (package,), (unpack,) = documented("kedro package"), documented("tar ")
+    done = subprocess.run([kedro, *package[1:]], cwd=source, env=clean(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     wheel, archive = (Path(line) for line in done.stdout.splitlines()[-2:])
     venv.create(elsewhere / "venv", with_pip=False)
@@ -139,7 +150,9 @@ def packaged(project: Path, tmp_path_factory: pytest.TempPathFactory, new_store:
     (packages / "locked.pth").write_text(f"{Path(locked.__file__).parents[1]}\n")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*pip, str(wheel)], env=clean(), check=True)
-    subprocess.run(["tar", "-xzf", str(archive)], cwd=elsewhere, check=True)
+    shutil.copy(archive, elsewhere)
+    subprocess.run(unpack, cwd=elsewhere, check=True)
+    (elsewhere / archive.name).unlink()
     # Somewhere else than where it would be looked for anyway.
     (elsewhere / "conf").rename(elsewhere / "settings")
     new_store(elsewhere / "store")
@@ -166,8 +179,8 @@ def test_mining_runs_from_the_wheel(packaged: Packaged) -> None:
         cwd=packaged.elsewhere, env=clean(), capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(where.stdout).is_relative_to(packaged.elsewhere / "venv")
-    small = ("--env", "test", "--params", "ingestion.api_docs_queries=40")
-    done = packaged.anmi("--conf-source=settings", "--pipelines", "mining", *small)
+    run, look, _ = documented("anmi ")
+    done = packaged.anmi(*run[1:], "--params", "ingestion.api_docs_queries=40")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Using '" not in done.stdout, "the configuration of logging is the one that was named"
     (manifest,) = (packaged.elsewhere / "data" / "runs").glob("*/manifest.json")
@@ -177,11 +190,8 @@ def test_mining_runs_from_the_wheel(packaged: Packaged) -> None:
     assert record["versions"]["anmi"]
     assert {path.name for path in packaged.elsewhere.iterdir()} == {"data", "store", "settings", "venv"}
     # As messages name the command, and with the archive as it is.
-    for words in (
-        ["negatives", "--conf-source", "settings"],
-        ["anmi", "negatives", f"--conf-source={packaged.archive}"],
-    ):
-        shown = packaged.anmi(*words, "--json", "--env", "test")
+    for words in (look[1:], ["anmi", "negatives", "--env", "test", "--conf-source", str(packaged.archive)]):
+        shown = packaged.anmi(*words, "--json")
         assert shown.returncode == 0, shown.stderr
         assert json.loads(shown.stdout)["recipe"] == "anmi"
 
@@ -205,7 +215,7 @@ def test_errors_of_the_package_are_one_sentence(packaged: Packaged, arguments: l
 
 @pytest.mark.slow
 def test_the_script_does_what_the_module_does(packaged: Packaged) -> None:
-    helps = [packaged.anmi("--help", "--conf-source=settings", module=module) for module in (True, False)]
+    helps = [packaged.anmi(*documented("anmi --help")[0][1:], module=module) for module in (True, False)]
     assert [done.returncode for done in helps] == [0, 0], helps[1].stderr
     assert helps[0].stdout == helps[1].stdout
     assert {"run", "results", "explain"} <= set(re.findall(r"^  (\w+) ", helps[0].stdout, flags=re.MULTILINE))
