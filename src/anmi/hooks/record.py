@@ -192,6 +192,14 @@ def all_masked(value: Any) -> Any:
     return masked(value) if isinstance(value, str) else value
 
 
+def of_this_run(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the recipes that were not chosen."""
+    recipes, chosen = parameters.get("recipes"), parameters.get("recipe")
+    if not isinstance(recipes, Mapping) or chosen not in recipes:
+        return dict(parameters)
+    return {**parameters, "recipes": {chosen: recipes[chosen]}}
+
+
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     """Flatten nested mappings to dotted keys; lists stay values.
 

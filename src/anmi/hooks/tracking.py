@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError, masked
-from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
+from anmi.hooks.record import RunRecord, all_masked, data_root, flatten, of_this_run
 
 logger = logging.getLogger(__name__)
 
@@ -349,14 +349,6 @@ def connect(uri: str) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri)
-
-
-def of_this_run(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the recipes that were not chosen."""
-    recipes, chosen = parameters.get("recipes"), parameters.get("recipe")
-    if not isinstance(recipes, Mapping) or chosen not in recipes:
-        return dict(parameters)
-    return {**parameters, "recipes": {chosen: recipes[chosen]}}
 
 
 def _name(key: str) -> str:
