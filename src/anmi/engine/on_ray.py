@@ -283,10 +283,8 @@ class RayEngine:
         except errors.RayError as error:
             cause = error.cause if isinstance(error, errors.RayTaskError) else error
             if isinstance(cause, errors.RayError):
-                self._drop(worker)
+                self._drop(worker, cause)
                 self._lost(task, cause)
-                if not task.done:
-                    _log.warning("a worker was lost (%s): its shard is tried again", told(cause))
                 return
             cause.__cause__ = error
             task.error = cause
@@ -306,7 +304,7 @@ class RayEngine:
         try:
             self._ray.get(worker.starting)
         except self._ray.exceptions.RayError as error:
-            self._drop(worker)
+            self._drop(worker, error)
             self._failed_starts += 1
             if self._failed_starts > self._params.ray.retries + self.workers:
                 raise AnmiError(
@@ -317,9 +315,10 @@ class RayEngine:
         worker.starting = None
         self._failed_starts = 0
 
-    def _drop(self, worker: _Worker | None) -> None:
+    def _drop(self, worker: _Worker | None, why: BaseException) -> None:
         """Take a worker off that answers no more; it may still live where nobody reaches it."""
         if worker in self._pool:
+            _log.warning("a worker of Ray was lost (%s): another takes its place", told(why))
             self._pool.remove(worker)
             self._kill(worker)
 
