@@ -10,8 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from anmi.datasets.model_registry import ModelRegistry
-from anmi.errors import AnmiError
+from anmi.datasets.model_registry import ModelRegistry, told
 from anmi.store.sole import has_ended
 
 logger = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ class Claim:
                     logger.warning('The claim on "%s" is lost to another retraining', self._name)
                     return
                 self._set(BEAT, str(time.time()))
-            except AnmiError as error:
+            except Exception as error:  # whatever it is, the next attempt may succeed
                 logger.warning('The claim on "%s" could not be renewed: %s', self._name, error)
 
     def _found(self) -> dict[str, Any]:
@@ -134,8 +133,6 @@ class Claim:
             logger.warning("The run %s that was killed could not be closed: %s", run, error)
 
     def _set(self, tag: str, value: str) -> None:
-        from anmi.datasets.model_registry import told
-
         with told(self._registry.uri):
             self._registry.client.set_registered_model_tag(self._name, tag, value)
 
