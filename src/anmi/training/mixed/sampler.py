@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
 from anmi.training.mixed.latent import LastSteps, LatentIndex, RingBuffer
 from anmi.training.mixed.stock import Stock
+from anmi.training.mixed.uniform import RowNumbers
 from anmi.training.observed import Observed
 from anmi.training.options.sources import SOURCES, MixedSources
 
@@ -80,9 +80,11 @@ class MixedSampler:
         self._count, self._seed, self._stock, self._options = count, seed, stock, options
         self._curriculum = curriculum
         self._rows = rows
-        self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
+        self._uniform = RowNumbers(seed, STREAM, [f"{row.query_id}\x1f{row.positive_id}" for row in rows])
         self._own = np.array([_number(stock, row.positive_id, row.query_id) for row in rows], np.int64)
         self._about = stock.about[self._own]
+        self._ids, self._texts = np.array(stock.ids, object), np.array(stock.texts, object)
+        self._ones = [(1.0,) * size for size in range(count + 1)]
         self._barred = _barred(rows, stock, facts=options.fact_filter)
         self._codes = _codes(self._barred)
         few = np.diff(self._barred.indptr).max() <= _FEW_BARRED * stock.documents
@@ -109,27 +111,31 @@ class MixedSampler:
         drawn, source = self.draw(rows, step)
         hard = ((source != _RANDOM) & (drawn != PADDING)).sum(axis=1) / max(self._count, 1)
         boost = (1 + self._options.boost * hard).tolist()
-        lines = zip(rows.tolist(), drawn.tolist(), boost, self._excluded(rows, drawn), strict=True)
+        sizes = (drawn != PADDING).sum(axis=1).tolist()
+        drawn = _present_first(drawn) if min(sizes, default=0) < self._count else drawn
+        # All at once; numpy finds them in a fraction of the time that a loop takes.
+        names, texts = self._ids[drawn].tolist(), self._texts[drawn].tolist()
+        lines = zip(rows.tolist(), names, texts, sizes, boost, self._excluded(rows, drawn), strict=True)
         made = [self._row(*line) for line in lines]
         self.seconds += time.perf_counter() - begun
         return made
 
-    def _row(self, number: int, drawn: list[int], boost: float, excluded: list[str]) -> Row:
-        row, ids, texts = self._rows[number], self._stock.ids, self._stock.texts
-        own = [item for item in drawn if item != PADDING]
-        names = tuple([ids[item] for item in own])
+    def _row(
+        self, number: int, names: list[str], texts: list[str], size: int, boost: float, excluded: list[str]
+    ) -> Row:
+        row, own = self._rows[number], tuple(names[:size])
         # Not by dataclasses.replace, which costs twice as much and is called for every row of every step.
         return Row(
             query_id=row.query_id,
             query=row.query,
             positive_id=row.positive_id,
             positive=row.positive,
-            negative_ids=names,
-            negatives=tuple([texts[item] for item in own]),
-            weights=(1.0,) * len(own),
+            negative_ids=own,
+            negatives=tuple(texts[:size]),
+            weights=self._ones[size],
             query_weight=row.query_weight * boost,
             positive_ids=row.positive_ids,
-            excluded_ids=row.excluded_ids.union(excluded).difference(names) if excluded else row.excluded_ids,
+            excluded_ids=row.excluded_ids.union(excluded).difference(own) if excluded else row.excluded_ids,
             about=int(self._about[number]),
         )
 
@@ -147,9 +153,7 @@ class MixedSampler:
         if self._options.edit == 0:
             edits = edits[:, :0]
         widths = np.cumsum([count, count + self._spare, swaps.shape[1], edits.shape[1]])
-        slots = np.broadcast_to(np.arange(widths[-1], dtype=np.int32), (len(rows), int(widths[-1])))
-        keys = [self._keys[number] for number in rows.tolist()]
-        uniform = np.split(seeds.uniform(self._seed, f"{STREAM}/{step}", keys, slots), widths[:-1], axis=1)
+        uniform = np.split(self._uniform(rows, step, int(widths[-1])), widths[:-1], axis=1)
         asked = self._asked(uniform[0])
         random = (uniform[1] * self._stock.documents).astype(np.int64)
         random[self._is_barred(rows, random)] = PADDING

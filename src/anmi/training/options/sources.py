@@ -51,9 +51,10 @@ class MixedSources(PartOptions):
         50, ge=1, description="Steps after which the index of latent negatives is made anew. 50: a quarter of an epoch."
     )
     buffer: int = Field(
-        4096,
+        2048,
         ge=1,
-        description="Documents encoded last that the index holds. 4096: what a few steps encode; each searches it.",
+        description="Documents encoded last that the index holds. 2048: what a few steps encode; every step searches "
+        "all of it.",
     )
     top: int = Field(
         32, ge=1, description="Nearest documents looked at. 32: some are about the row's own entity, and are not taken."
