@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -114,6 +114,7 @@ class RunRecord:
     resumed_from: str | None = None
     reproduces: str | None = None
     tracking: str | None = None
+    _masked: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:
         """Forget the run before and start with this one."""
@@ -158,7 +159,12 @@ class RunRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the manifest; what slipped into parameters although the checks refuse it is masked here."""
-        return asdict(self) | {name: all_masked(getattr(self, name)) for name in _MASKED}
+        # Masking looks at every text; what was masked for the last writing is masked still.
+        given = {name: getattr(self, name) for name in _MASKED}
+        if [*map(id, given.values())] != [id(value) for value, _ in self._masked.values()]:
+            self._masked = {name: (value, all_masked(value)) for name, value in given.items()}
+        noted = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "_masked"}
+        return noted | {name: masked_value for name, (_, masked_value) in self._masked.items()}
 
 
 def now() -> str:
