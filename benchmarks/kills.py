@@ -1,0 +1,392 @@
+"""Runs killed by SIGKILL and resumed: how many of them end in what an uninterrupted run makes, byte for byte.
+
+A run of all stages on a small collection is killed in every stage: while a node works, in the middle of a write, when a
+write is done and not yet visible, and when an artifact is there and not yet noted; besides, at random moments. Each
+time `kedro anmi resume` goes on, as a user does it, and every final artifact is compared with that of a run which
+nobody killed; times and dates in them are left out. All runs are children of one process that has imported everything,
+which saves seconds on each. Run from the repository's root:
+
+    python benchmarks/kills.py --random 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import inspect
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1"}
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "kills.json"
+SETTINGS = ",".join([
+    "recipe=anmi_2_0", "encoder=static", "bm25.depth=20", "dense.depth=10", "denoising.depth=3", "elo.depth=3",
+    "denoising.teacher.max_pairs=16", "denoising.teacher.max_length=32", "training.options.epochs=2",
+    "training.options.batch_size=8", "training.options.checkpoint_steps=2", "training.dev_documents=50",
+    "evaluation.resamples=100",
+])  # fmt: skip
+# Of these, what says when, how long, and whether training was resumed is left out.
+TIMED = ("results", "report", "training_log", "training_summary")
+TIMES = ("resumed_from_step", "date", "seconds", "started", "ended", "paths", "machine", "memory_mb", "per_second")
+
+
+class Point(NamedTuple):
+    """Where a run is killed.
+
+    ``how`` is ``node`` (its function is done, nothing is saved), ``middle`` (half of the bytes of an artifact are
+    written), ``written`` (all of them, and it is not visible yet), ``visible`` (it is, and the manifest does not know),
+    ``manifest`` (in the middle of noting it), ``checkpoint`` (training has made so many), ``store`` (so many batches
+    were stored) or ``moment`` (after a share of the time that a whole run takes).
+    """
+
+    stage: str
+    how: str
+    what: str | float
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.how} {self.what}"
+
+
+POINTS = (
+    Point("ingestion", "middle", "corpus.parquet"),
+    Point("bm25", "middle", "bm25_candidates"),
+    Point("consistency", "written", "consistency.parquet"),
+    Point("dense", "store", 1),
+    Point("dense", "middle", "dense_index"),
+    Point("denoising", "node", "judge_candidates"),
+    Point("denoising", "middle", "judged_candidates"),
+    Point("elo", "visible", "rated_candidates"),
+    Point("selection", "middle", "selection"),
+    Point("selection", "manifest", "selection"),
+    Point("training", "checkpoint", 2),
+    Point("training", "middle", "trained_model"),
+    Point("evaluation", "visible", "metrics.parquet"),
+    Point("reporting", "middle", "report.html"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="Kills at N random moments besides.")
+    parser.add_argument("--seed", type=int, default=1, help="Of the random moments.")
+    parser.add_argument("--models", type=Path, help="Folder with the distilled static encoder; saves a minute.")
+    parser.add_argument("--result", type=Path, default=RESULT)
+    arguments = parser.parse_args()
+    prepare()
+    with tempfile.TemporaryDirectory(prefix="anmi-kills-") as folder:
+        trial = Trial(Path(folder), arguments.models or ROOT / "data" / "store" / "models")
+        seconds = trial.reference()
+        draw = random.Random(arguments.seed)
+        moments = [Point("any", "moment", round(draw.uniform(0.02, 0.98), 3)) for _ in range(arguments.random)]
+        rows = []
+        for point in (*POINTS, *moments):
+            rows.append(trial.kill(point, seconds))
+            print(json.dumps(rows[-1]), flush=True)
+    document = {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "settings": SETTINGS,
+        "seconds_uninterrupted": round(seconds, 2),
+        "kills_tried": sum(row["killed"] for row in rows),
+        "kills_resumed_equal": sum(row["killed"] and row["equal"] for row in rows),
+        "rows": rows,
+    }
+    arguments.result.parent.mkdir(parents=True, exist_ok=True)
+    arguments.result.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"{document['kills_resumed_equal']} of {document['kills_tried']} killed runs were resumed to the same end")
+    sys.exit(document["kills_resumed_equal"] != len(rows))
+
+
+def prepare() -> None:
+    """Import what runs need, and nothing that starts a thread."""
+    from kedro.framework.startup import bootstrap_project
+
+    os.chdir(ROOT)
+    bootstrap_project(ROOT)
+    for name in (
+        "torch", "sentence_transformers", "faiss", "bm25s", "sklearn.metrics", "scipy.stats", "plotly.graph_objects",
+        "anmi.cli", "anmi.hooks.tracking", "anmi.training.trainer", "anmi.judging.denoise", "anmi.judging.fusing",
+        "anmi.report.html", "anmi.lineage.resume", "anmi.judging.elo", "anmi.evaluation.metrics",
+    ):  # fmt: skip
+        __import__(name)
+    import torch
+    from kedro.framework.project import pipelines
+
+    torch.set_num_threads(1)
+    dict(pipelines)
+
+
+class Trial:
+    """Runs on one collection, each in folders of its own.
+
+    Parameters
+    ----------
+    folder
+        Where they lie.
+    models
+        Has the static encoder.
+    """
+
+    def __init__(self, folder: Path, models: Path) -> None:
+        self._folder, self._models = folder, models
+        self._number = 0
+        self._collection = collection(folder / "collection")
+        self._whole = folder / "whole"
+
+    def reference(self) -> float:
+        """Make the run that nobody kills; return its seconds."""
+        self._new_place(self._whole, {})
+        started = time.monotonic()
+        code = self._fork(self._whole, ["run", *self._options()])
+        if code:
+            raise SystemExit((self._whole / "log").read_text(encoding="utf-8"))
+        return time.monotonic() - started
+
+    def kill(self, point: Point, seconds: float) -> dict[str, Any]:
+        """Kill a run, resume it, and compare."""
+        self._number += 1
+        place = self._folder / f"run{self._number}"
+        # What the store holds by then it holds in the killed run as well; only its own stages fill it from nothing.
+        late = point.stage in ("elo", "selection", "training", "evaluation", "reporting")
+        self._new_place(place, {"warm": late})
+        wait = float(point.what) * seconds if point.how == "moment" else None
+        code = self._fork(place, ["run", *self._options()], point, wait)
+        row: dict[str, Any] = {"stage": point.stage, "how": point.how, "what": point.what, "killed": code == -9}
+        manifests = sorted((place / "data" / "runs").glob("*/manifest.json"))
+        if code != -9 or not manifests:
+            # Ended before it was killed, or killed before it was a run: nothing to go on with.
+            return row | {"killed": False, "equal": code == 0 or not manifests, "left": 0}
+        done = self._fork(place, ["anmi", "resume", "--env", "test"])
+        text = (place / "log").read_text(encoding="utf-8")
+        found = [line for line in text.splitlines() if "nodes were left to run" in line]
+        row["left"] = int(found[-1].rpartition(": ")[2].split()[0]) if found else None
+        row["differences"] = [text[-2000:]] if done else differences(self._whole / "data", place / "data")
+        row["equal"] = done == 0 and not row["differences"]
+        shutil.rmtree(place)
+        return row
+
+    def _options(self) -> list[str]:
+        return ["--env", "test", "--params", f"collection=beir:{self._collection},{SETTINGS}"]
+
+    def _new_place(self, place: Path, options: dict[str, bool]) -> None:
+        (place / "store" / "models").mkdir(parents=True)
+        source = self._whole / "store" if options.get("warm") else None
+        for model in (source / "models" if source else self._models).glob("static-*" if not source else "*"):
+            shutil.copytree(model, place / "store" / "models" / model.name, copy_function=os.link)
+        if source:
+            shutil.copy(source / "data.mdb", place / "store" / "data.mdb")
+
+    def _fork(self, place: Path, words: list[str], point: Point | None = None, wait: float | None = None) -> int:
+        """Run a command in a child; return its exit code, -9 where it was killed."""
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            code = 70
+            try:
+                code = _command(place, words, point)
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        if wait is not None:
+            deadline = time.monotonic() + wait
+            while time.monotonic() < deadline:
+                found, status = os.waitpid(child, os.WNOHANG)
+                if found:
+                    return os.waitstatus_to_exitcode(status)
+                time.sleep(0.01)
+            os.kill(child, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _command(place: Path, words: list[str], point: Point | None) -> int:
+    """In the child: what ``kedro`` does, with its output in a file."""
+    log = os.open(place / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ |= {"ANMI_DATA_ROOT": str(place / "data"), "ANMI_STORE": str(place / "store"), "COLUMNS": "200"}
+    # A database of MLflow takes seconds to make, and tracking has tests of its own.
+    from anmi.hooks.tracking import TrackingHooks
+
+    TrackingHooks.before_pipeline_run = lambda *_, **__: None
+    if point is not None:
+        arm(point)
+    from anmi.cli import cli
+
+    try:
+        cli(words, standalone_mode=True)
+    except SystemExit as end:
+        return int(end.code or 0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        return 70
+    return 0
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def arm(point: Point) -> None:
+    """Let this process kill itself at a point; changes nothing else."""
+    if point.how == "node":
+        from kedro.pipeline.node import Node
+
+        _after(Node, "run", lambda self, *_: self.name == point.what)
+    elif point.how == "checkpoint":
+        from anmi.training.checkpoint import Checkpoints
+
+        _after(Checkpoints, "write", _nth(int(point.what)))
+    elif point.how == "store":
+        from anmi.store import Store
+
+        _after(Store, "write", _nth(int(point.what)))
+    elif point.how != "moment":
+        _arm_writes(point)
+
+
+def _after(owner: Any, name: str, due: Callable[..., bool]) -> None:
+    plain = getattr(owner, name)
+
+    @functools.wraps(plain)
+    def armed(*arguments: Any, **named: Any) -> Any:
+        result = plain(*arguments, **named)
+        if due(*arguments):
+            die()
+        return result
+
+    setattr(owner, name, armed)
+
+
+def _nth(number: int) -> Callable[..., bool]:
+    calls = []
+
+    def due(*_: Any) -> bool:
+        calls.append(1)
+        return len(calls) >= number
+
+    return due
+
+
+def _arm_writes(point: Point) -> None:
+    from anmi.datasets import artifact
+    from anmi.hooks import record
+
+    plain = artifact.aside
+    seen: list[str] = []
+
+    @contextmanager
+    def armed(target: Path) -> Iterator[Path]:
+        noting = point.how == "manifest" and target.name == "manifest.json" and str(point.what) in seen
+        with plain(target) as path:
+            yield path
+            if noting or (point.how == "middle" and target.name == point.what):
+                _halve(path)
+                die()
+            if point.how == "written" and target.name == point.what:
+                die()
+        seen.append(target.name)
+        if point.how == "visible" and target.name == point.what:
+            die()
+
+    artifact.aside = armed
+    record.aside = armed
+
+
+def _halve(path: Path) -> None:
+    """Leave half of what was written: of a folder half of the files, of the last of these half of the bytes."""
+    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
+    kept = files[: (len(files) + 1) // 2]
+    for file in files[len(kept) :]:
+        file.unlink()
+    os.truncate(kept[-1], kept[-1].stat().st_size // 2)
+
+
+def collection(folder: Path, documents: int = 32) -> Path:
+    """Write a BEIR folder of what the functions of the standard library say of themselves."""
+    import ast
+    import json as one
+    import ntpath
+    import statistics
+    import textwrap
+
+    pairs = []
+    for module in (os, shutil, textwrap, statistics, inspect, one, ast, ntpath, random, functools, signal, tempfile):
+        for name, found in sorted(vars(module).items()):
+            text = inspect.getdoc(found) if callable(found) and not name.startswith("_") else None
+            first, _, rest = (text or "").partition("\n\n")
+            if len(rest) > 80 and len(first) > 20:
+                pairs.append((f"{module.__name__}.{name}", " ".join(first.split()), " ".join(rest.split())[:200]))
+    chosen = list({first: (name, first, rest) for name, first, rest in pairs}.values())[:documents]
+    (folder / "qrels").mkdir(parents=True)
+    texts = {
+        "corpus.jsonl": [{"_id": f"d{i}", "title": name, "text": rest} for i, (name, _, rest) in enumerate(chosen)],
+        "queries.jsonl": [{"_id": f"q{i}", "text": first} for i, (_, first, _) in enumerate(chosen)],
+    }
+    for name, rows in texts.items():
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    parts = {"train": range(len(chosen) - 12), "dev": range(len(chosen) - 12, len(chosen) - 6)}
+    parts["test"] = range(len(chosen) - 6, len(chosen))
+    for split, numbers in parts.items():
+        lines = ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in numbers)]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def differences(whole: Path, other: Path) -> list[str]:
+    """Return which final artifacts of two data roots are not the same, and what was left lying about."""
+    old, new = newest(whole), newest(other)
+    found = [f"{name} is there only once" for name in sorted({*old} ^ {*new})]
+    found += [name for name in sorted({*old} & {*new}) if content(old[name], whole) != content(new[name], other)]
+    loaded = {path.name for path in other.glob("*/*/*/.*.tmp/*")}
+    return found + [f"{name} was half-written and is visible" for name in sorted(loaded & set(new) if loaded else ())]
+
+
+def newest(root: Path) -> dict[str, Path]:
+    """Return the newest version of every artifact, as Kedro finds it."""
+    found: dict[str, Path] = {}
+    for path in sorted(root.glob("*/*/????-??-??T*/*")):
+        if path.parents[1].name == path.name and not path.name.startswith("."):
+            found[f"{path.parents[2].name}/{path.name}"] = path
+    return found
+
+
+def content(path: Path, root: Path) -> Any:
+    """Return what is compared of an artifact: its bytes, without where the store lies, and without times."""
+    if path.is_dir():
+        return {file.relative_to(path).as_posix(): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    if path.stem not in TIMED:
+        return path.read_bytes().replace(str(root.parent).encode(), b"")
+    if path.suffix == ".parquet":
+        import pandas as pd
+
+        table = pd.read_parquet(path)
+        return table.drop(columns=[name for name in table if any(time in name for time in TIMES)]).to_json()
+    if path.suffix == ".json":
+        return json.dumps(timeless(json.loads(path.read_text(encoding="utf-8"))), sort_keys=True)
+    # Of the report the figures and tables come from artifacts that are compared; that it is whole is seen here.
+    return path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+
+def timeless(value: Any) -> Any:
+    """Leave out what says when, how long, and where."""
+    if isinstance(value, dict):
+        return {k: timeless(v) for k, v in value.items() if not any(time in k for time in TIMES)}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+if __name__ == "__main__":
+    main()
