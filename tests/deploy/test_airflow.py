@@ -185,7 +185,9 @@ def tracked(folders: dict[str, str]) -> list[tuple[str, str]]:
 def test_airflow_runs_every_stage_as_one_run(airflow: Airflow, folders: dict[str, str]) -> None:
     dag = write_dag(airflow.dags, pipelines="__default__", env="test", project=ROOT, retries=0)
     done = airflow.test(dag, {"recipe": "anmi_2_1"}, **folders)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    # What the commands themselves printed; Airflow tells much more.
+    printed = [line.partition("]")[2] for line in done.stdout.splitlines() if "SubprocessHook" in line]
+    assert done.returncode == 0, "\n".join(printed[-60:])
     data = Path(folders["ANMI_DATA_ROOT"])
     (place,) = (data / "runs").iterdir()
     told = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
@@ -210,7 +212,7 @@ def test_a_task_that_fails_fails_both_runs(airflow: Airflow, folders: dict[str, 
     planted = tmp_path / "planted"
     done = airflow.test(dag, {"collection": f"beir:/nowhere; touch {planted} `touch {planted}`"}, **folders)
     told = done.stdout + done.stderr
-    assert done.returncode != 0 or "state:failed" in told or "Marking run" in told
+    assert done.returncode != 0
     assert not planted.exists()
     assert "/nowhere" in told
     assert [status for _, status in tracked(folders)][known:] == ["FAILED"]
