@@ -86,6 +86,8 @@ class Judge:
         Texts by query id and by document index.
     seed
         Of the run.
+    kept
+        Fingerprints of an earlier run's teachers to judge by, one per fold; without any they are trained.
 
     Attributes
     ----------
@@ -100,6 +102,7 @@ class Judge:
     query_texts: dict[str, str]
     document_texts: Sequence[str]
     seed: int
+    kept: Sequence[str] = ()
     judges: list[PointwiseJudge] = field(default_factory=list)
     calibrators: dict[int, Calibrator] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
@@ -137,6 +140,8 @@ class Judge:
 
     def _made(self, options: TrainedOptions, shards: CandidateShards) -> list[PointwiseJudge]:
         """One judge per fold; a ready-made one is the same for all."""
+        if options is self.options and self.kept:
+            return [Teacher.kept(options, self.models, each, fold) for fold, each in enumerate(self.kept)]
         if not options.trained:
             return [load_pointwise(options, self.models)] * self.options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)

@@ -188,6 +188,15 @@ class Teacher:
         fold = "" if pairs.fold is None else f", fold {pairs.fold}"
         self.name = f"teacher {options.base}, layers {options.layers}{fold}"
 
+    @staticmethod
+    def kept(options: TrainedOptions, models: Path, fingerprint: str, fold: int) -> Teacher:
+        """Return a teacher that was trained by an earlier run; its files must be there."""
+        teacher = Teacher.__new__(Teacher)
+        teacher.options, teacher.fingerprint, teacher._model = options, fingerprint, None
+        teacher.path = models / f"teacher-{fingerprint}"
+        teacher.name = f"teacher {options.base}, layers {options.layers}, fold {fold}"
+        return teacher
+
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
         if not len(pairs):

@@ -275,7 +275,11 @@ def _index(tokens: list[list[str]], settings: dict[str, Any]) -> Any:
     import bm25s
 
     engine = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
-    engine.index(tokens, show_progress=False)
+    # Numbered as they come: bm25s would do so in the order of a set, which is another in every process.
+    vocabulary: dict[str, int] = {}
+    ids = [[vocabulary.setdefault(term, len(vocabulary)) for term in row] for row in tokens]
+    vocabulary.setdefault("", len(vocabulary))
+    engine.index((ids, vocabulary), show_progress=False)
     # BM25L and BM25+ give every document a share for the terms it lacks. It is the same for all documents, so the
     # order stands without it, and a score of 0 means in every variant that nothing is shared.
     engine.nonoccurrence_array = None

@@ -70,8 +70,14 @@ def judge_candidates(
     seed: int,
     store: Store,
     engine: EngineParams = IN_PROCESS,
+    collection: str = "",
+    earlier_teacher: dict[str, Any] | None = None,
+    keep_judges: bool = False,
 ) -> tuple[CandidateShards, dict[str, Any]]:
-    """Add the cross-encoder's judgment, if the recipe reads one, and the final ``p_relevant``."""
+    """Add the cross-encoder's judgment, if the recipe reads one, and the final ``p_relevant``.
+
+    With ``keep_judges`` the cross-encoders of the run before are used where they fit, so only new pairs are judged.
+    """
     if fused_judge["mode"] == "none":
         return evidence, {"judged_pairs": 0}
     if not recipes.get(recipe).requires & _OF_THE_TEACHER:
@@ -79,17 +85,25 @@ def judge_candidates(
         return map_blocks(engine, _believed, evidence), {"judged_pairs": 0}
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
+    from anmi.judging.keeping import Fitted, kept, noted
     from anmi.judging.stacking import Stack
 
     store.run = running(engine).ordered
+    models, query_texts = store.path / "models", dict(zip(queries.query_id, queries.text, strict=True))
+    fitted = Fitted.to(collection, params.teacher, seed, queries.text[queries.split == "train"])
+    earlier, teachers = earlier_teacher or {}, list[str]()
+    if keep_judges and params.teacher.trained:
+        teachers, reason = kept(earlier, fitted, params.teacher, models, params.most_new)
+        log.info("teacher: %s", f"trained anew, since {reason}" if reason else "that of the last run is kept")
     judge = Judge(
         options=params.teacher,
         depth=params.depth,
         store=store,
-        models=store.path / "models",
-        query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
+        models=models,
+        query_texts=query_texts,
         document_texts=document_texts(corpus),
         seed=seed,
+        kept=teachers,
     )
     judge.fit(evidence)
     stack = Stack.fit(evidence.map(judge))
@@ -98,7 +112,11 @@ def judge_candidates(
         stack.weight,
         "" if stack.hidden else ", since no positive can be hidden to fit one",
     )
-    return evidence.map(lambda block: stack(judge(block))), judge.summary | {"stack": stack.as_dict()}
+    return evidence.map(lambda block: stack(judge(block))), judge.summary | {
+        "stack": stack.as_dict(),
+        "kept": bool(teachers),
+        "fitted": earlier["fitted"] if teachers else noted(fitted),
+    }
 
 
 def _believed(block: Candidates) -> Candidates:

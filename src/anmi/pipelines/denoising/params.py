@@ -20,3 +20,10 @@ class DenoisingParams(BaseModel):
         description="Candidates the cross-encoder judges per query, best by fused rank first; it is the dear judge.",
     )
     teacher: TeacherOptions = Field(TeacherOptions(), description="The cross-encoder.")
+    most_new: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="Where judges are kept: the share of queries new since the cross-encoder was trained, above which "
+        "it is trained anew. A tenth more queries hardly make another cross-encoder, and cost a full judging.",
+    )

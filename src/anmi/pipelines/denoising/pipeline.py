@@ -24,7 +24,8 @@ def create_pipeline() -> Pipeline:
             judge_candidates,
             inputs=[
                 "evidence_candidates", "fused_judge", "corpus", "queries", "params:recipe", "params:recipes",
-                "params:denoising", "params:seed", "store", "params:engine",
+                "params:denoising", "params:seed", "store", "params:engine", "params:collection", "earlier_teacher",
+                "params:keep_judges",
             ],
             outputs=["judged_candidates", "teacher"],
             name="judge_candidates",

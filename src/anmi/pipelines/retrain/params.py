@@ -21,7 +21,8 @@ class RetrainParams(BaseModel):
         "different collections never compete. Name it where two folders of collections are called alike.",
     )
     keep_judges: bool = Field(
-        True, description="Judge by the cross-encoders of the last run where they fit, so that only what is new is judged."
+        True,
+        description="Judge by the cross-encoders of the last run where they fit, so that only what is new is judged.",
     )
     rule: PromotionRule = Field(PromotionRule(), description="When the challenger becomes champion.")
     claim_minutes: float = Field(

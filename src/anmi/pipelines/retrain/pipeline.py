@@ -103,4 +103,5 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
         name="audit_recipes",
         namespace=NAMESPACE,
     )  # fmt: skip
-    return way + mine + Pipeline([measured]) + create_pipeline()
+    stages = Pipeline(way + mine, parameters={"params:keep_judges": "params:retrain.keep_judges"})
+    return stages + Pipeline([measured]) + create_pipeline()
