@@ -8,6 +8,8 @@ measurement of a model but of what a table of token vectors is able to represent
 - the AUC over all pairs and the paired share, by kind of falsehood, and by whether training met the category;
 - the AUC that is left if every query had its own scale (similarities less the mean of the query's texts): what is
   lost between queries, and what within;
+- how far apart a document and its variants are in the mean, and how much the similarity of the own document differs from
+  query to query: harder negatives may widen both;
 - the AUC by how many of the tokens that tell a document from its variant occur in training: a vector that training
   never touches learns nothing from any negative.
 
@@ -51,8 +53,10 @@ CELLS = (
     ("dnh_linear", "infonce", False),
     ("dnh_random", "pooled", False),
     ("dnh_linear", "pooled", False),
+    ("dnh_edited", "pooled", False),
     ("dnh_linear", "pooled", True),
     ("dnh_linear", "infonce", True),
+    ("dnh_edited", "infonce", False),
 )
 
 
@@ -142,6 +146,8 @@ def run_cell(held: HeldOut, recipe: str, loss: str, fitted: bool, seed: int) -> 
         "collection": world.name, "recipe": recipe, "loss": loss, "fitted": fitted, "seed": seed,
         "queries": int(pairs.query_id.nunique()), "pairs": len(pairs), "same_tokens": float(same.mean()),
         "by_kind": told(pairs, *values),
+        "gap": float((values[0] - values[1]).mean()),
+        "spread_of_own": float(values[0][~pairs.duplicated("query_id")].std()),
         "one_scale_per_query": told(pairs, *centred(pairs, *values))["all"][0],
         **{
             name: [*told(pairs[mask], *(v[mask] for v in values))["all"], int(mask.sum())]
