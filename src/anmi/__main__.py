@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,10 +62,15 @@ def configured(conf_source: str | None) -> Packaged:
     place = Path("conf" if conf_source is None else conf_source).resolve()
     if not place.exists() or conf_source == "":
         raise click.UsageError(f"there is no configuration in {place}: name its folder or archive with {_OPTION}")
-    if (place / "logging.yml").is_file():
-        # Read when Kedro is imported, and looked for in the working directory only.
-        os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(place / "logging.yml"))
-    from kedro.framework.project import configure_project, settings
+    with _logging_of(place) as logging:
+        if logging is not None:
+            # Read when Kedro is imported, and looked for in the working directory only.
+            os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(logging))
+        from kedro.framework.project import configure_project, settings
+
+        if logging is not None and os.environ["KEDRO_LOGGING_CONFIG"] == str(logging) and not place.is_dir():
+            # A copy that is about to go; processes started later would look for it.
+            os.environ.pop("KEDRO_LOGGING_CONFIG")
 
     configure_project(Path(__file__).parent.name)
     settings.set("CONF_SOURCE", str(place))
@@ -75,6 +83,22 @@ def configured(conf_source: str | None) -> Packaged:
         help=f"Run pipelines (see `anmi run --help`), or look at what runs brought; {_OPTION} names the configuration.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+@contextmanager
+def _logging_of(place: Path) -> Iterator[Path | None]:
+    """Give the file that configures logging, of an archive a copy of it; None where there is none."""
+    if place.is_dir():
+        yield place / "logging.yml" if (place / "logging.yml").is_file() else None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "logging.yml"
+        if tarfile.is_tarfile(place):
+            with tarfile.open(place) as tar:
+                found = [member for member in tar if member.isfile() and Path(member.name).parts[1:] == (copy.name,)]
+                file = tar.extractfile(found[0]) if found else None
+                copy.write_bytes(file.read() if file is not None else b"")
+        yield copy if copy.is_file() and copy.stat().st_size else None
 
 
 def main(args: Sequence[str] | None = None, **options: Any) -> Any:
