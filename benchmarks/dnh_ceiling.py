@@ -8,8 +8,8 @@ measurement of a model but of what a table of token vectors is able to represent
 - the AUC over all pairs and the paired share, by kind of falsehood, and by whether training met the category;
 - the AUC that is left if every query had its own scale (similarities less the mean of the query's texts): what is
   lost between queries, and what within;
-- how far apart a document and its variants are in the mean, and how much the similarity of the own document differs from
-  query to query: harder negatives may widen both;
+- how far apart a document and its variants are in the mean, and how much the similarity of the own document differs
+  from query to query: harder negatives may widen both;
 - the AUC by how many of the tokens that tell a document from its variant occur in training: a vector that training
   never touches learns nothing from any negative.
 
