@@ -154,6 +154,51 @@ def test_examples_do_not_depend_on_how_queries_are_cut_into_shards(
     assert pairs(shards()) == pairs([Candidates.concatenate(shards())])
 
 
+@pytest.mark.slow
+def test_kept_teachers_judge_what_is_new_and_as_they_would_all(
+    tmp_path: Path, store: Store, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = judge(tmp_path, store, texts)
+    first.fit(CandidateShards.of(shards()[:1]))
+    names = [fold["fingerprint"] for fold in first.summary["folds"]]
+    computed: list[str] = []
+    compute = Teacher._compute
+
+    def noting_compute(self: Teacher, joined: list[str]) -> Any:
+        computed.extend(joined)
+        return compute(self, joined)
+
+    monkeypatch.setattr(Teacher, "_compute", noting_compute)
+    second = judge(tmp_path, store, texts)
+    second.kept = names
+    second.fit(CandidateShards.of(shards()))
+    new = {texts[str(query)] for query in shards()[1].query_ids}
+    assert {pair.split("\x1f")[0] for pair in computed} == new
+    assert [fold["fingerprint"] for fold in second.summary["folds"]] == names
+
+    computed.clear()
+    with Store(tmp_path / "empty") as empty:
+        anew = judge(tmp_path, empty, texts)
+        anew.kept = names
+        anew.fit(CandidateShards.of(shards()))
+        assert len(computed) == second.summary["judged_pairs"] - _repeated(texts)
+        for block in shards():
+            one, other = second(block), anew(block)
+            np.testing.assert_allclose(one.columns["cross"], other.columns["cross"], atol=1e-5)
+
+
+def _repeated(texts: dict[str, str]) -> int:
+    """Pairs that two queries of one text have in common, which are judged once."""
+    pairs = [
+        join(texts[str(query)], DOCUMENT_TEXTS[document])
+        for block in shards()
+        for query, own, others in zip(block.query_ids, block.positives, block.documents, strict=True)
+        for document in [*own, *others[:DEPTH]]
+        if document != PADDING
+    ]
+    return len(pairs) - len(set(pairs))
+
+
 def test_a_judge_must_be_fitted_first(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
     with pytest.raises(AnmiError, match="not fitted"):
         judge(tmp_path, store, texts)(shards()[0])

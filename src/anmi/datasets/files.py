@@ -49,13 +49,9 @@ class EarlierDataset(JsonDataset):
 
     def load(self) -> Any:
         """Read the document, if there is any."""
-        try:
-            return super().load()
-        except VersionNotFoundError:
-            return {}
+        return {} if self.resolve_load_version() is None else super().load()
 
-    def save(self, data: Any) -> None:
-        """Refuse; the run saves it under the name of its own."""
+    def _write(self, data: Any, path: Path) -> None:
         raise DatasetError(f"{self._filepath} is read here as that of an earlier run and saved under another name")
 
     def resolve_load_version(self) -> str | None:
