@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -35,6 +36,19 @@ def _found(env: str | None) -> Iterator[tuple[Any, Runs]]:
 
     with _context(env) as context:
         yield context, Runs(data_root(context))
+
+
+def _known(env: str | None) -> Runs:
+    """Return the runs under the data root, without the seconds that checking the whole configuration takes."""
+    from kedro.framework.session import KedroSession
+
+    from anmi.cli import plain_errors
+    from anmi.hooks.record import data_root
+    from anmi.lineage.manifests import Runs
+
+    with plain_errors(), KedroSession.create(env=env) as session:
+        loader = session._get_config_loader()
+        return Runs(data_root(SimpleNamespace(config_loader=loader, project_path=session._project_path)))
 
 
 @click.command()
@@ -66,15 +80,14 @@ def reproduce(run_id: str, keep: bool, env: str | None) -> None:
     from anmi.cli import plain_errors, told_of_interruption
     from anmi.lineage import reproduce as repeating
 
-    with _found(env) as (_, known):
-        manifest = known.get(run_id)
+    known = _known(env)
 
     def warn(changed: Mapping[str, str]) -> None:
         for part, text in changed.items():
             click.echo(f"Warning: {part} changed since: {text}", err=True)
 
     with plain_errors(), told_of_interruption():
-        done = repeating.reproduce(known, manifest, warn, keep=keep)
+        done = repeating.reproduce(known, known.get(run_id), warn, keep=keep)
     _tell(done)
     if not done.is_equal:
         sys.exit(1)
@@ -106,9 +119,8 @@ def resume(run_id: str | None, force: bool, env: str | None) -> None:
     from anmi.cli import plain_errors, told_of_interruption
     from anmi.lineage import resume as resuming
 
-    with _found(env) as (_, known):
-        manifest = resuming.resumable(known, run_id)
     with plain_errors(), told_of_interruption():
+        manifest = resuming.resumable(_known(env), run_id)
         made, rest = resuming.resume(manifest, force=force)
     click.echo(f"run {manifest['run_id']} is complete as run {made}: {len(rest.nodes)} nodes were left to run")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import fsspec
 
+from anmi.datasets import remote
 from anmi.errors import AnmiError, nearest
 from anmi.lineage import process
 
@@ -32,28 +33,34 @@ class Runs:
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
         self.is_local = "://" not in root
-        self._files, self._path = fsspec.core.url_to_fs(self.root)
+        self._files = fsspec.filesystem("file") if self.is_local else remote.file_system(self.root)
+        self._path = str(self._files._strip_protocol(self.root)).rstrip("/")
 
     def all(self) -> list[dict[str, Any]]:
         """Return all manifests, the oldest first, each with what became of the run as ``status``.
 
         A run that says that it is running is ``killed`` where its process is gone.
         """
+        with remote.in_one_sentence(f"{self.root}/runs"):
+            manifests = list(self._read())
+        found = [manifest | {"status": self.status(manifest)} for manifest in manifests]
+        return sorted(found, key=lambda manifest: str(manifest["run_id"]))
+
+    def _read(self) -> Iterator[dict[str, Any]]:
         folder = f"{self._path}/runs"
         self._files.invalidate_cache()
-        found = []
         for place in self._files.find(folder) if self._files.exists(folder) else []:
-            # A tidied-up run may vanish while this reads; anything else than <run id>/manifest.json is none.
+            # Anything else than <run id>/manifest.json is none, such as what a killed process was writing.
             parts = place.strip("/").split("/")
             if parts[-1] != _MANIFEST or len(parts) - len(folder.strip("/").split("/")) != 2:
                 continue
             try:
                 manifest = dict(json.loads(self._files.cat_file(place)))
-            except (OSError, ValueError):
+            except (FileNotFoundError, ValueError):
+                # It was removed in between.
                 continue
             if manifest.get("run_id") == parts[-2]:
-                found.append(manifest | {"status": self.status(manifest)})
-        return sorted(found, key=lambda manifest: str(manifest["run_id"]))
+                yield manifest
 
     def status(self, manifest: Mapping[str, Any]) -> str:
         """Return ``finished``, ``failed``, ``interrupted``, ``running``, or ``killed`` where nobody noted the end."""

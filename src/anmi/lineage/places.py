@@ -25,12 +25,13 @@ class File:
         Its path from the root.
     bytes
         Its size.
-    used
-        When it was last read or written, in seconds since 1970; 0 where the system does not say.
+    changed, used
+        When it was last written, and when last read or written, in seconds since 1970; 0 where the system does not say.
     """
 
     name: str
     bytes: int
+    changed: float
     used: float
 
 
@@ -60,14 +61,16 @@ class Place:
                     continue
                 if not path.is_dir() or path.name.endswith(".tmp"):
                     size = 0 if path.is_dir() else state.st_size
-                    yield File(path.relative_to(root).as_posix(), size, max(state.st_mtime, state.st_atime))
+                    yield File(
+                        path.relative_to(root).as_posix(), size, state.st_mtime, max(state.st_mtime, state.st_atime)
+                    )
             return
         with remote.in_one_sentence(self.root):
             self._fs.invalidate_cache()
             start = str(self._fs._strip_protocol(self.root)).strip("/")
             entries = self._fs.find(self.root, detail=True) if self._fs.exists(self.root) else {}
             for path, entry in entries.items():
-                yield File(path.strip("/").removeprefix(start).strip("/"), int(entry.get("size") or 0), 0.0)
+                yield File(path.strip("/").removeprefix(start).strip("/"), int(entry.get("size") or 0), 0.0, 0.0)
 
     def remove(self, *names: str) -> None:
         """Remove folders or files, by their paths from the root; without any, the whole place.
@@ -78,7 +81,10 @@ class Place:
         if not self.is_local:
             with remote.in_one_sentence(self.root):
                 for name in names or ("",):
-                    remote.remove(self._fs, f"{self.root}/{name}".rstrip("/"))
+                    target = f"{self.root}/{name}".rstrip("/")
+                    for mark in (path for path in self._fs.find(target) if path.endswith(f"/{remote.COMPLETE}")):
+                        self._fs.rm_file(mark)
+                    remote.remove(self._fs, target)
             return
         root = Path(self.root)
         parent = root if names else root.parent

@@ -176,8 +176,8 @@ def _may_use(manifest: Mapping[str, Any]) -> bool:
 
 
 def _inside(places: Collection[str], root: str) -> set[str]:
-    start = root.partition("://")[2] or root
-    return {place.strip("/").removeprefix(start.strip("/")).strip("/") for place in places}
+    start, *found = ((place.partition("://")[2] or place).strip("/") for place in (root, *places))
+    return {place.removeprefix(start).strip("/") for place in found}
 
 
 def _versions(
@@ -226,7 +226,8 @@ def _leftovers(files: Sequence[File]) -> dict[str, list[File]]:
     return {
         name: part
         for name, part in parts.items()
-        if owner_state(name) == "dead" or (owner_state(name) == "unknown" and max(file.used for file in part) < oldest)
+        if owner_state(name) == "dead"
+        or (owner_state(name) == "unknown" and max(file.changed for file in part) < oldest)
     }
 
 
