@@ -1,0 +1,152 @@
+"""What a nightly update costs, and whether killed runs and other engines end in the same: production.json.
+
+`incremental`: MedQuAD without 1 % of its training queries and their documents is mined from an empty store; then they
+are there, and mining with `keep_judges=true` (as `retrain` does) is timed against the first run. Each is one
+`kedro run --pipelines mining`, with its start, by the wall clock and by the processor's time of the process and its
+workers. `kills` and `engines` are taken from what kills.py and engines.py wrote. Run from the repository's root:
+
+    python benchmarks/production.py incremental --recipe anmi_2_1 --encoder minilm --queries 3000
+    python benchmarks/production.py collect
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))
+RESULT = ROOT / "benchmarks" / "results" / "production.json"
+PARTS = ROOT / "build" / "production"
+SHARE = 0.01
+
+
+def main() -> None:
+    """Measure what is asked for, or put what was measured together."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    update = commands.add_parser("incremental", help="time a full mining and an update")
+    update.add_argument("--recipe", default="anmi")
+    update.add_argument("--encoder", default="static")
+    update.add_argument("--queries", type=int, default=0, help="cap on training queries; 0 takes all")
+    commands.add_parser("collect", help="write benchmarks/results/production.json")
+    arguments = parser.parse_args()
+    PARTS.mkdir(parents=True, exist_ok=True)
+    if arguments.command == "incremental":
+        incremental(arguments.recipe, arguments.encoder, arguments.queries)
+    else:
+        collect()
+
+
+def incremental(recipe: str, encoder: str, queries: int) -> None:
+    """Time a full mining of nearly all of MedQuAD, and that of all of it afterwards."""
+    work = PARTS / f"{recipe}-{encoder}-{queries}"
+    shutil.rmtree(work, ignore_errors=True)
+    before, after = work / "before", work / "after"
+    counts = split(DATA / "medquad", before, after, queries)
+    collection = work / "collection"
+    settings = f"recipe={recipe},encoder={encoder},collection=beir:{collection},keep_judges=true"
+    folders = {"ANMI_DATA_ROOT": str(work / "data"), "ANMI_STORE": str(work / "store")}
+    found: dict[str, Any] = {"recipe": recipe, "encoder": encoder, "queries": queries, **counts}
+    for name, folder in (("full", before), ("update", after)):
+        collection.unlink(missing_ok=True)
+        collection.symlink_to(folder, target_is_directory=True)
+        found[name] = timed(["run", "--pipelines", "mining", "--params", settings], folders, work / f"{name}.log")
+        print(name, found[name], flush=True)
+    (PARTS / f"incremental-{work.name}.json").write_text(json.dumps(found | {"machine": machine()}), encoding="utf-8")
+    shutil.rmtree(work / "data")
+    shutil.rmtree(work / "store")
+
+
+def split(source: Path, before: Path, after: Path, queries: int) -> dict[str, int]:
+    """Write the collection as it will be, and without 1 % of the training queries and their documents."""
+    labels = {name: (source / "qrels" / f"{name}.tsv").read_text(encoding="utf-8") for name in ("train", "dev", "test")}
+    rows = [line.split("\t") for line in labels["train"].splitlines()[1:]]
+    asked = sorted({row[0] for row in rows}, key=key)[: queries or None]
+    new = set(asked[: max(1, round(SHARE * len(asked)))])
+    gone = {row[1] for row in rows if row[0] in new}
+    kept = {"before": set(asked) - new, "after": set(asked)}
+    for name, folder in (("before", before), ("after", after)):
+        (folder / "qrels").mkdir(parents=True)
+        for part, text in labels.items():
+            lines = text.splitlines(keepends=True)
+            chosen = [line for line in lines[1:] if part != "train" or line.split("\t")[0] in kept[name]]
+            chosen = [line for line in chosen if name == "after" or line.split("\t")[1] not in gone]
+            (folder / "qrels" / f"{part}.tsv").write_text(lines[0] + "".join(chosen), encoding="utf-8")
+        shutil.copyfile(source / "queries.jsonl", folder / "queries.jsonl")
+        with (source / "corpus.jsonl").open(encoding="utf-8") as read, (folder / "corpus.jsonl").open("w") as write:
+            write.writelines(line for line in read if name == "after" or json.loads(line)["_id"] not in gone)
+    return {"training_queries": len(asked), "new_queries": len(new), "new_documents": len(gone)}
+
+
+def key(query: str) -> str:
+    """Return what queries are ordered by to choose some of them."""
+    return hashlib.blake2b(query.encode(), digest_size=8).hexdigest()
+
+
+def timed(arguments: list[str], variables: dict[str, str], log: Path) -> dict[str, float]:
+    """Run kedro and return seconds by the wall and by the processor."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    with log.open("w") as file:
+        subprocess.run(
+            [str(Path(sys.executable).with_name("kedro")), *arguments],
+            cwd=ROOT, env={**os.environ, **variables}, stdout=file, stderr=subprocess.STDOUT, check=True,
+        )  # fmt: skip
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"seconds": round(seconds, 1), "processor_seconds": round(used, 1)}
+
+
+def machine() -> dict[str, Any]:
+    """Return where and when this was measured."""
+    packages = ("torch", "sentence-transformers", "ray", "faiss-cpu", "bm25s", "kedro")
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": {"platform": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg()[1]},
+        "versions": {name: version(name) for name in packages},
+    }
+
+
+def collect() -> None:
+    """Put the parts together as rows of case, value, unit and note."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted(PARTS.glob("incremental-*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        what = f"{found['recipe']}, {found['encoder']}"
+        note = (
+            f"medquad, recipe {what}: {found['new_queries']} of {found['training_queries']} training queries and "
+            f"{found['new_documents']} documents new; load {found['machine']['machine']['load']:.1f}"
+        )
+        for kind in ("seconds", "processor_seconds"):
+            share = found["update"][kind] / found["full"][kind]
+            rows += [
+                {"case": "incremental_share", "value": round(share, 4), "unit": f"of full {kind}", "note": note},
+                {"case": "full_mining", "value": found["full"][kind], "unit": kind, "note": note},
+                {"case": "update", "value": found["update"][kind], "unit": kind, "note": note},
+            ]
+    kills, engines = RESULT.with_name("kills.json"), ROOT / "build" / "engines.json"
+    if kills.is_file():
+        found = json.loads(kills.read_text(encoding="utf-8"))
+        for case in ("kills_tried", "kills_resumed_equal"):
+            rows.append({"case": case, "value": found[case], "unit": "runs", "note": "benchmarks/kills.py"})
+    if engines.is_file():
+        rows += json.loads(engines.read_text(encoding="utf-8"))["rows"]
+    RESULT.write_text(json.dumps({**machine(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    print(f"{len(rows)} rows in {RESULT}")
+
+
+if __name__ == "__main__":
+    main()
