@@ -63,15 +63,15 @@ POINTS = (
     Point("ingestion", "middle", "corpus.parquet"),
     Point("bm25", "middle", "bm25_candidates"),
     Point("consistency", "written", "consistency.parquet"),
-    Point("dense", "store", 1),
     Point("dense", "middle", "dense_index"),
+    Point("dense", "store", 1),
     Point("denoising", "node", "judge_candidates"),
     Point("denoising", "middle", "judged_candidates"),
     Point("elo", "visible", "rated_candidates"),
-    Point("selection", "middle", "selection"),
     Point("selection", "manifest", "selection"),
-    Point("training", "checkpoint", 2),
+    Point("selection", "middle", "selection"),
     Point("training", "middle", "trained_model"),
+    Point("training", "checkpoint", 2),
     Point("evaluation", "visible", "metrics.parquet"),
     Point("reporting", "middle", "report.html"),
 )
@@ -80,6 +80,7 @@ POINTS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--random", type=int, default=0, metavar="N", help="Kills at N random moments besides.")
+    parser.add_argument("--stages", action="store_true", help="One kill in every stage only.")
     parser.add_argument("--seed", type=int, default=1, help="Of the random moments.")
     parser.add_argument("--models", type=Path, help="Folder with the distilled static encoder; saves a minute.")
     parser.add_argument("--result", type=Path, default=RESULT)
@@ -91,7 +92,9 @@ def main() -> None:
         draw = random.Random(arguments.seed)
         moments = [Point("any", "moment", round(draw.uniform(0.02, 0.98), 3)) for _ in range(arguments.random)]
         rows = []
-        for point in (*POINTS, *moments):
+        # The last of each stage.
+        points = tuple({point.stage: point for point in POINTS}.values()) if arguments.stages else POINTS
+        for point in (*points, *moments):
             rows.append(trial.kill(point, seconds))
             print(json.dumps(rows[-1]), flush=True)
     document = {

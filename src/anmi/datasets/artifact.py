@@ -107,9 +107,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     def save(self, data: Any) -> None:
         """Write the artifact; nothing is seen of it before it is complete."""
         with told_plainly(self._filepath if self._fs is None else self._url):
-            self._save(data)
+            self._write_aside(data)
 
-    def _save(self, data: Any) -> None:
+    def _write_aside(self, data: Any) -> None:
         target = self._get_save_path()
         if self._fs is None:
             with aside(Path(target)) as path:

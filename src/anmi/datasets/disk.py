@@ -19,7 +19,10 @@ _HASHED: Final = 1 << 26
 _ALWAYS_HASHED: Final = ("selection", "training_rows.parquet")
 # What libraries say where they keep the system's number to themselves; NumPy only counts what it wrote.
 _TOLD: Final = (
-    (errno.ENOSPC, re.compile(r"no space left on device|disk is full|items? requested but|requested and \d+ written")),
+    (
+        errno.ENOSPC,
+        re.compile(r"no space left on device|database or disk is full|items? requested but|requested and \d+ written"),
+    ),
     (errno.EDQUOT, re.compile(r"quota exceeded")),
     (errno.EROFS, re.compile(r"read-?only (file system|database)")),
     (errno.EACCES, re.compile(r"permission denied|access denied|accessdenied")),
