@@ -117,7 +117,8 @@ class Scaled:
 
     def __call__(self, item: int) -> tuple[int, int, bool]:
         if item == 13:
-            time.sleep(0.2)
+            # Until the other worker, who may still be starting, had its turn.
+            time.sleep(2)
         return int(self.array.sum()) * item, os.getpid(), self.array.flags.writeable
 
 

@@ -6,12 +6,7 @@ the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this proje
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import shutil
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -20,6 +15,7 @@ from typing import Any, Final
 import fsspec
 
 from anmi.errors import AnmiError, masked
+from anmi.store.room import room
 
 COMPLETE: Final = "_complete"
 # Files at a time, and parts of a large file at a time: s3fs holds each in memory, parts of 50 MiB and files up to twice
@@ -28,8 +24,6 @@ _FILES: Final = 4
 _PARTS: Final = 4
 _LONGEST_REASON: Final = 200
 _PREFIX: Final = "anmi-downloads-"
-_lock = threading.Lock()
-_rooms: dict[int, tempfile.TemporaryDirectory[str]] = {}
 
 
 def file_system(url: str, options: Mapping[str, Any] | None = None) -> Any:
@@ -129,34 +123,8 @@ def remove(files: Any, target: str) -> None:
 
 
 def local_room() -> Path:
-    """Return this process's folder for what it downloads and uploads; it goes when the process ends.
-
-    What killed processes left is removed: a living one holds a lock.
-    """
-    with _lock:
-        if os.getpid() not in _rooms:
-            _sweep(Path(tempfile.gettempdir()))
-            room = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
-            # Never closed, so that the lock lives as long as the process.
-            fcntl.flock(os.open(Path(room.name) / ".lock", os.O_CREAT | os.O_RDWR, 0o600), fcntl.LOCK_EX)
-            _rooms[os.getpid()] = room
-        return Path(_rooms[os.getpid()].name)
-
-
-def _sweep(parent: Path) -> None:
-    for lock in parent.glob(f"{_PREFIX}*/.lock"):
-        try:
-            handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:
-            # Of another user, or gone in between.
-            continue
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock.parent, ignore_errors=True)
-        except OSError:
-            continue
-        finally:
-            os.close(handle)
+    """Return this process's folder for what it downloads and uploads; it goes when the process ends."""
+    return room(_PREFIX)
 
 
 @contextmanager

@@ -23,8 +23,10 @@ from anmi.engine.threads import VARIABLES, limited
 from anmi.engine.transport import pack, unpack
 from anmi.engine.window import Window
 from anmi.errors import AnmiError
+from anmi.store.room import room
 
 _RETRIES: Final = 3
+_PREFIX: Final = "anmi-engine-"
 
 
 class LocalEngine:
@@ -94,7 +96,7 @@ class LocalEngine:
                     result = function(item)
                 yield result
             return
-        with tempfile.TemporaryDirectory(prefix="anmi-engine-") as folder:
+        with tempfile.TemporaryDirectory(dir=room(_PREFIX)) as folder:
             pack(function, Path(folder))
             yield from self._through_pool(folder, itertools.chain(first, remaining))
 
