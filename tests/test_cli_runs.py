@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hooks.conftest import database  # noqa: F401
 from tests.lineage.conftest import Driver, Selecting, write_selecting
 
 
@@ -161,3 +162,36 @@ def test_prune_keeps_what_is_referred_to(selecting: Selecting) -> None:
     }
     assert [manifest["run_id"] for manifest in selecting.manifests()] == [second, third]
     assert not list(selecting.data.glob(".pruned*"))
+
+
+def test_the_mlflow_run_of_a_killed_run_goes_on_and_tells_the_lineage(
+    selecting: Selecting,
+    database: Path,  # noqa: F811
+) -> None:
+    from mlflow import MlflowClient
+
+    (selecting.path / "conf/base/mlflow.yml").write_text("enabled: true\nexperiment: miniature\n")
+    place = selecting.data / "tracking"
+    place.mkdir(parents=True)
+    shutil.copy(database, place / "mlflow.db")
+    client = MlflowClient(tracking_uri=f"sqlite:///{place}/mlflow.db")
+
+    def tracked() -> Any:
+        (run,) = client.search_runs([client.get_experiment_by_name("miniature").experiment_id])
+        return run
+
+    assert selecting.do(run(selecting), AT_SELECT="kill")[0] == -9
+    assert tracked().info.status == "RUNNING"
+    code, text = selecting.do("anmi resume")
+    assert code == 0, text
+    first, second = selecting.manifests()
+    assert tracked().info.status == "FINISHED"
+    tags = tracked().data.tags
+    assert (tags["run_id"], tags["resumed_from"]) == (second["run_id"], first["run_id"])
+    assert tags["reused.corpus"] == first["run_id"]
+    assert tags["save.selection"] == second["run_id"]
+    assert tags["digest.selection"] == second["files"]["selection"]["digest"]
+    assert tags["fingerprint.index"] == "index-of-3"
+    assert (tags["code"], tags["collection_digest"]) == (second["code"], second["collection"]["digest"])
+    assert second["collection"]["files"][0]["bytes"] == (selecting.path / "collection/corpus.jsonl").stat().st_size
+    assert second["tracking"] == tracked().info.run_id

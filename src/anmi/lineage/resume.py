@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from anmi.errors import AnmiError
-from anmi.lineage import again
+from anmi.lineage import again, facts
 from anmi.lineage.manifests import UNFINISHED, Runs
 from anmi.lineage.replay import Replay, replaying
 
@@ -91,13 +91,16 @@ def resume(manifest: Mapping[str, Any], *, force: bool) -> tuple[str, again.Rest
         logger.warning("Going on although %s changed: %s", part, text)
     total = len(pipeline.nodes)
     logger.info("Going on with run %s: %d of %d nodes are done", name, total - len(rest.nodes), total)
-    notes = {
+    notes: dict[str, Any] = {
         "filters": dict(manifest.get("filters", {})),
         "reused": rest.reused,
         "resumed_from": name,
         "inputs": dict(manifest.get("inputs", {})),
         **{kind: {k: v for k, v in manifest.get(kind, {}).items() if k in rest.reused} for kind in ("files", "models")},
     }
+    if facts.COLLECTION not in pipeline.only_nodes(*rest.nodes).inputs():
+        # Read by the stopped run; this one will not look at it.
+        notes["collection"] = dict(manifest.get("collection") or {})
     replay = Replay(parameters=manifest["configured"], notes=notes)
     with _same_tracking(manifest), replaying(replay), again.opened(manifest) as session:
         session.run(
