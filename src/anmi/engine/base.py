@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, masked
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,15 +40,15 @@ class Failure:
         >>> Failure.of(ZeroDivisionError("division by zero")).message
         'ZeroDivisionError: division by zero'
         """
-        trace = "".join(traceback.format_exception(error))
+        trace = masked("".join(traceback.format_exception(error)))
         cause: BaseException | None = error
         seen: list[BaseException] = []
         while cause is not None and cause not in seen:
             if isinstance(cause, AnmiError):
-                return cls(" ".join(str(cause).split()), trace, expected=True)
+                return cls(masked(" ".join(str(cause).split())), trace, expected=True)
             seen.append(cause)
             cause = cause.__cause__ or cause.__context__
-        text = " ".join(str(error).split())
+        text = masked(" ".join(str(error).split()))
         return cls(f"{type(error).__name__}: {text}" if text else type(error).__name__, trace)
 
 
