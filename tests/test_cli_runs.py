@@ -194,4 +194,4 @@ def test_the_mlflow_run_of_a_killed_run_goes_on_and_tells_the_lineage(
     assert tags["fingerprint.index"] == "index-of-3"
     assert (tags["code"], tags["collection_digest"]) == (second["code"], second["collection"]["digest"])
     assert second["collection"]["files"][0]["bytes"] == (selecting.path / "collection/corpus.jsonl").stat().st_size
-    assert second["tracking"] == tracked().info.run_id
+    assert second["tracking_run"] == tracked().info.run_id

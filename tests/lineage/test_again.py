@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kedro.pipeline import Node, Pipeline
 
-from anmi.lineage.again import rest_of
+from anmi.lineage.again import absent, rest_of, versions_of
 from anmi.lineage.changes import changes
+from anmi.lineage.replay import Replay, configure, replaying
 
 
 def nothing(*_: Any) -> None:
@@ -80,3 +83,28 @@ def test_differences_are_told_in_words() -> None:
         "packages": "numpy is 2 (was 1), old is not installed (was 1)",
     }
     assert changes(before, before) == {}
+
+
+@pytest.mark.parametrize("data", [None, "s3://bucket/again"])
+def test_a_replay_puts_what_it_makes_elsewhere_and_finds_nothing_where_nothing_was(data: str | None) -> None:
+    loader: dict[str, Any] = {
+        "globals": {"data": "s3://bucket/data", "seed": 1},
+        "parameters": {"seed": 9},
+        "catalog": {name: {"filepath": f"s3://bucket/data/x/{name}"} for name in ("made", "read", "earlier")},
+        "mlflow": {"enabled": True},
+    }
+    manifest = {"inputs": {"read": "v1", "earlier": None}, "saved": {"made": "v2"}}
+    made = frozenset({"made"}) if data else frozenset()
+    context: Any = SimpleNamespace(config_loader=loader)
+    with replaying(Replay({"seed": 3}, data=data, made=made, absent=absent(manifest), tracked=not data)):
+        configure(context)
+    places = {name: entry["filepath"] for name, entry in loader["catalog"].items()}
+    assert places["read"] == "s3://bucket/data/x/read"
+    assert places["made"] == (f"{data}/x/made" if data else "s3://bucket/data/x/made")
+    assert places["earlier"] == "s3://bucket/data/runs/nothing/earlier"
+    assert loader["globals"] == {"data": data or "s3://bucket/data", "seed": 1}
+    assert loader["parameters"] == {"seed": 3}
+    assert loader["mlflow"] == {"enabled": data is None}
+    assert versions_of(manifest) == {"read": "v1", "made": "v2"}
+    configure(context)
+    assert loader["parameters"] == {"seed": 3}, "outside of it nothing is put anywhere"

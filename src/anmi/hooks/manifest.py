@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.io import CatalogProtocol
+from kedro.io.core import VersionNotFoundError
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
@@ -159,9 +161,10 @@ class ManifestHooks:
         if facts.COLLECTION in inputs:
             record.collection = facts.collection_facts(str(record.parameters["collection"]))
         for name in inputs:
-            if self._has_versions(name) and catalog.exists(name):
+            if self._has_versions(name):
                 # Kedro keeps it: what is newer later is not what this run began with.
-                record.inputs[name] = str(_version(catalog.get(name), "resolve_load_version"))
+                with suppress(VersionNotFoundError):
+                    record.inputs[name] = _version(catalog.get(name), "resolve_load_version")
         asked = replay.asked()
         for name, value in (asked.notes if asked else {}).items():
             setattr(record, name, value)
@@ -232,7 +235,8 @@ class ManifestHooks:
 
 
 def _version(dataset: Any, resolve: str) -> str | None:
-    return str(getattr(dataset, resolve)()) if getattr(dataset, "_version", None) else None
+    version = getattr(dataset, resolve)() if getattr(dataset, "_version", None) else None
+    return None if version is None else str(version)
 
 
 class _LogFile(RotatingFileHandler):

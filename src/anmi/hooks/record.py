@@ -67,15 +67,13 @@ class RunRecord:
     code, collection
         Hash of this package, and of what the collection was read from, file by file.
     inputs
-        Versions of what others had made when it began.
+        Versions of what others had made when it began; None where it does without.
     files, models
         Number, bytes and hashes of what it saved, and the fingerprints of the models that were met.
     reused, resumed_from
         Versions that the run which it resumes had saved, and the id of that run.
     reproduces
         Id of the run that it repeats.
-    tracking
-        Id of its MLflow run.
     tracking_run
         The MLflow run, where runs are tracked.
     status
@@ -107,13 +105,12 @@ class RunRecord:
     configured: dict[str, Any] = field(default_factory=dict)
     code: str = ""
     collection: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str | None] = field(default_factory=dict)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     models: dict[str, str] = field(default_factory=dict)
     reused: dict[str, str] = field(default_factory=dict)
     resumed_from: str | None = None
     reproduces: str | None = None
-    tracking: str | None = None
     _masked: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:

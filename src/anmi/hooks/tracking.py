@@ -153,7 +153,6 @@ class TrackingHooks:
             experiment = self._experiment(uri)
             run = self._client.create_run(experiment, run_name=self._record.run_id, tags=tags)
             self._run_id = self._record.tracking_run = run.info.run_id
-        self._record.tracking = str(self._run_id)
         return str(self._run_id)
 
     def _experiment(self, uri: str) -> str:

@@ -146,6 +146,11 @@ def versions_of(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {name: version for kind in kinds for name, version in kind.items() if version}
 
 
+def absent(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Return what a run could read and was not there when it began, such as the teacher of an earlier run."""
+    return frozenset(name for name, version in (manifest.get("inputs") or {}).items() if version is None)
+
+
 def changes_since(manifest: Mapping[str, Any], context: Any, pipeline: Pipeline) -> dict[str, str]:
     """Return in words what is no longer as it was when a run began; see :func:`anmi.lineage.changes.changes`."""
     inputs = pipeline.inputs()

@@ -76,7 +76,7 @@ def kept(manifests: Sequence[Mapping[str, Any]], number: int, aliased: Collectio
     for name, manifest in by_id.items():
         if manifest["status"] == "running":
             reasons.setdefault(name, "still running")
-        elif name in aliased or (manifest.get("tracking") and manifest["tracking"] in aliased):
+        elif name in aliased or (manifest.get("tracking_run") and manifest["tracking_run"] in aliased):
             reasons.setdefault(name, "its model has an alias")
         elif name == last and manifest["status"] in UNFINISHED and name not in resumed:
             reasons.setdefault(name, "can be resumed")

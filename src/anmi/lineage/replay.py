@@ -25,6 +25,8 @@ class Replay:
         Where to put what it makes, and its manifest; None for the usual place.
     made
         Names of what it makes; all else lies in the usual place. Only with ``data``.
+    absent
+        Names of what was not there then, and is to be looked for where nothing is.
     tracked
         False for a run that is no result of its own.
     """
@@ -33,9 +35,12 @@ class Replay:
     notes: Mapping[str, Any] = field(default_factory=dict)
     data: str | None = None
     made: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
     tracked: bool = True
 
 
+# Below the manifests, where no artifact ever lies.
+_NOWHERE: Final = "nothing"
 _ASKED: Final[ContextVar[Replay | None]] = ContextVar("anmi_replay", default=None)
 
 
@@ -60,15 +65,17 @@ def configure(context: KedroContext) -> None:
     if replay is None:
         return
     loader = context.config_loader
-    if replay.data is not None:
-        settings = loader["globals"]
-        usual = str(settings.get("data", "data")).rstrip("/")
-        entries = {
-            name: moved(entry, usual, replay.data) if name in replay.made else entry
-            for name, entry in loader["catalog"].items()
-        }
-        loader["globals"] = {**settings, "data": replay.data}
+    settings = loader["globals"]
+    usual = str(settings.get("data", "data")).rstrip("/")
+    if replay.data is not None or replay.absent:
+        entries = {name: dict(entry) for name, entry in loader["catalog"].items()}
+        for name in entries.keys() & replay.made if replay.data is not None else ():
+            entries[name] = moved(entries[name], usual, str(replay.data))
+        for name in entries.keys() & replay.absent:
+            entries[name]["filepath"] = f"{usual}/runs/{_NOWHERE}/{name}"
         loader["catalog"] = entries
+    if replay.data is not None:
+        loader["globals"] = {**settings, "data": replay.data}
     if not replay.tracked:
         loader["mlflow"] = {"enabled": False}
     loader["parameters"] = dict(replay.parameters)

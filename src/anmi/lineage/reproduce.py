@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from anmi.errors import AnmiError
@@ -96,6 +97,7 @@ def reproduce(
         notes={"reproduces": name},
         data=folder,
         made=frozenset(pipeline.all_outputs()),
+        absent=again.absent(manifest),
         tracked=False,
     )
     with _room(folder, keep=keep), replaying(replay), again.opened(manifest) as session:
@@ -130,3 +132,6 @@ def _room(folder: str, *, keep: bool) -> Iterator[None]:
     finally:
         if not keep:
             place.remove()
+            if place.is_local:
+                with suppress(OSError):
+                    Path(folder).parent.rmdir()

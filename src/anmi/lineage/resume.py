@@ -101,7 +101,8 @@ def resume(manifest: Mapping[str, Any], *, force: bool) -> tuple[str, again.Rest
     if facts.COLLECTION not in pipeline.only_nodes(*rest.nodes).inputs():
         # Read by the stopped run; this one will not look at it.
         notes["collection"] = dict(manifest.get("collection") or {})
-    replay = Replay(parameters=manifest["configured"], notes=notes)
+    absent = again.absent(manifest)
+    replay = Replay(parameters=manifest["configured"], notes=notes, absent=absent)
     with _same_tracking(manifest), replaying(replay), again.opened(manifest) as session:
         session.run(
             pipeline_names=list(manifest["pipelines"]), node_names=rest.nodes, load_versions=rest.load_versions or None
@@ -112,9 +113,9 @@ def resume(manifest: Mapping[str, Any], *, force: bool) -> tuple[str, again.Rest
 @contextmanager
 def _same_tracking(manifest: Mapping[str, Any]) -> Iterator[None]:
     """Let the run be tracked as the MLflow run that the killed one began, unless the surroundings name another."""
-    mine = bool(manifest.get("tracking")) and "MLFLOW_RUN_ID" not in os.environ
+    mine = bool(manifest.get("tracking_run")) and "MLFLOW_RUN_ID" not in os.environ
     if mine:
-        os.environ["MLFLOW_RUN_ID"] = str(manifest["tracking"])
+        os.environ["MLFLOW_RUN_ID"] = str(manifest["tracking_run"])
     try:
         yield
     finally:
