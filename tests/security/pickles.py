@@ -40,9 +40,8 @@ _DEEPEST = 4
 def found_in(path: Path) -> list[str]:
     """Return what of a file is pickled; each with its place in the file."""
     data = path.read_bytes()
-    found = list(within(data))
-    if data.startswith(b"PAR1"):
-        found += _in_parquet(path)
+    # The pages of a table are compressed: among so many bytes some look like a pickle by chance, so it is read instead.
+    found = list(_in_parquet(path) if data.startswith(b"PAR1") else within(data))
     if data.startswith(b"SQLite format 3\x00"):
         found += _in_database(path)
     if path.name == "data.mdb":
