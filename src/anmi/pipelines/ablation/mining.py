@@ -83,8 +83,8 @@ def mine(job: MiningJob) -> None:
     catalog = _catalog(job.configuration, job.folder, job.store, save_version=version)
     for name, value in job.parameters.items():
         catalog[f"params:{name}"] = value
-    # Cells have the workers.
-    catalog["params:engine"] = IN_PROCESS
+    # Cells have the workers, and a comparison keeps nothing of an earlier one.
+    catalog["params:engine"], catalog["params:keep_judges"] = IN_PROCESS, False
     stages: Any = sum((_stage(name) for name in STAGES), Pipeline([]))
     SequentialRunner().run(stages, catalog)
     no_audit = "not asked for"
