@@ -5,6 +5,7 @@ write to benchmarks/results/scale.json. `plan` prints the tables of docs/scale.m
 there. The formulas are in scale_plan.py, and what is assumed is listed there with a low and a high value.
 
     python benchmarks/scale.py measure DATA_ROOT --name medquad_static
+    python benchmarks/scale.py recipes DATA_ROOT nv_retriever simans
     python benchmarks/scale.py grow --texts ../shared/data/medquad --vectors DATA_ROOT
     python benchmarks/scale.py plan --write
 """
@@ -25,12 +26,14 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import scale_growth
 import scale_plan
 from anmi.candidates import SOURCES, CandidateShards
+from anmi.selection.recipe import RecipeBook
 
 ROOT: Final = Path(__file__).parents[1]
 RESULT: Final = ROOT / "benchmarks" / "results" / "scale.json"
@@ -83,7 +86,7 @@ def measure(root: Path) -> dict[str, Any]:
         "bytes": sizes,
         "blocks": blocks,
         "nodes": {node["node"]: {k: node[k] for k in ("seconds", "peak_mib")} for node in manifest["nodes"]},
-        "negatives": negatives(newest(root, "selection", "selection")),
+        "negatives": negatives(CandidateShards.read(files(newest(root, "selection", "selection")))),
         "slots_at_depth": slots_at_depth(newest(root, "dense", "candidates")),
     }
 
@@ -113,10 +116,21 @@ def block_sizes(path: Path) -> dict[str, Any]:
     }
 
 
-def negatives(path: Path) -> dict[str, Any]:
+def by_recipes(root: Path, names: list[str]) -> dict[str, Any]:
+    """Say which negatives of other recipes, applied to the candidates of a run, a shallower search would not find."""
+    from anmi.pipelines.selection.nodes import select_negatives
+
+    raw = yaml.safe_load((ROOT / "conf" / "base" / "parameters_recipes.yml").read_text(encoding="utf-8"))
+    book = RecipeBook(**raw["recipes"])
+    rated = CandidateShards.read(files(newest(root, "elo", "rated_candidates")))
+    consistency = pd.read_parquet(newest(root, "consistency", "consistency.parquet"))
+    return {name: negatives(select_negatives(rated, consistency, name, book, seed=42)) for name in names}
+
+
+def negatives(shards: CandidateShards) -> dict[str, Any]:
     """Say which selected negatives a shallower BM25 search would not have found."""
     ranks, others, dense = [], [], []
-    for block in CandidateShards.read(files(path)).only("bm25_rank", "dense_rank"):
+    for block in shards.only("bm25_rank", "dense_rank"):
         chosen = block.negatives & (block.query_verdict == 0)[:, None]
         ranks.append(block.columns["bm25_rank"][chosen])
         dense.append(block.columns["dense_rank"][chosen])
@@ -174,6 +188,9 @@ def main() -> None:
     one.add_argument("root", type=Path)
     one.add_argument("--name", required=True)
     one.add_argument("--note", default="")
+    others = commands.add_parser("recipes", help="apply recipes to the candidates of a run")
+    others.add_argument("root", type=Path)
+    others.add_argument("names", nargs="+")
     growth = commands.add_parser("grow", help="measure on made-up corpora")
     growth.add_argument("--texts", type=Path, required=True, help="folder with corpus.jsonl")
     growth.add_argument(
@@ -185,6 +202,9 @@ def main() -> None:
     result = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {"runs": {}}
     if arguments.command == "measure":
         result["runs"][arguments.name] = {"note": arguments.note, **measure(arguments.root)}
+        write(result)
+    elif arguments.command == "recipes":
+        result["recipes"] = by_recipes(arguments.root, arguments.names)
         write(result)
     elif arguments.command == "grow":
         result |= machine() | {"growth": scale_growth.grow(arguments.texts)}

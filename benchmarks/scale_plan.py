@@ -187,7 +187,7 @@ def tables(result: dict[str, Any]) -> dict[str, str]:
     return {
         "constants": constants(found),
         "limits": limits(found),
-        "depth": depths(found),
+        "depth": depths(result),
         "sizes": sizes(found),
         "hours": hours(found),
         "plans": plans(found),
@@ -266,24 +266,16 @@ def limits(c: Constants) -> str:
     return table(("stage", "what it holds", "per document", "24 GB, 2 workers", "128 GB, 8 workers"), rows)
 
 
-def depths(c: Constants) -> str:
+def depths(result: dict[str, Any]) -> str:
+    """Which selected negatives a shallower BM25 search loses: of the runs, and of recipes applied to one of them."""
+    found = [(name, run["recipe"], run["negatives"]) for name, run in result["runs"].items()]
+    found += [("medquad_3000", recipe, chosen) for recipe, chosen in result["recipes"].items()]
     rows = []
-    for name, run in c.runs.items():
-        chosen = run["negatives"]
+    for name, recipe, chosen in found:
         lost = [f"{100 * chosen['lost_at_depth'][depth]:.2f} %" for depth in ("500", "200", "100")]
         ranks = f"{100 * chosen['bm25_rank_beyond']['200']:.0f} %"
-        slots = f"{run['slots_at_depth']['200']:.0f}"
-        rows.append((name, run["recipe"], f"{chosen['count']:,}", ranks, *lost, slots))
-    head = (
-        "run",
-        "recipe",
-        "negatives",
-        "of BM25 rank > 200",
-        "lost at 500",
-        "lost at 200",
-        "lost at 100",
-        "slots at 200",
-    )
+        rows.append((name, recipe, f"{chosen['count']:,}", ranks, *lost))
+    head = ("candidates of", "recipe", "negatives", "of BM25 rank > 200", "lost at 500", "lost at 200", "lost at 100")
     return table(head, rows)
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from anmi.candidates import SOURCES, Candidates
+from anmi.candidates import SOURCES, Candidates, CandidateShards
 
 ROOT = Path(__file__).parents[1]
 
@@ -67,7 +67,7 @@ def test_what_a_shallower_search_loses_is_what_nothing_else_finds(tmp_path: Path
         legend=("open", "negative", "consistency"),
     )
     (tmp_path / "part-00000.parquet").write_bytes(block.to_bytes())
-    found = scale.negatives(tmp_path)
+    found = scale.negatives(CandidateShards.read([tmp_path / "part-00000.parquet"]))
     assert found["count"] == 4
     assert found["lost_at_depth"] == {"500": 0.25, "200": 0.25, "100": 0.5}
     assert found["bm25_rank_beyond"] == {"500": 0.75, "200": 0.75, "100": 1.0}
