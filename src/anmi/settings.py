@@ -20,7 +20,7 @@ if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 # Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
-# is complete when tracking reads it. Whether another retraining is under way is asked last, when there is a run to name.
+# is complete when tracking reads it. Whether another retraining is under way is asked last, with a run to name.
 _record = RunRecord()
 HOOKS = (RetrainHooks(_record), TrackingHooks(_record), ManifestHooks(_record), TimingHooks(_record), CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
