@@ -36,8 +36,8 @@ class EngineParams(BaseModel):
     workers: int = Field(
         0,
         ge=0,
-        description="Processes at once. 0 takes one per core, at most 8 as each holds a model, and does what is only a "
-        "few shards in this process, since starting others takes seconds.",
+        description="Processes at once. 0 takes one per core, at most 8 as each holds a model, and does what is less "
+        "than four shards in this process, since starting others takes seconds.",
     )
     threads: int = Field(
         1,

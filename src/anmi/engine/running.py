@@ -11,7 +11,7 @@ from anmi.engine.local import LocalEngine
 from anmi.engine.params import EngineParams
 
 # Shards that are worth the start of worker processes where their number was not given.
-_FEW: Final = 8
+_FEW: Final = 4
 
 
 @cache

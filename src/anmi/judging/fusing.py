@@ -89,7 +89,7 @@ class FusedJudge:
         """
         shared = transferred(self.encoder, self.options.without)
         self.models, self.queries, several = [], 0, 0
-        for block in shards:
+        for block in shards.only():
             self.queries += len(block)
             several += int(((block.positives != PADDING).sum(axis=1) > 1).sum())
         enough = several >= (self.options.least_queries if self.options.mode == "auto" else self.options.folds)

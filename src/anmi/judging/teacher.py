@@ -201,7 +201,7 @@ class Teacher:
         """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
         if not len(pairs):
             return np.zeros(0, np.float32)
-        if store.missing(self.fingerprint, pairs):
+        if not self.path.is_dir() and store.missing(self.fingerprint, pairs):
             # Trained once, before several processes need it.
             self._load()
         found = store.vectors(self.fingerprint, pairs, self._compute, 512, bar, self.name, store.run)

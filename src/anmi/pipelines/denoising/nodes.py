@@ -105,8 +105,10 @@ def judge_candidates(
         seed=seed,
         kept=teachers,
     )
-    judge.fit(evidence)
-    stack = Stack.fit(evidence.map(judge))
+    # What is fitted looks at a few of many columns.
+    read = evidence.only("dense", "p_evidence", "p_heldout")
+    judge.fit(read)
+    stack = Stack.fit(read.map(judge))
     log.info(
         "teacher: weight %.2f beside the other evidence%s",
         stack.weight,

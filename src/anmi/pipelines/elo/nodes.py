@@ -42,7 +42,7 @@ def rate_candidates(
         judges = {name: load_pairwise(options, store, seed) for name, options in params.pairwise.items()}
         texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
     rater = Rater(params, seed, judges, texts)
-    rater.fit(judged)
+    rater.fit(judged.only(*params.judges))
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     rated = judged.map(rater) if judges else map_blocks(engine, rater, judged, description="rating")
     return rated, rater.summary | {"options": params.model_dump(mode="json")}
