@@ -1,8 +1,9 @@
 """Project settings, read by Kedro before anything else of the project.
 
-Three environment variables get a default here, because the libraries read them when they are imported:
+Four environment variables get a default here, because the libraries read them when they are imported:
 
 - ``DO_NOT_TRACK=1``: Kedro's telemetry stays silent (``.telemetry`` says so, too).
+- ``MLFLOW_DISABLE_TELEMETRY=true``: MLflow's, too; it takes only ``true`` for ``DO_NOT_TRACK``, and Kedro takes ``1``.
 - ``TOKENIZERS_PARALLELISM=false``: tokenizers otherwise warn at every fork.
 - ``HF_HUB_OFFLINE=1``: without it every load of a local model waits for a hub that may not be reachable, and finding
   out takes as long as the time-outs. Set ``ANMI_ONLINE=1`` to allow downloads from the hub.
@@ -15,6 +16,7 @@ from omegaconf.resolvers import oc
 from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -33,7 +33,9 @@ def select_negatives(
     ranks = zip(consistency.consistent.astype(float), consistency.positive_rank.astype(float), strict=True)
     found = dict(zip(consistency.query_id, ranks, strict=True))
     runner = Runner(recipes.get(recipe), seed)
-    runner.fit(rated.map(lambda block: _with_consistency(block, found)))
+    # What is fitted looks at what the recipe reads, and at what held-out positives were given.
+    read = rated.only(*runner.recipe.requires, "p_heldout")
+    runner.fit(read.map(lambda block: _with_consistency(block, found)))
     return map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
 
 
