@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 _SCRIPT = """
 import anmi.settings
 from mlflow.telemetry.utils import is_telemetry_disabled
@@ -14,7 +15,7 @@ print(is_telemetry_disabled())
 """
 
 
-def test_mlflow_sends_no_telemetry(project: Path) -> None:
+def test_mlflow_sends_no_telemetry() -> None:
     # Under pytest and in CI MLflow is silent by itself.
     clean = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     done = subprocess.run(
