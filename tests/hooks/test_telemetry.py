@@ -19,6 +19,6 @@ def test_mlflow_sends_no_telemetry() -> None:
     # Under pytest and in CI MLflow is silent by itself.
     clean = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT], cwd=project, env=clean, capture_output=True, text=True, check=True
+        [sys.executable, "-c", _SCRIPT], cwd=ROOT, env=clean, capture_output=True, text=True, check=True
     )
     assert done.stdout.split()[-1] == "True"
