@@ -3,9 +3,12 @@
 `incremental`: MedQuAD without 1 % of its training queries and their documents is mined from an empty store; then they
 are there, and mining with `keep_judges=true` (as `retrain` does) is timed against the first run. Each is one
 `kedro run --pipelines mining`, with its start, by the wall clock and by the processor's time of the process and its
-workers. `kills` and `engines` are taken from what kills.py and engines.py wrote. Run from the repository's root:
+workers. `engines`: 2,000 queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and
+all tables and arrays are compared byte for byte. `kills` are taken from what kills.py wrote. Run from the repository's
+root:
 
     python benchmarks/production.py incremental --recipe anmi_2_1 --encoder minilm --queries 3000
+    python benchmarks/production.py engines
     python benchmarks/production.py collect
 """
 
@@ -41,11 +44,14 @@ def main() -> None:
     update.add_argument("--recipe", default="anmi")
     update.add_argument("--encoder", default="static")
     update.add_argument("--queries", type=int, default=0, help="cap on training queries; 0 takes all")
+    commands.add_parser("engines", help="mine with each engine and compare the bytes")
     commands.add_parser("collect", help="write benchmarks/results/production.json")
     arguments = parser.parse_args()
     PARTS.mkdir(parents=True, exist_ok=True)
     if arguments.command == "incremental":
         incremental(arguments.recipe, arguments.encoder, arguments.queries)
+    elif arguments.command == "engines":
+        engines()
     else:
         collect()
 
@@ -89,6 +95,34 @@ def split(source: Path, before: Path, after: Path, queries: int) -> dict[str, in
         with (source / "corpus.jsonl").open(encoding="utf-8") as read, (folder / "corpus.jsonl").open("w") as write:
             write.writelines(line for line in read if name == "after" or json.loads(line)["_id"] not in gone)
     return {"training_queries": len(asked), "new_queries": len(new), "new_documents": len(gone)}
+
+
+def engines() -> None:
+    """Mine with each engine and note the time and a digest of everything that was made."""
+    rows = []
+    for kind, workers in (("local", 1), ("local", 2), ("ray", 2)):
+        work = PARTS / f"engine-{kind}-{workers}"
+        shutil.rmtree(work, ignore_errors=True)
+        settings = [f"collection=beir:{DATA / 'medquad'}", "ingestion.max_queries=2000"]
+        settings += [f"engine.kind={kind}", f"engine.workers={workers}"]
+        folders = {"ANMI_DATA_ROOT": str(work / "data"), "ANMI_STORE": str(work / "store")}
+        work.mkdir()
+        taken = timed(["run", "--pipelines", "mining", "--params", ",".join(settings)], folders, work / "log")
+        made = digest(work / "data")
+        rows.append({"engine": f"{kind}, {workers} workers", "load": os.getloadavg()[1], **taken, **made})
+        print(rows[-1], flush=True)
+        shutil.rmtree(work)
+    (PARTS / "engines.json").write_text(json.dumps({"rows": rows, "machine": machine()}), encoding="utf-8")
+
+
+def digest(root: Path) -> dict[str, Any]:
+    """Return a hash of all tables and arrays, without the versions in their paths, and how many there are."""
+    state, files = hashlib.sha256(), 0
+    for path in sorted(path for path in root.rglob("*") if path.suffix in (".parquet", ".npy")):
+        name = "/".join(part for part in path.relative_to(root).parts if not part.startswith("20"))
+        state.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
+        files += 1
+    return {"sha256": state.hexdigest(), "files": files}
 
 
 def key(query: str) -> str:
@@ -137,13 +171,19 @@ def collect() -> None:
                 {"case": "full_mining", "value": found["full"][kind], "unit": kind, "note": note},
                 {"case": "update", "value": found["update"][kind], "unit": kind, "note": note},
             ]
-    kills, engines = RESULT.with_name("kills.json"), ROOT / "build" / "engines.json"
+    kills, engines = RESULT.with_name("kills.json"), PARTS / "engines.json"
     if kills.is_file():
         found = json.loads(kills.read_text(encoding="utf-8"))
         for case in ("kills_tried", "kills_resumed_equal"):
             rows.append({"case": case, "value": found[case], "unit": "runs", "note": "benchmarks/kills.py"})
     if engines.is_file():
-        rows += json.loads(engines.read_text(encoding="utf-8"))["rows"]
+        made = json.loads(engines.read_text(encoding="utf-8"))["rows"]
+        equal = len({row["sha256"] for row in made}) == 1
+        note = f"{made[0]['files']} tables and arrays of 2,000 medquad queries: {', '.join(r['engine'] for r in made)}"
+        rows.append({"case": "engines_equal", "value": equal, "unit": "byte for byte", "note": note})
+        for row in made:
+            note = f"{row['engine']}; with start and an empty store, load {row['load']:.1f}"
+            rows.append({"case": "engine", "value": row["seconds"], "unit": "seconds", "note": note})
     RESULT.write_text(json.dumps({**machine(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
     print(f"{len(rows)} rows in {RESULT}")
 
