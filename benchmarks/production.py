@@ -34,6 +34,7 @@ DATA = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))
 RESULT = ROOT / "benchmarks" / "results" / "production.json"
 PARTS = ROOT / "build" / "production"
 SHARE = 0.01
+KINDS = (".parquet", ".npy")
 
 
 def main() -> None:
@@ -118,7 +119,7 @@ def engines() -> None:
 def digest(root: Path) -> dict[str, Any]:
     """Return a hash of all tables and arrays, without the versions in their paths, and how many there are."""
     state, files = hashlib.sha256(), 0
-    for path in sorted(path for path in root.rglob("*") if path.suffix in (".parquet", ".npy")):
+    for path in sorted(path for path in root.rglob("*") if path.is_file() and path.suffix in KINDS):
         name = "/".join(part for part in path.relative_to(root).parts if not part.startswith("20"))
         state.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
         files += 1
