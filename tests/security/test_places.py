@@ -181,20 +181,21 @@ def test_an_archive_cannot_leave_its_folder(kind: str, tmp_path: Path) -> None:
     info = ARCHIVES[kind]()
     with tarfile.open(tmp_path / "a.tar", "w") as made:
         made.addfile(info, io.BytesIO(b"owned") if info.isreg() else None)
-    with data_archives_only(), pytest.raises(tarfile.FilterError):
+    with data_archives_only(), pytest.raises(getattr(tarfile, "FilterError", AnmiError)):
         unpack_with_ir_datasets(tmp_path / "a.tar", tmp_path / "deep" / "target")
     assert not [path for path in tmp_path.rglob("*") if path.name == "owned"]
 
 
+@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="before Python 3.11.4 nothing is unpacked")
 def test_an_honest_archive_loses_special_permissions_only(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as made:
         made.addfile(member("folder/file"), io.BytesIO(b"owned"))
-    before = tarfile.TarFile.extraction_filter
+    before = dict(vars(tarfile.TarFile))
     with data_archives_only():
         unpack_with_ir_datasets(tmp_path / "a.tar", tmp_path)
     assert (tmp_path / "folder" / "file").read_bytes() == b"owned"
     assert not (tmp_path / "folder" / "file").stat().st_mode & 0o7022
-    assert tarfile.TarFile.extraction_filter is before
+    assert dict(vars(tarfile.TarFile)) == before
 
 
 def test_an_array_of_objects_is_not_loaded(tmp_path: Path) -> None:

@@ -22,6 +22,15 @@ resuming = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(resuming)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As in the trainings that were killed: on some processors the number of threads changes the last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def left(killed, tmp_path):
     """A copy of what the killed training of the static encoder left: its checkpoints after 4 and 8 steps."""

@@ -63,12 +63,27 @@ def data_archives_only() -> Iterator[None]:
     ir_datasets unpacks what it downloads with ``tarfile`` and says nothing of filters; before Python 3.14 the default
     is to trust an archive in everything.
     """
-    before = tarfile.TarFile.extraction_filter
-    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    # Before Python 3.11.4 there are no filters, so nothing is unpacked there.
+    changed: dict[str, Any] = (
+        {"extraction_filter": staticmethod(tarfile.data_filter)}
+        if hasattr(tarfile, "data_filter")
+        else {"extract": _refuse, "extractall": _refuse}
+    )
+    before = {name: vars(tarfile.TarFile)[name] for name in changed if name in vars(tarfile.TarFile)}
+    for name, value in changed.items():
+        setattr(tarfile.TarFile, name, value)
     try:
         yield
     finally:
-        tarfile.TarFile.extraction_filter = before
+        for name in changed:
+            if name in before:
+                setattr(tarfile.TarFile, name, before[name])
+            else:
+                delattr(tarfile.TarFile, name)
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise AnmiError("an archive cannot be unpacked safely by this Python: use 3.11.4 or newer, or unpack it by hand")
 
 
 def _split_names(location: str, ir_datasets: Any) -> dict[str, str]:
