@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 # Before a test imports a library that reads it; without it every load of a local model waits for the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
+
+# How long an example takes says something of the machine and its load, and nothing of what is tested.
+settings.register_profile("anmi", deadline=None)
+settings.load_profile("anmi")
 
 ROOT = Path(__file__).parents[1]
 Kedro = Callable[..., subprocess.CompletedProcess[str]]

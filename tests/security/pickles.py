@@ -9,12 +9,15 @@ import io
 import lzma
 import pickletools
 import re
+import shutil
 import sqlite3
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Operations that only objects need: with one of these, reading is running.
 _RUNS = {"GLOBAL", "STACK_GLOBAL", "INST", "REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ", "BUILD", "EXT1", "EXT2", "EXT4"}
@@ -139,10 +142,18 @@ def _in_database(path: Path) -> Iterator[str]:
                         yield from (f"table {table}: {what}" for what in within(data))
 
 
+def _opened_copy(folder: Path, room: str) -> Any:
+    """Open a copy: a process that has the database open may not open it twice."""
+    import lmdb
+
+    shutil.copyfile(folder / "data.mdb", Path(room) / "data.mdb")
+    return lmdb.open(room, readonly=True, lock=False, max_dbs=8)
+
+
 def _in_lmdb(folder: Path) -> Iterator[str]:
     import lmdb
 
-    with lmdb.open(str(folder), readonly=True, lock=False, max_dbs=8) as opened:
+    with tempfile.TemporaryDirectory() as room, _opened_copy(folder, room) as opened:
         with opened.begin() as transaction:
             entries = [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
         for name, noted in entries:

@@ -270,6 +270,7 @@ def digest(folder: Path) -> str:
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a").write_text("x")
     ...     one = digest(Path(folder))
