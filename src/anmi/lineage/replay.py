@@ -86,8 +86,8 @@ def moved(entry: Mapping[str, Any], usual: str, data: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> moved({"filepath": "data/bm25/index"}, "data", "/tmp/x")
-    {'filepath': '/tmp/x/bm25/index'}
+    >>> moved({"filepath": "data/bm25/index"}, "data", "elsewhere")
+    {'filepath': 'elsewhere/bm25/index'}
     """
     place = str(entry["filepath"])
     inside = place.removeprefix(f"{usual}/")

@@ -25,5 +25,5 @@ class DenoisingParams(BaseModel):
         ge=0,
         le=1,
         description="Where judges are kept: the share of queries new since the cross-encoder was trained, above which "
-        "it is trained anew. A tenth more queries hardly make another cross-encoder, and cost a full judging.",
+        "it is trained anew. A tenth is a compromise, not measured: training anew costs the judging of all pairs.",
     )
