@@ -1,7 +1,7 @@
 """Evidence of relevance: many small, differently biased measurements of (query, candidate) pairs.
 
-A kind of evidence is one function from (block, documents, material) to values [Q, M], and one line in
-:data:`KINDS`. ``gather`` adds the values as columns, for the candidates and for the known positives.
+A kind of evidence is one function from :class:`Pairs` (documents beside the queries of a block) to values [Q, M], and
+one line in :data:`KINDS`. ``gather`` adds the values as columns, for the candidates and for the known positives.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from anmi.candidates import Candidates
 from anmi.errors import AnmiError, nearest
 from anmi.judging.evidence import facts, lexical, likeness
 from anmi.judging.evidence.material import Material, Terms
+from anmi.judging.evidence.pairs import Pairs
 
-__all__ = ["KINDS", "Kind", "Material", "Terms", "gather"]
+__all__ = ["KINDS", "Kind", "Material", "Pairs", "Terms", "gather"]
 
-Measure = Callable[[Candidates, NDArray[np.int32], Material], NDArray[np.float32]]
+Measure = Callable[[Pairs], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Kind:
     Attributes
     ----------
     measure
-        Values of the given documents of a block's queries: float32 [Q, M], NaN where there is nothing to say.
+        Values of documents beside the queries of a block: float32 [Q, M], NaN where there is nothing to say.
     meaning
         One sentence for people who read an explanation.
     needs
@@ -86,6 +87,6 @@ def gather(block: Candidates, material: Material, kinds: Iterable[str] | None = 
         unknown = [name for name in names if name not in KINDS]
         if unknown:
             raise AnmiError(f'unknown kind of evidence "{unknown[0]}"; {nearest(unknown[0], KINDS)}')
-    columns = {name: KINDS[name].measure(block, block.documents, material) for name in names}
-    own = {name: KINDS[name].measure(block, block.positives, material) for name in names}
+    candidates, positives = (Pairs(block, documents, material) for documents in (block.documents, block.positives))
+    columns, own = ({name: KINDS[name].measure(pairs) for name in names} for pairs in (candidates, positives))
     return block.with_columns(columns, own)

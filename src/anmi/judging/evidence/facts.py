@@ -9,24 +9,25 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.candidates import PADDING, Candidates
+from anmi.candidates import PADDING
 from anmi.judging.evidence.lexical import share
-from anmi.judging.evidence.material import Material
+from anmi.judging.evidence.pairs import Pairs
 
 
-def shared_facts(block: Candidates, documents: NDArray[np.int32], material: Material) -> NDArray[np.float32]:
+def shared_facts(pairs: Pairs) -> NDArray[np.float32]:
     """Share of a known positive's facts that the document states too, float32 [Q, M]; the largest over positives.
 
     NaN where the positive states none, and in every slot of a collection without facts.
     """
+    documents, facts, positives = pairs.documents, pairs.material.facts, pairs.block.positives
     best = np.full(documents.shape, np.nan, np.float32)
-    if material.facts is None:
+    if facts is None:
         return best
-    for place in range(min(material.references, block.positives.shape[1])):
-        own = block.positives[:, place]
-        held = material.facts[np.maximum(own, 0)]
+    for place in range(min(pairs.material.references, positives.shape[1])):
+        own = positives[:, place]
+        held = facts[np.maximum(own, 0)]
         rows, slots = np.nonzero(documents != PADDING)
-        both = np.asarray(held[rows].multiply(material.facts[documents[rows, slots]]).sum(axis=1)).ravel()
+        both = np.asarray(held[rows].multiply(facts[documents[rows, slots]]).sum(axis=1)).ravel()
         count = np.zeros(documents.shape, np.float32)
         count[rows, slots] = both
         values = share(count, np.asarray(held.sum(axis=1)), documents)

@@ -16,8 +16,8 @@ from anmi.candidates import PADDING
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
 _K1: Final = 0.9
 _B: Final = 0.4
-# Terms, of queries and of documents, that one step holds: some 100 MB.
-_CELLS: Final = 4_000_000
+# Terms, of queries and of documents, that one step holds: few enough for a processor's cache, which is twice as fast.
+_CELLS: Final = 500_000
 
 Tokenize = Callable[[Sequence[str]], list[list[str]]]
 
@@ -80,7 +80,7 @@ class Terms:
 
     def prepare(self) -> None:
         """Compute what is computed when first asked for, so that processes that share this need not do so each."""
-        for name in ("held", "saturated", "unit", "mass"):
+        for name in ("held", "saturated", "unit", "mass", "_places"):
             getattr(self, name)
 
     @cached_property
@@ -107,6 +107,13 @@ class Terms:
         result: NDArray[np.float32] = self.held @ self.idf
         return result
 
+    @cached_property
+    def _places(self) -> sparse.csr_matrix:
+        """Where each term of a document stands in the data of the matrices here, [N, V]."""
+        size = len(self.counts.data)
+        places = np.arange(size, dtype=np.int32 if size < np.iinfo(np.int32).max else np.int64)
+        return sparse.csr_matrix((places, self.counts.indices, self.counts.indptr), self.counts.shape)
+
     def weighted(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
         """Return the terms of the given documents weighted by idf, each term once: float32 [R, V]; padding is empty."""
         chosen = self.counts[np.maximum(rows, 0)]
@@ -114,38 +121,41 @@ class Terms:
         return chosen
 
     def products(
-        self, left: sparse.csr_matrix, documents: NDArray[np.int32], right: sparse.csr_matrix
-    ) -> NDArray[np.float32]:
-        """Sum left[q, term] · right[document, term] over the terms of each document.
+        self, documents: NDArray[np.int32], *sides: tuple[sparse.csr_matrix, sparse.csr_matrix]
+    ) -> list[NDArray[np.float32]]:
+        """Sum left[q, term] · right[document, term] over the terms of each document, for several (left, right).
+
+        To fetch the terms of the documents takes as long as some of the sums, so what is asked of the same documents
+        is best asked at once.
 
         Parameters
         ----------
-        left
-            Sparse [Q, V].
         documents
             int32 [Q, M], padded with -1.
-        right
-            Sparse [N, V], with the terms of the documents.
+        sides
+            Left: sparse [Q, V]. Right: the documents' terms, sparse [N, V], as one of the matrices here.
 
         Returns
         -------
-        numpy.ndarray
-            float32 [Q, M]; 0 in padding. Memory is bounded by a few rows, not by Q.
+        list of numpy.ndarray
+            float32 [Q, M] for each side; 0 in padding. Memory is bounded by a few rows, not by Q.
         """
-        queries, width = documents.shape
-        terms = np.where(documents == PADDING, 0, np.diff(right.indptr)[np.maximum(documents, 0)]).sum(axis=1)
-        step = max(1, _CELLS // max(len(self.idf), int(terms.max(initial=1))))
-        result = np.zeros((queries, width), np.float32)
+        queries, vocabulary = documents.shape[0], len(self.idf)
+        terms = np.where(documents == PADDING, 0, np.diff(self.counts.indptr)[np.maximum(documents, 0)]).sum(axis=1)
+        step = max(1, _CELLS // max(vocabulary, int(terms.max(initial=1))))
+        results = [np.zeros(documents.shape, np.float32) for _ in sides]
+        ones = np.ones(max(_CELLS, int(terms.max(initial=1))), np.float32)
         for start in range(0, queries, step):
-            part = documents[start : start + step]
-            lookup = left[start : start + step].toarray().ravel()
-            row, slot = np.nonzero(part != PADDING)
-            chosen = right[part[row, slot]]
+            some = slice(start, min(start + step, queries))
+            row, slot = np.nonzero(documents[some] != PADDING)
+            chosen = self._places[documents[start + row, slot]]
             # Each row gets columns of its own, so that one product of matrix and vector serves all rows.
-            columns = chosen.indices + np.repeat(row * left.shape[1], np.diff(chosen.indptr))
-            shape = (len(row), len(lookup))
-            result[start + row, slot] = sparse.csr_matrix((chosen.data, columns, chosen.indptr), shape) @ lookup
-        return result
+            columns = chosen.indices + np.repeat(np.arange(some.stop - start, dtype=np.int32) * vocabulary, terms[some])
+            matrix = sparse.csr_matrix((chosen.data, columns, chosen.indptr), (len(row), (some.stop - start) * vocabulary))
+            for result, (left, right) in zip(results, sides, strict=True):
+                matrix.data = ones[: len(columns)] if right is self.held else right.data[chosen.data]
+                result[start + row, slot] = matrix @ left[some].toarray().ravel()
+        return results
 
     def _with(self, values: NDArray[np.float32]) -> sparse.csr_matrix:
         """Return the terms of the documents with other values, [N, V]."""
@@ -177,10 +187,6 @@ class Material:
     vectors: NDArray[np.float32] | None = None
     facts: sparse.csr_matrix | None = None
     references: int = 8
-
-    def queries(self, query_ids: NDArray[np.str_]) -> sparse.csr_matrix:
-        """Terms of the queries weighted by idf, sparse [Q, V]."""
-        return self.terms.queries([self.query_texts[str(query)] for query in query_ids])
 
 
 def _counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> sparse.csr_matrix:

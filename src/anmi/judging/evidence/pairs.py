@@ -1,0 +1,93 @@
+"""Documents beside queries, and what several kinds of evidence take from both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from anmi.candidates import PADDING, Candidates
+from anmi.judging.evidence.material import Material
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Documents beside one known positive of each query.
+
+    Attributes
+    ----------
+    rows
+        Queries that have such a positive, [R].
+    own
+        That positive, int32 [R].
+    others
+        The documents beside it, int32 [R, M], padded with -1.
+    cosine
+        Sum of the products of their unit tf-idf vectors, float32 [R, M].
+    overlap
+        Σ idf of the terms that both hold, float32 [R, M].
+    """
+
+    rows: NDArray[np.int64]
+    own: NDArray[np.int32]
+    others: NDArray[np.int32]
+    cosine: NDArray[np.float32]
+    overlap: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Documents beside the queries of a block.
+
+    Attributes
+    ----------
+    block
+        Q queries with their known positives.
+    documents
+        The block's candidates, or its positives: int32 [Q, M], padded with -1.
+    material
+        What is measured on.
+    """
+
+    block: Candidates
+    documents: NDArray[np.int32]
+    material: Material
+
+    @cached_property
+    def queries(self) -> sparse.csr_matrix:
+        """Terms of the queries weighted by idf, sparse [Q, V]."""
+        texts = self.material.query_texts
+        return self.material.terms.queries([texts[str(query)] for query in self.block.query_ids])
+
+    @cached_property
+    def asked(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Σ idf of the query's terms that a document holds, and that by BM25's saturated frequency; [Q, M] each."""
+        terms, queries = self.material.terms, self.queries
+        held, saturated = terms.products(self.documents, (queries, terms.held), (queries, terms.saturated))
+        return held, saturated
+
+    @cached_property
+    def beside(self) -> list[Beside]:
+        """The documents beside the first positive of each query, beside the second, and so on."""
+        return list(self._beside())
+
+    def nearest(self, compare: Callable[[Beside], NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Largest of the values [R, M] over the known positives, [Q, M]; a positive is not compared with itself."""
+        best = np.full(self.documents.shape, np.nan, np.float32)
+        for beside in self.beside:
+            values = np.where(beside.others == beside.own[:, None], np.nan, compare(beside)).astype(np.float32)
+            best[beside.rows] = np.fmax(best[beside.rows], values)
+        return best
+
+    def _beside(self) -> Iterator[Beside]:
+        terms, positives = self.material.terms, self.block.positives
+        for place in range(min(self.material.references, positives.shape[1])):
+            rows = np.nonzero(positives[:, place] != PADDING)[0]
+            own, others = positives[rows, place], self.documents[rows]
+            sides = (terms.unit[own], terms.unit), (terms.weighted(own), terms.held)
+            cosine, overlap = terms.products(others, *sides)
+            yield Beside(rows, own, others, cosine, overlap)
