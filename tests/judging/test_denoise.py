@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.denoise import Judge, soft_labels
+from anmi.judging.denoise import Judge
 from anmi.judging.pointwise import CrossEncoderJudge, join
 from anmi.judging.teacher import Pairs, Teacher, TeacherOptions
 from anmi.store import Store
@@ -385,25 +385,9 @@ def test_a_cascade_asks_the_second_judge_about_few(
         assert (steps >= 0).all() or (steps <= 0).all(), "the rest keeps the first judge's order"
 
 
-def test_soft_labels_are_the_softmax_over_what_was_judged(
+def test_a_soft_label_is_a_softmax_over_what_was_judged(
     tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
 ) -> None:
-    rng = np.random.default_rng(0)
-    own, others = rng.uniform(0, 1, (6, 2)), rng.uniform(0, 1, (6, 5))
-    others[rng.random(others.shape) < 0.3] = np.nan
-    own[2, 1] = np.nan
-    own[3], others[3] = np.nan, np.nan
-    scores = np.concatenate([own, others], axis=1)
-    found = soft_labels(own, others, temperature=0.1)
-    for row in (0, 1, 2, 4, 5):
-        known = np.isfinite(values := scores[row])
-        assert not found[row, ~known].any()
-        np.testing.assert_allclose(found[row, known], softmax(values[known] / 0.1))
-    assert not found[3].any()
-    for wrong in (0.0, -1.0):
-        with pytest.raises(AnmiError, match="temperature above 0"):
-            soft_labels(own, others, wrong)
-
     maker = judge(tmp_path, store, texts, base=str(text_pair_classifier("judge")))
     maker.fit(CandidateShards.of(shards()))
     block = maker(shards()[0])

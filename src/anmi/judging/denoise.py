@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import softmax
 from tqdm import tqdm
 
 from anmi import seeds
@@ -20,6 +19,7 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Calibrator, cross_fitted, fit_platt, reliability
 from anmi.judging.cascade import Cascade
+from anmi.judging.judgments import Judgments, RawScores
 from anmi.judging.pointwise import PointwiseJudge, join, load_pointwise
 from anmi.judging.teacher import (
     ConfirmOptions,
@@ -33,39 +33,7 @@ from anmi.judging.teacher import (
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
-_Judged = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 _Scorer = Callable[[Sequence[str], Store, "tqdm[Any] | None"], NDArray[np.float32]]
-
-
-def soft_labels(
-    scores_positive: NDArray[Any], scores_candidates: NDArray[Any], temperature: float = 0.1
-) -> NDArray[np.float64]:
-    """Distribution over (positives, candidates) to train towards with a KL divergence (RocketQA v2's distillation).
-
-    Parameters
-    ----------
-    scores_positive, scores_candidates
-        [Q, P] and [Q, M]; NaN is missing and gets no mass. The default temperature is made for scores in [0, 1].
-    temperature
-        Of the softmax; lower is nearer to the best alone.
-
-    Returns
-    -------
-    numpy.ndarray
-        [Q, P + M], rows sum to 1; a row without any score is all 0.
-
-    Examples
-    --------
-    >>> soft_labels(np.array([[0.9]]), np.array([[0.9, np.nan]])).tolist()
-    [[0.5, 0.5, 0.0]]
-    """
-    if temperature <= 0:
-        raise AnmiError(f"soft labels need a temperature above 0, not {temperature}")
-    scores = np.concatenate([scores_positive, scores_candidates], axis=1).astype(np.float64)
-    known = np.isfinite(scores)
-    # −1e300 instead of −∞, for which a row without a score would be 0/0.
-    labels = softmax(np.where(known, scores / temperature, -1e300), axis=1)
-    return np.where(known, labels, 0.0)
 
 
 @dataclass
@@ -93,6 +61,8 @@ class Judge:
     ----------
     judges, calibrators
         By fold: what scores the fold's queries, and its calibration on the queries of all other folds.
+    judgments
+        What was found, once fitted.
     """
 
     options: TeacherOptions
@@ -105,38 +75,52 @@ class Judge:
     kept: Sequence[str] = ()
     judges: list[PointwiseJudge] = field(default_factory=list)
     calibrators: dict[int, Calibrator] = field(default_factory=dict)
+    judgments: Judgments | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
     def fold(self, block: Candidates) -> NDArray[np.int64]:
         """Return the fold of each row of a block, [Q]."""
         return fold_of([self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed)
 
-    def fit(self, shards: CandidateShards) -> None:
+    def fit(self, shards: CandidateShards) -> Judgments:
         """Prepare the judges (trained when first needed), score all shards and fit the calibration.
+
+        Returns
+        -------
+        Judgments
+            What was found, ready to be added to the shards.
 
         Raises
         ------
         AnmiError
             Too few queries for the folds, or a judge whose scores cannot be used or calibrated.
         """
-        self._check_folds(shards)
+        total = self._pairs(shards.only())
         self.judges = self._made(self.options, shards)
-        judged = self._collect(shards, [judge.score for judge in self.judges], "judging")
+        judged = self._collect(shards.only(), [judge.score for judge in self.judges], "judging", total)
         if self.options.confirm is not None:
-            judged = self._confirm(shards, self.options.confirm, judged)
+            judged = self._confirm(shards, self.options.confirm, judged, total)
         # Every judged pair counts once, so a probability starts from the share of positives in the pool; unlabelled
         # candidates count as not relevant, which makes it an underestimate where many of them are.
-        probability, self.calibrators = cross_fitted(*judged, method=self.options.calibration)
-        self._summarise(*judged[:2], probability)
+        scores, labels, folds = judged.pairs()
+        probability, self.calibrators = cross_fitted(scores, labels, folds, method=self.options.calibration)
+        self.judgments = Judgments(judged, self.calibrators)
+        self._summarise(scores, labels, probability)
+        return self.judgments
 
-    def _check_folds(self, shards: CandidateShards) -> None:
-        texts = {normalised(self.query_texts[str(query)]) for block in shards for query in block.query_ids}
+    def _pairs(self, shards: CandidateShards) -> int:
+        """Count the pairs to be judged, and check that there are queries for the folds."""
+        texts, total = set[str](), 0
+        for block in shards:
+            texts |= {normalised(self.query_texts[str(query)]) for query in block.query_ids}
+            total += int(np.minimum(block.filled.sum(axis=1), self.depth).sum() + (block.positives != PADDING).sum())
         folds = self.options.folds
         if len(texts) < folds or len(set(fold_of(sorted(texts), folds, self.seed).tolist())) < 2:
             raise AnmiError(
                 f"the teacher is cross-fitted over {folds} folds and there are {len(texts)} queries of different text, "
                 "too few; lower denoising.teacher.folds or give more training queries"
             )
+        return total
 
     def _made(self, options: TrainedOptions, shards: CandidateShards) -> list[PointwiseJudge]:
         """One judge per fold; a ready-made one is the same for all."""
@@ -207,27 +191,22 @@ class Judge:
             results.append(scores)
         return results[0], results[1]
 
-    def _collect(self, shards: CandidateShards, scorers: Sequence[_Scorer], description: str) -> _Judged:
-        """Raw scores, labels and folds of all judged pairs, each [n]; positives are labelled 1, candidates 0."""
-        scores, labels, folds = [], [], []
-        total = sum(int(np.minimum(b.filled.sum(1), self.depth).sum() + (b.positives >= 0).sum()) for b in shards)
+    def _collect(self, shards: CandidateShards, scorers: Sequence[_Scorer], description: str, total: int) -> RawScores:
+        """Raw scores of all queries."""
+        parts = []
         with tqdm(total=total, desc=description, unit="pair", delay=2) as bar:
             for block in shards:
-                fold = self.fold(block)
-                for values, tag in zip(self._scores(block, scorers, bar), (0, 1), strict=True):
-                    row, slot = np.nonzero(np.isfinite(values))
-                    scores.append(values[row, slot])
-                    labels.append(np.full(len(row), tag))
-                    folds.append(fold[row])
-        return np.concatenate(scores), np.concatenate(labels), np.concatenate(folds)
+                parts.append(RawScores(block.query_ids, self.fold(block), *self._scores(block, scorers, bar)))
+        return RawScores.concatenate(parts, self.depth)
 
-    def _confirm(self, shards: CandidateShards, options: ConfirmOptions, judged: _Judged) -> _Judged:
+    def _confirm(self, shards: CandidateShards, options: ConfirmOptions, judged: RawScores, total: int) -> RawScores:
         """Put a second judge behind the first, of which all is given, and collect what both say together."""
-        raw, label, fold = judged
+        raw, label, fold = judged.pairs()
         calibrations = [fit_platt(raw[fold != number], label[fold != number]) for number in range(self.options.folds)]
         parts = zip(self.judges, calibrations, self._made(options, shards), strict=True)
         cascades = [Cascade(*each, options.threshold, options.band) for each in parts]
-        raw, label, fold = self._collect(shards, [cascade.confirm for cascade in cascades], "confirming")
+        near = self._collect(shards.only(), [cascade.confirm for cascade in cascades], "confirming", total)
+        raw, label, fold = near.pairs()
         for number, cascade in enumerate(cascades):
             others = fold != number
             if len(np.unique(label[others])) > 1:
@@ -239,9 +218,9 @@ class Judge:
                     int(others.sum()),
                 )
         self.judges = [*cascades]
-        judged = self._collect(shards, [cascade.score for cascade in cascades], "judging")
+        judged = self._collect(shards.only(), [cascade.score for cascade in cascades], "judging", total)
         self.summary["confirmed_pairs"] = sum(cascade.confirmed for cascade in cascades)
-        log.info("The second judge decided %d of %d pairs", self.summary["confirmed_pairs"], len(judged[0]))
+        log.info("The second judge decided %d of %d pairs", self.summary["confirmed_pairs"], len(judged.pairs()[0]))
         return judged
 
     def _summarise(self, raw: NDArray[Any], label: NDArray[Any], probability: NDArray[np.float64]) -> None:
@@ -260,25 +239,7 @@ class Judge:
         }
 
     def __call__(self, block: Candidates) -> Candidates:
-        """Return the block with what the judge says of candidates and positives.
-
-        ``cross`` is its raw score, ``p_cross`` the calibrated probability, and ``soft_label`` the row's softmax of the
-        probabilities over its first positive and its judged candidates (see :func:`soft_labels`; raw scores have no
-        common scale, and at its temperature logits would leave all the mass to the best).
-        """
-        if not self.calibrators:
+        """Return a block of fitted queries with what the judge says; see :class:`Judgments`."""
+        if self.judgments is None:
             raise AnmiError("the judge was not fitted")
-        fold = self.fold(block)
-        scored = self._scores(block, [judge.score for judge in self.judges], None)
-        columns, positive_columns = ({"cross": scores} for scores in scored)
-        for target in (columns, positive_columns):
-            probability = np.full(target["cross"].shape, np.nan)
-            for number, calibrator in self.calibrators.items():
-                probability[fold == number] = calibrator(target["cross"][fold == number])
-            target["p_cross"] = probability.astype(np.float32)
-        own, others = positive_columns["p_cross"], columns["p_cross"]
-        labels = soft_labels(own[:, :1], others).astype(np.float32)
-        positive_columns["soft_label"] = np.full(own.shape, np.nan, np.float32)
-        positive_columns["soft_label"][:, :1] = np.where(np.isfinite(own[:, :1]), labels[:, :1], np.nan)
-        columns["soft_label"] = np.where(np.isfinite(others), labels[:, 1:], np.nan)
-        return block.with_columns(columns, positive_columns)
+        return self.judgments(block)

@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.judging.fused import combined, log_odds
+from anmi.judging.judgments import Judgments
 
 _LEAST: Final = 50
 _TINY: Final = 1e-9
@@ -76,6 +77,26 @@ class Stack:
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Adds to a block what the second judge says and what follows from both, in a worker where need be.
+
+    Attributes
+    ----------
+    judgments
+        Of the second judge.
+    stack
+        Its weight.
+    """
+
+    judgments: Judgments
+    stack: Stack
+
+    def __call__(self, block: Candidates) -> Candidates:
+        """Return the block with all judgments and ``p_relevant``."""
+        return self.stack(self.judgments(block))
 
 
 def _weight(first: NDArray[np.float64], second: NDArray[np.float64], label: NDArray[np.int64], prior: float) -> float:

@@ -150,8 +150,9 @@ class Terms:
             row, slot = np.nonzero(documents[some] != PADDING)
             chosen = self._places[documents[start + row, slot]]
             # Each row gets columns of its own, so that one product of matrix and vector serves all rows.
-            columns = chosen.indices + np.repeat(np.arange(some.stop - start, dtype=np.int32) * vocabulary, terms[some])
-            matrix = sparse.csr_matrix((chosen.data, columns, chosen.indptr), (len(row), (some.stop - start) * vocabulary))
+            first = np.arange(some.stop - start, dtype=np.int32) * vocabulary
+            columns = chosen.indices + np.repeat(first, terms[some])
+            matrix = sparse.csr_matrix((chosen.data, columns, chosen.indptr), (len(row), len(first) * vocabulary))
             for result, (left, right) in zip(results, sides, strict=True):
                 matrix.data = ones[: len(columns)] if right is self.held else right.data[chosen.data]
                 result[start + row, slot] = matrix @ left[some].toarray().ravel()

@@ -86,7 +86,7 @@ def judge_candidates(
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
     from anmi.judging.keeping import Fitted, kept, noted
-    from anmi.judging.stacking import Stack
+    from anmi.judging.stacking import Stack, Stacked
 
     store.run = running(engine).ordered
     models, query_texts = store.path / "models", dict(zip(queries.query_id, queries.text, strict=True))
@@ -107,14 +107,15 @@ def judge_candidates(
     )
     # What is fitted looks at a few of many columns.
     read = evidence.only("dense", "p_evidence", "p_heldout")
-    judge.fit(read)
-    stack = Stack.fit(read.map(judge))
+    judgments = judge.fit(read)
+    stack = Stack.fit(read.map(judgments))
     log.info(
         "teacher: weight %.2f beside the other evidence%s",
         stack.weight,
         "" if stack.hidden else ", since no positive can be hidden to fit one",
     )
-    return evidence.map(lambda block: stack(judge(block))), judge.summary | {
+    judged = map_blocks(engine, Stacked(judgments, stack), evidence)
+    return judged, judge.summary | {
         "stack": stack.as_dict(),
         "kept": bool(teachers),
         "fitted": earlier["fitted"] if teachers else noted(fitted),

@@ -1,0 +1,72 @@
+"""What a judge said, and how candidates are told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from anmi.candidates import Candidates
+from anmi.errors import AnmiError
+from anmi.judging.calibration import Platt
+from anmi.judging.judgments import Judgments, RawScores, soft_labels
+
+
+def test_soft_labels_are_the_softmax_over_what_was_judged() -> None:
+    rng = np.random.default_rng(0)
+    own, others = rng.uniform(0, 1, (6, 2)), rng.uniform(0, 1, (6, 5))
+    others[rng.random(others.shape) < 0.3] = np.nan
+    own[2, 1] = np.nan
+    own[3], others[3] = np.nan, np.nan
+    scores = np.concatenate([own, others], axis=1)
+    found = soft_labels(own, others, temperature=0.1)
+    for row in (0, 1, 2, 4, 5):
+        known = np.isfinite(values := scores[row])
+        assert not found[row, ~known].any()
+        np.testing.assert_allclose(found[row, known], softmax(values[known] / 0.1))
+    assert not found[3].any()
+    for wrong in (0.0, -1.0):
+        with pytest.raises(AnmiError, match="temperature above 0"):
+            soft_labels(own, others, wrong)
+
+
+def block(queries: list[str], width: int, positives: int) -> Candidates:
+    documents = np.arange(len(queries) * width, dtype=np.int32).reshape(len(queries), width)
+    own = np.arange(len(queries) * positives, dtype=np.int32).reshape(len(queries), positives)
+    return Candidates(np.array(queries), own, documents, np.zeros(documents.shape, np.uint8))
+
+
+@pytest.fixture
+def raw() -> RawScores:
+    """Three queries of two blocks that differ in width."""
+    first = RawScores(
+        np.array(["q9", "q1"]), np.array([0, 1]),
+        np.array([[1.0, np.nan, 9.0], [2.0, 3.0, 9.0]], np.float32), np.array([[4.0], [5.0]], np.float32),
+    )  # fmt: skip
+    second = RawScores(
+        np.array(["q50"]), np.array([1]), np.array([[6.0]], np.float32), np.array([[7.0, 8.0]], np.float32)
+    )
+    return RawScores.concatenate([first, second], depth=2)
+
+
+def test_pairs_are_what_was_judged_with_label_and_fold(raw: RawScores) -> None:
+    scores, labels, folds = raw.pairs()
+    found = sorted(zip(scores.tolist(), labels.tolist(), folds.tolist(), strict=True))
+    assert found == [(1, 0, 0), (2, 0, 1), (3, 0, 1), (4, 1, 0), (5, 1, 1), (6, 0, 1), (7, 1, 1), (8, 1, 1)]
+
+
+def test_scores_find_their_rows_whatever_the_order_and_the_width_of_a_block(raw: RawScores) -> None:
+    calibrators = {0: Platt(1.0, 0.0), 1: Platt(2.0, 1.0)}
+    judged = Judgments(raw, calibrators)(block(["q50", "q9", "q1"], width=4, positives=2))
+    nan = np.nan
+    np.testing.assert_equal(judged.columns["cross"], [[6, nan, nan, nan], [1, nan, nan, nan], [2, 3, nan, nan]])
+    np.testing.assert_equal(judged.positive_columns["cross"], [[7, 8], [4, nan], [5, nan]])
+    expected = [calibrators[1](np.array([6.0]))[0], calibrators[0](np.array([1.0]))[0]]
+    np.testing.assert_allclose(judged.columns["p_cross"][:2, 0], expected, rtol=1e-6)
+    mass = np.nansum(judged.columns["soft_label"], axis=1) + judged.positive_columns["soft_label"][:, 0]
+    np.testing.assert_allclose(mass, 1, atol=1e-6)
+
+
+def test_a_query_that_nobody_judged_is_named(raw: RawScores) -> None:
+    with pytest.raises(AnmiError, match='query "q2" was not judged'):
+        Judgments(raw, {})(block(["q1", "q2"], width=2, positives=1))
