@@ -14,6 +14,8 @@ from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.metadata import values_by_id
 
 _SCORES: Final = ("bm25", "bm25_rank", "dense", "dense_rank", "cross", "p_relevant", "elo", "elo_se", "gap_se")
+# Measurements that a row is made of; nothing else need be read.
+_READ: Final = (*_SCORES, "choice", "weight")
 _SOURCE_NAMES: Final = np.array(
     ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)], dtype=object
 )
@@ -54,7 +56,7 @@ def training_rows(
         inside a batch, because they are kin of a positive, or their relevance here was judged uncertain or likely.
     """
     maker = _RowMaker(np.array(document_ids, dtype=object), np.array(document_texts, dtype=object), query_texts, kin)
-    tables = [maker(block) for block in shards]
+    tables = [maker(block) for block in shards.only(*_READ)]
     # A table without rows has columns of no type, and would take the others' from them.
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     excluded = [maker.names[found[maker.used[found]]].tolist() for found in rows.pop("excluded")]

@@ -81,7 +81,7 @@ def make_training_rows(
     kin_of = Kin.from_table(kin, ids, duplicates).of
     rows = training_rows(selection, ids, document_texts(corpus), texts, kin_of)
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
-        rejected = [entry for entry in funnel(selection) if entry["kind"] in ("rejected", "uncertain", "promoted")]
+        rejected = [entry for entry in funnel(selection.only()) if entry["kind"] in ("rejected", "uncertain", "promoted")]
         worst = max(rejected, key=lambda entry: entry["candidates"], default={"step": "none", "candidates": 0})
         raise AnmiError(
             f'recipe "{recipe}" left no negative for any query; the step "{worst["step"]}" rejected most '
@@ -155,11 +155,10 @@ def summarise_selection(
     from anmi.report.negatives_console import source_lines
 
     wanted = recipes.get(recipe).negatives
-    selection = selection.only(*SCORE_COLUMNS, "tier", "consistent")
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
-    sources = by_source(
-        selection, rows, values_by_id(queries, "query_id", "source", info["collection"]), info["collection"]
-    )
+    # Each pass reads no measurement but what it looks at: they are most of what there is to read.
+    source_of = values_by_id(queries, "query_id", "source", info["collection"])
+    sources = by_source(selection.only("consistent"), rows, source_of, info["collection"])
     for line in source_lines(sources):
         _LOG.info("%s", line)
     return {
@@ -169,11 +168,11 @@ def summarise_selection(
         "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
         "promoted": len(promoted),
         "by_source": sources,
-        "origins": origins(selection),
-        "funnel": funnel(selection, wanted),
+        "origins": origins(selection.only("tier")),
+        "funnel": funnel(selection.only(), wanted),
         "leak": leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None,
-        "gaps": {column: gap(selection, column) for column in ("dense", "elo")},
-        "distributions": distributions(selection),
+        "gaps": {column: gap(selection.only(column), column) for column in ("dense", "elo")},
+        "distributions": distributions(selection.only(*SCORE_COLUMNS)),
     }
 
 
