@@ -1,7 +1,7 @@
 """What a nightly update costs, and whether killed runs and other engines end in the same: production.json.
 
 `incremental`: MedQuAD without 1 % of its training queries and their documents is mined from an empty store; then they
-are there, and mining with `keep_judges=true` (as `retrain` does) is timed against the first run. Each is one
+are there, and mining with `update=true` (as `retrain` does) is timed against the first run. Each is one
 `kedro run --pipelines mining`, with its start, by the wall clock and by the processor's time of the process and its
 workers. `engines`: 2,000 queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and
 all tables and arrays are compared byte for byte. `kills` are taken from what kills.py wrote. Run from the repository's
@@ -64,7 +64,7 @@ def incremental(recipe: str, encoder: str, queries: int) -> None:
     before, after = work / "before", work / "after"
     counts = split(DATA / "medquad", before, after, queries)
     collection = work / "collection"
-    settings = f"recipe={recipe},encoder={encoder},collection=beir:{collection},keep_judges=true"
+    settings = f"recipe={recipe},encoder={encoder},collection=beir:{collection},update=true"
     folders = {"ANMI_DATA_ROOT": str(work / "data"), "ANMI_STORE": str(work / "store")}
     found: dict[str, Any] = {"recipe": recipe, "encoder": encoder, "queries": queries, **counts}
     for name, folder in (("full", before), ("update", after)):

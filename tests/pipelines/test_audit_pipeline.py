@@ -99,7 +99,8 @@ def test_an_audit_and_the_main_way_share_only_parameters_and_the_store(registere
 
 def test_every_artifact_of_an_audit_has_its_place(registered: dict[str, Pipeline], configuration: Any) -> None:
     catalog, made = configuration["catalog"], registered["audit"].all_outputs()
-    assert made | {"audit.earlier_teacher"} == {n for n in catalog if n.startswith(("audit", "planted_truth"))}
+    earlier = {f"audit.earlier_{name}" for name in ("teacher", "fused_judge", "elo_summary", "consistency")}
+    assert made | earlier == {n for n in catalog if n.startswith(("audit", "planted_truth"))}
     for name in made:
         entry, twin = catalog[name], catalog.get(name.removeprefix("audit."), {})
         file = name.removeprefix("audit.") + Path(entry["filepath"]).suffix

@@ -1,12 +1,13 @@
-"""What a collection is made of, as a hash: tells whether it is still the one of an earlier run."""
+"""What a collection, a model and this package are made of, as hashes: tells whether they are as they were."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 # Collections that are no files of the user's: their contents change with a release of these packages.
 _PACKAGES: Final = {
@@ -82,3 +83,51 @@ def hash_files(files: Iterable[Path], *extra: str) -> str:
             content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
         digest.update(path.as_posix().encode() + b"\0" + content)
     return digest.hexdigest()
+
+
+def sources() -> str:
+    """Return a hash of the code of this package."""
+    import anmi
+
+    package = Path(anmi.__file__).parent
+    return hash_files([path for path in files_in(package) if "__pycache__" not in path.parts], anmi.__version__)
+
+
+def models_in(parameters: Any, project: Path) -> dict[str, str]:
+    """Return a hash of every model that a text among the parameters names.
+
+    Parameters
+    ----------
+    parameters
+        Mappings and lists of values; any text in them may name the folder of a model, or a model of the hub.
+    project
+        Folder that relative paths start from.
+    """
+    return {name: found for name in sorted(set(_texts(parameters))) if (found := _model(name, project))}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every string among the parameters: any may name the folder of a model."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key != "collection":
+                yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str) and value and "\n" not in value:
+        yield value
+
+
+def _model(name: str, project: Path) -> str:
+    """Return a hash of a folder that looks like a model, the commit of a model of the hub, else nothing."""
+    for folder in (Path(name).expanduser(), project / name):
+        # A configuration tells a model from a folder that happens to be called like some setting.
+        if any((folder / file).is_file() for file in ("config.json", "modules.json")):
+            return hash_files(files_in(folder))
+    if name.count("/") == 1:
+        home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+        cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+        commit = cache / f"models--{name.replace('/', '--')}" / "refs" / "main"
+        return commit.read_text(encoding="utf-8").strip() if commit.is_file() else ""
+    return ""

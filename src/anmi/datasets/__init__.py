@@ -2,7 +2,8 @@
 
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.candidates import CandidateShardsDataset
-from anmi.datasets.files import EarlierDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset
+from anmi.datasets.earlier import EarlierDataset
+from anmi.datasets.files import JsonDataset, NumpyDataset, TableDataset, TextDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
 from anmi.datasets.model_registry import ModelRegistryDataset
 from anmi.datasets.work import WorkFolderDataset

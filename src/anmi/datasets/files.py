@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from kedro.io.core import DatasetError, Version, VersionNotFoundError
+from kedro.io.core import Version
 
 from anmi.datasets.artifact import ArtifactDataset
 
@@ -42,25 +42,6 @@ class JsonDataset(ArtifactDataset):
 
     def _read(self, path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
-
-
-class EarlierDataset(JsonDataset):
-    """The newest JSON document that an earlier run saved, for a run that makes its own; {} where there is none."""
-
-    def load(self) -> Any:
-        """Read the document, if there is any."""
-        return {} if self.resolve_load_version() is None else super().load()
-
-    def _write(self, data: Any, path: Path) -> None:
-        raise DatasetError(f"{self._filepath} is read here as that of an earlier run and saved under another name")
-
-    def resolve_load_version(self) -> str | None:
-        """Return the version that is read; None where there is none."""
-        try:
-            version: str | None = super().resolve_load_version()
-            return version
-        except VersionNotFoundError:
-            return None
 
 
 class TextDataset(ArtifactDataset):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +18,7 @@ from kedro.io import CatalogProtocol
 from kedro.io.core import DatasetError, VersionNotFoundError
 from pydantic import TypeAdapter, ValidationError
 
-from anmi.corpus.contents import contents, files_in, hash_files
+from anmi.corpus.contents import contents, files_in, models_in, sources
 from anmi.datasets import remote
 from anmi.errors import AnmiError
 
@@ -111,19 +110,15 @@ def fingerprint(
         By part: ``collection`` (contents of its files), ``parameters`` (with the chosen recipe), ``models`` (files of
         encoders and judges named in the parameters), ``code``, ``libraries``, ``catalog``.
     """
-    import anmi
-
     chosen = {name: _branch(parameters, name) for name in sorted(_names(inputs))}
     if isinstance(chosen.get("recipes"), Mapping):
         chosen["recipes"] = chosen["recipes"].get(str(chosen.get("recipe")))
-    package = Path(anmi.__file__).parent
-    sources = [path for path in files_in(package) if "__pycache__" not in path.parts]
     kinds = {name: {k: v for k, v in entry.items() if k not in _PLACE} for name, entry in entries.items()}
     return {
         "collection": contents(str(chosen.get("collection", ""))),
         "parameters": _hash(_with_effect(chosen)),
-        "models": _hash({name: found for name in set(_texts(chosen)) if (found := _model(name, project))}),
-        "code": hash_files(sources, anmi.__version__),
+        "models": _hash(models_in(chosen, project)),
+        "code": sources(),
         "libraries": _hash(versions),
         "catalog": _hash(kinds),
     }
@@ -150,33 +145,6 @@ def _with_effect(value: Any) -> Any:
 def _hash(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every string among the parameters: any may name the folder of a model."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if key != "collection":
-                yield from _texts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, str) and value and "\n" not in value:
-        yield value
-
-
-def _model(name: str, project: Path) -> str:
-    """Return a hash of a folder that looks like a model, the commit of a model of the hub, else nothing."""
-    for folder in (Path(name).expanduser(), project / name):
-        # A configuration tells a model from a folder that happens to be called like some setting.
-        if any((folder / file).is_file() for file in ("config.json", "modules.json")):
-            return hash_files(files_in(folder))
-    if name.count("/") == 1:
-        home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-        cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-        commit = cache / f"models--{name.replace('/', '--')}" / "refs" / "main"
-        return commit.read_text(encoding="utf-8").strip() if commit.is_file() else ""
-    return ""
 
 
 def stamps(catalog: CatalogProtocol, names: Iterable[str]) -> dict[str, dict[str, Any]]:

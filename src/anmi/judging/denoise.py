@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tqdm import tqdm
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.calibration import Calibrator, cross_fitted, fit_platt, reliability
+from anmi.judging.calibration import Calibrator, calibrator_from_dict, cross_fitted, fit_platt, reliability
 from anmi.judging.cascade import Cascade
 from anmi.judging.judgments import Judgments, RawScores
 from anmi.judging.pointwise import PointwiseJudge, join, load_pointwise
@@ -108,12 +108,29 @@ class Judge:
         self._summarise(scores, labels, probability)
         return self.judgments
 
+    def again(self, shards: CandidateShards, calibration: Sequence[Mapping[str, Any]]) -> Judgments:
+        """Score shards by kept judges, and by the calibration that an earlier run noted of them, by fold.
+
+        Nothing is fitted, so one query is enough.
+        """
+        self.judges = self._made(self.options, shards)
+        total = sum(self._to_judge(block) for block in shards.only())
+        raw = self._collect(shards.only(), [judge.score for judge in self.judges], "judging", total)
+        self.calibrators = {fold: calibrator_from_dict(values) for fold, values in enumerate(calibration)}
+        self.judgments = Judgments(raw, self.calibrators)
+        self.summary["judged_pairs"] = len(raw.pairs()[0])
+        return self.judgments
+
+    def _to_judge(self, block: Candidates) -> int:
+        """Count the pairs of a block that are judged."""
+        return int(np.minimum(block.filled.sum(axis=1), self.depth).sum() + (block.positives != PADDING).sum())
+
     def _pairs(self, shards: CandidateShards) -> int:
         """Count the pairs to be judged, and check that there are queries for the folds."""
         texts, total = set[str](), 0
         for block in shards:
             texts |= {normalised(self.query_texts[str(query)]) for query in block.query_ids}
-            total += int(np.minimum(block.filled.sum(axis=1), self.depth).sum() + (block.positives != PADDING).sum())
+            total += self._to_judge(block)
         folds = self.options.folds
         if len(texts) < folds or len(set(fold_of(sorted(texts), folds, self.seed).tolist())) < 2:
             raise AnmiError(

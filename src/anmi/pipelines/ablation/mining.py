@@ -84,7 +84,8 @@ def mine(job: MiningJob) -> None:
     for name, value in job.parameters.items():
         catalog[f"params:{name}"] = value
     # Cells have the workers, and a comparison keeps nothing of an earlier one.
-    catalog["params:engine"], catalog["params:keep_judges"] = IN_PROCESS, False
+    catalog["params:engine"] = IN_PROCESS
+    catalog["params:keep_judges"] = catalog["params:update"] = False
     stages: Any = sum((_stage(name) for name in STAGES), Pipeline([]))
     SequentialRunner().run(stages, catalog)
     no_audit = "not asked for"

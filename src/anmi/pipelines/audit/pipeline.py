@@ -12,6 +12,7 @@ from anmi.pipelines.audit.nodes import (
     audit_recipes,
     gate,
     ingest_all,
+    mine_all,
     plant_truth,
     render_audit,
     summarise_audit,
@@ -36,20 +37,22 @@ def create_pipeline() -> Pipeline:
         whole,
         namespace=NAMESPACE,
         # What an earlier audit noted is in the namespace, too.
-        inputs=whole.inputs() - parameters - {"earlier_teacher"},
+        inputs={name for name in whole.inputs() - parameters if not name.startswith("earlier_")},
         outputs={*_AUDITED.values(), _TRUTH, *_FINDINGS},
         parameters=parameters,
     )
 
 
 def _collection() -> Pipeline:
+    read = ingestion.create_pipeline().only_nodes("ingest").outputs()
     return Pipeline([
         Node(
             ingest_all,
             inputs=["params:collection", "params:ingestion", "params:seed"],
-            outputs={name: name for name in sorted(ingestion.create_pipeline().outputs())},
+            outputs={name: name for name in sorted(read)},
             name="ingest",
         ),
+        Node(mine_all, inputs=None, outputs="changes", name="mine_all"),
         Node(
             plant_truth,
             inputs=["queries", "qrels", "equivalents", "duplicates", "params:audit", "params:seed"],

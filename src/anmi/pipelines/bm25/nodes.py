@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from anmi.candidates import CandidateShards
+from anmi.corpus.difference import EVERYTHING
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.retrieval.bm25 import BM25Index
@@ -36,13 +38,16 @@ def search_bm25(
     duplicates: pd.DataFrame,
     params: BM25Params,
     engine: EngineParams = IN_PROCESS,
+    changes: Mapping[str, Any] = EVERYTHING,
 ) -> CandidateShards:
-    """Retrieve the best documents of every training query, without its positives and their duplicates."""
+    """Retrieve the best documents of every training query to be mined, without its positives and their duplicates."""
     from anmi.retrieval import pool
     from anmi.retrieval.stages import Asked, Search
 
     position = dict(zip(corpus.document_id, range(len(corpus)), strict=True))
     train = queries[(queries.split == "train") & queries.query_id.isin(qrels.query_id)]
+    if changes["queries"] is not None:
+        train = train[train.query_id.isin(changes["queries"])]
     search = Search(index, pool.duplicate_groups(corpus.document_id.tolist(), duplicates), params.depth)
     shards = []
     for start in range(0, len(train), params.shard):

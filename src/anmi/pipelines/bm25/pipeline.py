@@ -18,7 +18,9 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             search_bm25,
-            inputs=["bm25_index", "corpus", "queries", "qrels", "duplicates", "params:bm25", "params:engine"],
+            inputs=[
+                "bm25_index", "corpus", "queries", "qrels", "duplicates", "params:bm25", "params:engine", "changes",
+            ],
             outputs="bm25_candidates",
             name="search_bm25",
         ),

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from anmi.candidates import CandidateShards
+from anmi.corpus.difference import EVERYTHING
 from anmi.pipelines.consistency.params import ConsistencyParams
 
 
-def check_consistency(candidates: CandidateShards, params: ConsistencyParams) -> pd.DataFrame:
+def check_consistency(
+    candidates: CandidateShards,
+    params: ConsistencyParams,
+    changes: Mapping[str, Any] = EVERYTHING,
+    earlier_consistency: pd.DataFrame | None = None,
+) -> pd.DataFrame:
     """Return for every query the BM25 rank of its best positive and whether that is within the top K.
 
-    What becomes of an inconsistent query is the recipe's choice.
+    What becomes of an inconsistent query is the recipe's choice. Of queries that are not mined again it is that of the
+    mining before.
     """
     tables = []
+    if changes["queries"] is not None and earlier_consistency is not None:
+        other = {*changes["queries"], *changes["removed"]}
+        tables.append(earlier_consistency[~earlier_consistency.query_id.isin(other)])
     for block in candidates:
         rank = np.nanmin(block.positive_columns["bm25_rank"], axis=1)
         # A document that shares no term is tied with all others that share none, so its rank may look good.

@@ -12,7 +12,7 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             check_consistency,
-            inputs=["bm25_candidates", "params:consistency"],
+            inputs=["bm25_candidates", "params:consistency", "changes", "earlier_consistency"],
             outputs="consistency",
             name="check_consistency",
         ),

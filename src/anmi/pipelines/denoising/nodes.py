@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.corpus.difference import EVERYTHING
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.retrieval.bm25 import BM25Index
@@ -36,8 +38,13 @@ def judge_by_evidence(
     params: DenoisingParams,
     seed: int,
     engine: EngineParams = IN_PROCESS,
+    changes: Mapping[str, Any] = EVERYTHING,
+    earlier_fused_judge: dict[str, Any] | None = None,
 ) -> tuple[CandidateShards, dict[str, Any]]:
-    """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
+    """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
+
+    Where rows of an earlier mining are kept, the coefficients are those of then.
+    """
     if not recipes.get(recipe).requires & (_OF_EVIDENCE | _OF_THE_TEACHER):
         log.info("Recipe %s reads no judgment; candidates are passed on without evidence", recipe)
         return candidates, {"mode": "none"}
@@ -53,7 +60,10 @@ def judge_by_evidence(
         facts=facts_of(corpus, graph),
     )
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed)
-    judge.fit(candidates)
+    if changes["queries"] is None:
+        judge.fit(candidates)
+    else:
+        judge.restore(earlier_fused_judge or {})
     material.terms.prepare()
     judged = map_blocks(engine, judge, candidates, description="gathering evidence", total=judge.queries)
     return judged, judge.summary
@@ -73,10 +83,12 @@ def judge_candidates(
     collection: str = "",
     earlier_teacher: dict[str, Any] | None = None,
     keep_judges: bool = False,
+    changes: Mapping[str, Any] = EVERYTHING,
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Add the cross-encoder's judgment, if the recipe reads one, and the final ``p_relevant``.
 
     With ``keep_judges`` the cross-encoders of the run before are used where they fit, so only new pairs are judged.
+    Where rows of an earlier mining are kept, all that was fitted is that of then.
     """
     if fused_judge["mode"] == "none":
         return evidence, {"judged_pairs": 0}
@@ -92,7 +104,10 @@ def judge_candidates(
     models, query_texts = store.path / "models", dict(zip(queries.query_id, queries.text, strict=True))
     fitted = Fitted.to(collection, params.teacher, seed, queries.text[queries.split == "train"])
     earlier, teachers = earlier_teacher or {}, list[str]()
-    if keep_judges and params.teacher.trained:
+    again = changes["queries"] is not None
+    if again:
+        teachers = [str(fold["fingerprint"]) for fold in earlier["folds"]] if params.teacher.trained else []
+    elif keep_judges and params.teacher.trained:
         teachers, reason = kept(earlier, fitted, params.teacher, models, params.most_new)
         log.info("teacher: %s", f"trained anew, since {reason}" if reason else "that of the last run is kept")
     judge = Judge(
@@ -105,6 +120,10 @@ def judge_candidates(
         seed=seed,
         kept=teachers,
     )
+    if again:
+        judgments = judge.again(evidence, earlier["calibration"])
+        judged = map_blocks(engine, Stacked(judgments, Stack(**earlier["stack"])), evidence)
+        return judged, earlier | {"kept": True, "judged_pairs": judge.summary["judged_pairs"]}
     # What is fitted looks at a few of many columns.
     read = evidence.only("dense", "p_evidence", "p_heldout")
     judgments = judge.fit(read)

@@ -14,8 +14,8 @@ def create_pipeline() -> Pipeline:
             judge_by_evidence,
             inputs=[
                 "candidates", "bm25_index", "document_embeddings", "encoder_info", "corpus", "queries", "graph",
-                "params:recipe", "params:recipes", "params:denoising", "params:seed",
-                "params:engine",
+                "params:recipe", "params:recipes", "params:denoising", "params:seed", "params:engine", "changes",
+                "earlier_fused_judge",
             ],
             outputs=["evidence_candidates", "fused_judge"],
             name="judge_by_evidence",
@@ -25,7 +25,7 @@ def create_pipeline() -> Pipeline:
             inputs=[
                 "evidence_candidates", "fused_judge", "corpus", "queries", "params:recipe", "params:recipes",
                 "params:denoising", "params:seed", "store", "params:engine", "params:collection", "earlier_teacher",
-                "params:keep_judges",
+                "params:keep_judges", "changes",
             ],
             outputs=["judged_candidates", "teacher"],
             name="judge_candidates",

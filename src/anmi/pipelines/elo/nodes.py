@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.corpus.difference import EVERYTHING
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.pipelines.elo.params import EloParams
 from anmi.selection.recipe import RecipeBook
@@ -26,8 +28,13 @@ def rate_candidates(
     queries: pd.DataFrame | None = None,
     store: Store | None = None,
     engine: EngineParams = IN_PROCESS,
+    changes: Mapping[str, Any] = EVERYTHING,
+    earlier_elo_summary: dict[str, Any] | None = None,
 ) -> tuple[CandidateShards, dict[str, Any]]:
-    """Return one row per (query, positive), rated if the recipe reads Elo; only pairwise judges read the texts."""
+    """Return one row per (query, positive), rated if the recipe reads Elo; only pairwise judges read the texts.
+
+    Where rows of an earlier mining are kept, temperatures and votes are those of then.
+    """
     if not recipes.get(recipe).requires & {"elo", "elo_se", "gap_se"}:
         log.info("Recipe %s reads no Elo; candidates are passed on unrated", recipe)
         return map_blocks(engine, Candidates.by_positive, judged), {"temperatures": {}}
@@ -42,7 +49,10 @@ def rate_candidates(
         judges = {name: load_pairwise(options, store, seed) for name, options in params.pairwise.items()}
         texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
     rater = Rater(params, seed, judges, texts)
-    rater.fit(judged.only(*params.judges))
+    if changes["queries"] is None:
+        rater.fit(judged.only(*params.judges))
+    else:
+        rater.restore(earlier_elo_summary or {})
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     rated = judged.map(rater) if judges else map_blocks(engine, rater, judged, description="rating")
     return rated, rater.summary | {"options": params.model_dump(mode="json")}

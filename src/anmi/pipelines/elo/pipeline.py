@@ -14,7 +14,7 @@ def create_pipeline() -> Pipeline:
             rate_candidates,
             inputs=[
                 "judged_candidates", "params:recipe", "params:recipes", "params:elo", "params:seed",
-                "corpus", "queries", "store", "params:engine",
+                "corpus", "queries", "store", "params:engine", "changes", "earlier_elo_summary",
             ],
             outputs=["rated_candidates", "elo_summary"],
             name="rate_candidates",

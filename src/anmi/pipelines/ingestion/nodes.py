@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import logging
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from anmi.candidates import CandidateShards
+from anmi.pipelines.bm25.params import BM25Params
+from anmi.pipelines.consistency.params import ConsistencyParams
+from anmi.pipelines.denoising.params import DenoisingParams
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.elo.params import EloParams
 from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.selection.recipe import RecipeBook
+from anmi.store import Store, digest
+
+log = logging.getLogger(__name__)
 
 
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
@@ -62,3 +78,63 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "quarantine": found.quarantine,
         "collection_info": info,
     }
+
+
+def find_changes(
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    update: bool,
+    collection: str,
+    encoder: str,
+    recipe: str,
+    recipes: RecipeBook,
+    ingestion: IngestionParams,
+    bm25: BM25Params,
+    consistency: ConsistencyParams,
+    dense: DenseParams,
+    denoising: DenoisingParams,
+    elo: EloParams,
+    seed: int,
+    store: Store,
+    earlier_contents: pd.DataFrame | None,
+    earlier_changes: dict[str, Any],
+    earlier_selection: CandidateShards | None,
+    earlier_teacher: dict[str, Any],
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Note what the collection consists of, and decide which training queries are to be mined."""
+    from anmi.corpus.contents import models_in, sources
+    from anmi.corpus.difference import Difference, contents_of, plan
+    from anmi.selection.carrying import losers, places_of
+
+    contents = contents_of(corpus, queries, qrels)
+    stages = {"bm25": bm25, "consistency": consistency, "dense": dense, "denoising": denoising, "elo": elo}
+    chosen = {
+        **{name: params.model_dump(mode="json") for name, params in stages.items()},
+        "ingestion": ingestion.model_dump(mode="json", exclude={"most_changed"}),
+        "recipe": recipes.get(recipe).model_dump(mode="json", exclude={"training", "description", "source"}),
+        "rest": [collection, encoder, seed],
+    }
+    models = models_in(chosen, Path.cwd())
+    settings = digest("mining", json.dumps([chosen, models], sort_keys=True, default=str), sources()).hex()
+
+    def lacking() -> str:
+        if denoising.teacher.confirm is not None and earlier_teacher.get("stack"):
+            return "a cascade confirms what the cross-encoder says"
+        names = [f"teacher-{fold['fingerprint']}" for fold in earlier_teacher.get("folds", [])]
+        lost = denoising.teacher.trained and not all((store.path / "models" / name).is_dir() for name in names)
+        return f"the cross-encoders are not in {store.path / 'models'} any more" if lost else ""
+
+    def lost(difference: Difference) -> Iterable[str]:
+        gone = difference.documents.changed
+        if earlier_selection is None or earlier_contents is None or not (gone or difference.documents.removed):
+            return []
+        before = earlier_contents.id[earlier_contents.kind == "document"].tolist()
+        return losers(earlier_selection, places_of(before, corpus.document_id.tolist(), gone))
+
+    changes = plan(
+        update, earlier_changes, earlier_contents, contents, settings, ingestion.most_changed, lacking, lost
+    )  # fmt: skip
+    if update:
+        log.info("mining: %s queries, since %s", changes["mined"], changes["why"])
+    return contents, changes

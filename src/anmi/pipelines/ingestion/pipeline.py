@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.ingestion.nodes import ingest
+from anmi.pipelines.ingestion.nodes import find_changes, ingest
 
 
 def create_pipeline() -> Pipeline:
@@ -19,5 +19,16 @@ def create_pipeline() -> Pipeline:
             inputs=["params:collection", "params:ingestion", "params:seed"],
             outputs={name: name for name in outputs},
             name="ingest",
+        ),
+        Node(
+            find_changes,
+            inputs=[
+                "corpus", "queries", "qrels", "params:update", "params:collection", "params:encoder", "params:recipe",
+                "params:recipes", "params:ingestion", "params:bm25", "params:consistency", "params:dense",
+                "params:denoising", "params:elo", "params:seed", "store", "earlier_contents", "earlier_changes",
+                "earlier_selection", "earlier_teacher",
+            ],
+            outputs=["contents", "changes"],
+            name="find_changes",
         ),
     ])  # fmt: skip

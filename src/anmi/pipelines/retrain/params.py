@@ -24,6 +24,11 @@ class RetrainParams(BaseModel):
         True,
         description="Judge by the cross-encoders of the last run where they fit, so that only what is new is judged.",
     )
+    update: bool = Field(
+        True,
+        description="Mine only for queries that are new, changed or lost a document, and keep the rows of all others, "
+        "until a tenth has changed (`ingestion.most_changed`); false mines for all of them every time.",
+    )
     rule: PromotionRule = Field(PromotionRule(), description="When the challenger becomes champion.")
     claim_minutes: float = Field(
         15, gt=0, description="Another machine's claim counts as abandoned when it was not renewed for so long. It is "

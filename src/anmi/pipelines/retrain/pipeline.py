@@ -103,5 +103,6 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
         name="audit_recipes",
         namespace=NAMESPACE,
     )  # fmt: skip
-    stages = Pipeline(way + mine, parameters={"params:keep_judges": "params:retrain.keep_judges"})
+    mapped = {f"params:{name}": f"params:retrain.{name}" for name in ("keep_judges", "update")}
+    stages = Pipeline(way + mine, parameters=mapped)
     return stages + Pipeline([measured]) + create_pipeline()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.corpus.difference import EVERYTHING
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
@@ -28,15 +30,35 @@ def select_negatives(
     recipes: RecipeBook,
     seed: int,
     engine: EngineParams = IN_PROCESS,
+    changes: Mapping[str, Any] = EVERYTHING,
+    corpus: pd.DataFrame | None = None,
+    earlier_contents: pd.DataFrame | None = None,
+    earlier_selection: CandidateShards | None = None,
 ) -> CandidateShards:
-    """Run the recipe: verdicts and weights for every candidate."""
+    """Run the recipe: verdicts and weights for every candidate.
+
+    Where rows of an earlier mining are kept, what the recipe fits is fitted on them and on the new ones.
+    """
+    from anmi.selection.carrying import Carried, as_rated, places_of, together
+
     ranks = zip(consistency.consistent.astype(float), consistency.positive_rank.astype(float), strict=True)
     found = dict(zip(consistency.query_id, ranks, strict=True))
     runner = Runner(recipes.get(recipe), seed)
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
-    read = rated.only(*runner.recipe.requires, "p_heldout")
-    runner.fit(read.map(lambda block: _with_consistency(block, found)))
-    return map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
+    reads = (*runner.recipe.requires, "p_heldout")
+    if changes["queries"] is None:
+        runner.fit(rated.only(*reads).map(lambda block: _with_consistency(block, found)))
+        return map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
+    assert corpus is not None and earlier_selection is not None and earlier_contents is not None
+    before = earlier_contents.id[earlier_contents.kind == "document"].tolist()
+    gone = changes["documents_changed"]
+    carried = Carried.of(
+        [*changes["queries"], *changes["removed"]], places_of(before, corpus.document_id.tolist(), gone)
+    )
+    known = earlier_selection.only(*reads).map(lambda block: as_rated(carried(block)))
+    runner.fit(together(known, rated.only(*reads)).map(lambda block: _with_consistency(block, found)))
+    kept = map_blocks(engine, carried, earlier_selection, description="keeping")
+    return together(kept, map_blocks(engine, _Selecting(runner, found), rated, description="selecting"))
 
 
 def _with_consistency(block: Candidates, found: dict[str, tuple[float, float]]) -> Candidates:
@@ -81,7 +103,9 @@ def make_training_rows(
     kin_of = Kin.from_table(kin, ids, duplicates).of
     rows = training_rows(selection, ids, document_texts(corpus), texts, kin_of)
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
-        rejected = [entry for entry in funnel(selection.only()) if entry["kind"] in ("rejected", "uncertain", "promoted")]
+        rejected = [
+            entry for entry in funnel(selection.only()) if entry["kind"] in ("rejected", "uncertain", "promoted")
+        ]
         worst = max(rejected, key=lambda entry: entry["candidates"], default={"step": "none", "candidates": 0})
         raise AnmiError(
             f'recipe "{recipe}" left no negative for any query; the step "{worst["step"]}" rejected most '

@@ -21,6 +21,7 @@ def create_pipeline() -> Pipeline:
             select_negatives,
             inputs=[
                 "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "params:engine",
+                "changes", "corpus", "earlier_contents", "earlier_selection",
             ],
             outputs="selection",
             name="select_negatives",

@@ -1,0 +1,77 @@
+"""What an earlier run saved, for a run that makes its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kedro.io.core import DatasetError, Version, VersionNotFoundError
+from kedro.utils import load_obj
+
+from anmi.datasets.artifact import ArtifactDataset
+
+_JSON: Final = "anmi.datasets.JsonDataset"
+
+
+class EarlierDataset(ArtifactDataset):
+    """The newest version of an artifact that an earlier run saved, for the node that makes the next one.
+
+    Where there is none, a JSON document is {} and anything else None.
+
+    Parameters
+    ----------
+    filepath, version, credentials, fs_args, metadata
+        See :class:`ArtifactDataset`.
+    of
+        How the artifact is read: the dataset it was saved by.
+    together
+        Artifacts, by their path or URL, that must have the same newest version; else this one counts as absent. A
+        path without a suffix is that of a folder. A run that was killed leaves some artifacts and not others.
+    """
+
+    def __init__(
+        self,
+        *,
+        filepath: str,
+        version: Version | None = None,
+        credentials: dict[str, Any] | None = None,
+        fs_args: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        of: str = _JSON,
+        together: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            filepath=filepath, version=version, credentials=credentials, fs_args=fs_args, metadata=metadata
+        )
+        self._kind: Any = load_obj(of)
+        # Each has its own; a folder in a bucket counts when its upload finished.
+        self.is_folder = self._kind.is_folder  # type: ignore[misc]
+        self._absent: Any = {} if of == _JSON else None
+        opened = {"version": Version(None, None), "credentials": credentials, "fs_args": fs_args}
+        kinds = ("JsonDataset" if Path(place).suffix else "FolderDataset" for place in together)
+        self._together = [
+            EarlierDataset(filepath=place, of=f"anmi.datasets.{kind}", **opened)
+            for place, kind in zip(together, kinds, strict=True)
+        ]
+
+    def load(self) -> Any:
+        """Read the artifact, if there is any."""
+        version = self.resolve_load_version()
+        if version is None or any(other.resolve_load_version() != version for other in self._together):
+            return self._absent
+        return super().load()
+
+    def _read(self, path: Path) -> Any:
+        return self._kind._read(self, path)
+
+    def _write(self, data: Any, path: Path) -> None:
+        raise DatasetError(f"{self._filepath} is read here as that of an earlier run and saved under another name")
+
+    def resolve_load_version(self) -> str | None:
+        """Return the version that is read; None where there is none."""
+        try:
+            version: str | None = super().resolve_load_version()
+            return version
+        except VersionNotFoundError:
+            return None

@@ -1,0 +1,109 @@
+"""Rows that an earlier mining chose, taken over into a new version of the collection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anmi.candidates import PADDING, Candidates, CandidateShards
+
+
+def places_of(before: Sequence[str], now: Sequence[str], gone: Sequence[str] = ()) -> NDArray[np.int32]:
+    """Return where each earlier document stands now, int32 [N]; -1 where it is not there any more.
+
+    Parameters
+    ----------
+    before, now
+        Document ids in corpus order.
+    gone
+        Ids of documents that are there under the same name and say something else.
+
+    Examples
+    --------
+    >>> places_of(["a", "b", "c"], ["c", "new", "a"]).tolist()
+    [2, -1, 0]
+    """
+    place = {document: row for row, document in enumerate(now)}
+    for document in gone:
+        place.pop(document, None)
+    return np.fromiter((place.get(document, PADDING) for document in before), np.int32, len(before))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Takes over the rows of a block but for some queries, with the documents' new places.
+
+    A candidate that is not there any more is left out.
+
+    Attributes
+    ----------
+    without
+        Queries that are not taken over, sorted.
+    places
+        See :func:`places_of`.
+    """
+
+    without: NDArray[np.str_]
+    places: NDArray[np.int32]
+
+    @staticmethod
+    def of(without: Sequence[str], places: NDArray[np.int32]) -> Carried:
+        """Take over all but these queries."""
+        return Carried(np.array(sorted(without), np.str_), places)
+
+    def __call__(self, block: Candidates) -> Candidates:
+        """Return the rows that are taken over."""
+        if len(self.without):
+            block = block.take(~np.isin(block.query_ids, self.without))
+        documents, positives = (_moved(self.places, rows) for rows in (block.documents, block.positives))
+        return replace(block, documents=documents, positives=positives)
+
+
+def losers(shards: CandidateShards, places: NDArray[np.int32]) -> Iterator[str]:
+    """Yield the queries for which a document was chosen that is not there any more.
+
+    Parameters
+    ----------
+    shards
+        After selection.
+    places
+        See :func:`places_of`.
+    """
+    for block in shards.only():
+        chosen = block.negatives | block.of_kind("promoted", "uncertain")
+        lost = (chosen & (_moved(places, block.documents) == PADDING)).any(axis=1)
+        yield from block.query_ids[lost].tolist()
+
+
+def as_rated(block: Candidates) -> Candidates:
+    """Return a block as it was before selection: every candidate undecided again."""
+    return Candidates(
+        query_ids=block.query_ids,
+        positives=block.positives,
+        documents=block.documents,
+        source=block.source,
+        columns=block.columns,
+        positive_columns=block.positive_columns,
+        query_columns=block.query_columns,
+    )
+
+
+def together(first: CandidateShards, second: CandidateShards) -> CandidateShards:
+    """Return the blocks of both, one after the other."""
+
+    def blocks() -> Iterator[Candidates]:
+        yield from first
+        yield from second
+
+    def parts() -> Iterator[bytes]:
+        yield from first.parts()
+        yield from second.parts()
+
+    return CandidateShards(blocks, parts=parts)
+
+
+def _moved(places: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.int32]:
+    return np.where(documents == PADDING, np.int32(PADDING), places[documents])
