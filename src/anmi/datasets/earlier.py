@@ -57,10 +57,7 @@ class EarlierDataset(ArtifactDataset):
 
     def load(self) -> Any:
         """Read the artifact, if there is any."""
-        version = self.resolve_load_version()
-        if version is None or any(other.resolve_load_version() != version for other in self._together):
-            return self._absent
-        return super().load()
+        return self._absent if self.resolve_load_version() is None else super().load()
 
     def _read(self, path: Path) -> Any:
         return self._kind._read(self, path)
@@ -72,6 +69,9 @@ class EarlierDataset(ArtifactDataset):
         """Return the version that is read; None where there is none."""
         try:
             version: str | None = super().resolve_load_version()
-            return version
         except VersionNotFoundError:
             return None
+        # Who asks for a version by name, as a repetition does, knows what belongs to it.
+        if self._version is not None and self._version.load is not None:
+            return version
+        return version if all(other.resolve_load_version() == version for other in self._together) else None

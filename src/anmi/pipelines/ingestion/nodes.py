@@ -136,5 +136,5 @@ def find_changes(
         update, earlier_changes, earlier_contents, contents, settings, ingestion.most_changed, lacking, lost
     )  # fmt: skip
     if update:
-        log.info("mining: %s queries, since %s", changes["mined"], changes["why"])
+        log.info("%s: %s", "Mining all" if changes["queries"] is None else "Mining what changed", changes["why"])
     return contents, changes
