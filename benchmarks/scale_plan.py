@@ -348,28 +348,37 @@ def stages(c: Constants, s: Scenario) -> dict[str, Stage]:
     def per(work: float, rate: Range) -> Range:
         return Range(work / rate.high / HOUR, work / rate.low / HOUR)
 
+    # An update looks at all documents, mines 1 % of the queries, and reads and writes the kept rows once.
+    gathering, telling = slots * c.evidence_s, n * c.terms_s
+    evidence_again = (0.01 * gathering + telling) / (gathering + telling)
+    rows_again = 0.01 + c.believe_s / (c.rate_s + c.select_s + c.believe_s)
     return {
         "reading, near-duplicates": Stage(
             n * (c.read_s + c.kin_s) / HOUR, both(n * (c.read_s + c.kin_s)), serial=True, update_changed=0.01
         ),
         "BM25 index": Stage(n * c.index_s / HOUR, both(n * c.index_s), serial=True, update_changed=0.01),
-        "BM25 search": Stage(q * n * (c.search_s + c.groups_s) / HOUR, search.times(q / HOUR)),
+        "BM25 search": Stage(
+            q * n * (c.search_s + c.groups_s) / HOUR, search.times(q / HOUR), update_today=0.01
+        ),
         "encoding": Stage(
             tokens / c.tokens_per_core_s / HOUR, NONE, per(n + q / 5, gpu), update_today=0.01, update_changed=0.01
         ),
         "dense index": Stage(0.0, NONE, per(training, flops), serial=True),
         "dense search": Stage(
-            q * n * c.flat_s / HOUR, Range(ASSUMED["pq_code"][0], c.pq_code_s).times(q * codes / HOUR)
+            q * n * c.flat_s / HOUR, Range(ASSUMED["pq_code"][0], c.pq_code_s).times(q * codes / HOUR),
+            update_today=0.01,
         ),
-        "exact ranks": Stage(q * n * (c.bm25_rank_s + c.dense_rank_s) / HOUR, NONE),
-        "merging": Stage(slots * c.merge_s / HOUR, both(narrow * c.merge_s)),
-        "evidence": Stage((slots * c.evidence_s + n * c.terms_s) / HOUR, both(narrow * c.evidence_s + n * c.terms_s)),
+        "exact ranks": Stage(q * n * (c.bm25_rank_s + c.dense_rank_s) / HOUR, NONE, update_today=0.01),
+        "merging": Stage(slots * c.merge_s / HOUR, both(narrow * c.merge_s), update_today=0.01),
+        "evidence": Stage(
+            (gathering + telling) / HOUR, both(narrow * c.evidence_s + telling), update_today=evidence_again
+        ),
         "cross-encoder (if the recipe asks)": Stage(
             pairs / c.pairs_per_core_s / HOUR, NONE, per(pairs, judge), update_today=0.01, update_changed=0.01
         ),
         "rating, selecting": Stage(
             row_slots * (c.rate_s + c.select_s + c.believe_s) / HOUR,
-            both(row_narrow * (c.rate_s + c.select_s)), update_changed=1.0,
+            both(row_narrow * (c.rate_s + c.select_s)), update_today=rows_again, update_changed=1.0,
         ),
         "training rows": Stage(s.rows * c.row_s / HOUR, both(s.rows * c.row_s), serial=True, update_changed=1.0),
     }  # fmt: skip
