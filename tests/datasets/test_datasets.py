@@ -22,7 +22,6 @@ from kedro.io.core import DatasetError, Version
 from anmi.candidates import Candidates, CandidateShards
 from anmi.datasets import (
     CandidateShardsDataset,
-    EarlierDataset,
     FolderDataset,
     JsonDataset,
     JsonLinesChunks,
@@ -286,15 +285,3 @@ def test_the_store_is_opened_once_and_closed_on_release(tmp_path: Path) -> None:
     dataset.release()
     with pytest.raises(DatasetError, match="cannot be the output"):
         dataset.save(store)
-
-
-def test_what_an_earlier_run_left_is_read_and_never_written(tmp_path: Path) -> None:
-    place = f"{tmp_path}/x.json"
-    earlier = EarlierDataset(filepath=place, version=Version(None, TWO))
-    assert earlier.load() == {}
-    assert earlier.resolve_load_version() is None
-    JsonDataset(filepath=place, version=Version(None, ONE)).save({"a": 1})
-    again = EarlierDataset(filepath=place, version=Version(None, TWO))
-    assert (again.load(), again.resolve_load_version()) == ({"a": 1}, ONE)
-    with pytest.raises(DatasetError, match="saved under another name"):
-        again.save({"a": 2})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -186,6 +187,34 @@ def test_kept_teachers_judge_what_is_new_and_as_they_would_all(
             one, other = second(block), anew(block)
             np.testing.assert_allclose(one.columns["cross"], other.columns["cross"], atol=1e-5)
 
+    computed.clear()
+    calibration = json.loads(json.dumps(second.summary["calibration"]))
+    block = second(shards()[1])
+    for row in _one_of_each_fold(second, block):
+        later = judge(tmp_path, store, texts)
+        later.kept = names
+        _assert_judged_as_before(later, calibration, block.take(slice(row, row + 1)))
+    assert computed == [], "what was judged is in the store"
+
+
+def _one_of_each_fold(fitted: Judge, block: Candidates) -> list[int]:
+    """A row of each fold."""
+    fold = fitted.fold(block)
+    rows = [int(np.flatnonzero(fold == number)[0]) for number in range(fitted.options.folds)]
+    assert len(rows) > 1
+    return rows
+
+
+def _assert_judged_as_before(later: Judge, calibration: list[dict[str, Any]], judged: Candidates) -> None:
+    """A judge that sees the rows of this block alone, and without judgments, says of them what the block has."""
+    alone = judged.only({"dense"})
+    found = later.again(CandidateShards.of([alone]), calibration)(alone)
+    for name in ("cross", "p_cross", "soft_label"):
+        np.testing.assert_array_equal(found.columns[name], judged.columns[name], err_msg=name)
+        np.testing.assert_array_equal(found.positive_columns[name], judged.positive_columns[name], err_msg=name)
+    assert np.isfinite(found.columns["cross"]).sum() == min(DEPTH, int(alone.filled.sum()))
+    assert later.summary["judged_pairs"] == np.isfinite(found.columns["cross"]).sum() + len(alone)
+
 
 def _repeated(texts: dict[str, str]) -> int:
     """Pairs that two queries of one text have in common, which are judged once."""
@@ -317,6 +346,25 @@ def test_a_ready_made_judge_is_calibrated_cross_fitted(
     steps = judge(tmp_path, store, texts, base=str(tmp_path / "judge"), calibration="isotonic")
     steps.fit(CandidateShards.of(shards()))
     assert {"x", "y"} == set(steps.summary["calibration"][0])
+
+
+@pytest.mark.parametrize("calibration", ["platt", "isotonic"])
+def test_one_query_alone_is_judged_as_it_was_among_all(
+    calibration: str, tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
+) -> None:
+    changes = {"base": str(text_pair_classifier("judge")), "folds": 3, "calibration": calibration}
+    first = judge(tmp_path, store, texts, **changes)
+    first.fit(CandidateShards.of(shards()))
+    noted = json.loads(json.dumps(first.summary["calibration"]))
+    assert len({json.dumps(each) for each in noted}) == 3
+    block = first(shards()[0])
+    for row in _one_of_each_fold(first, block):
+        _assert_judged_as_before(judge(tmp_path, store, texts, **changes), noted, block.take(slice(row, row + 1)))
+    with Store(tmp_path / "empty") as empty:
+        anew = judge(tmp_path, empty, texts, **changes)
+        alone = anew.again(CandidateShards.of([shards()[0].take(slice(3, 4))]), noted)(shards()[0].take(slice(3, 4)))
+    for name in ("cross", "p_cross", "soft_label"):
+        np.testing.assert_allclose(alone.columns[name], block.columns[name][3:4], atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("fault", ["no numbers", "too few"])

@@ -238,6 +238,28 @@ def test_fitting_again_starts_afresh(collection: Collection) -> None:
     assert judge.queries == TOPICS
 
 
+@pytest.mark.parametrize(("known", "mode"), [(1, "transfer"), (2, "hidden")])
+def test_a_restored_judge_judges_as_the_fitted_one(collection: Collection, known: int, mode: str) -> None:
+    block = collection.block(known)
+    judge = fitted(collection, block, least_queries=10)
+    assert judge.summary["mode"] == mode
+    summary = json.loads(json.dumps(judge.summary))
+    restored = FusedJudge(judge.options, collection.material, "minilm", SEED)
+    restored.restore(summary)
+    assert restored.models == judge.models
+    assert restored.summary == judge.summary
+    # Fewer queries than folds, of which nothing could be fitted.
+    few = block.take(np.array([5, 40]))
+    one, other = judge(few), restored(few)
+    assert other.columns.keys() == one.columns.keys()
+    for name in one.columns:
+        np.testing.assert_array_equal(other.columns[name], one.columns[name], err_msg=name)
+    for name in one.positive_columns:
+        np.testing.assert_array_equal(other.positive_columns[name], one.positive_columns[name], err_msg=name)
+    assert np.isfinite(other.columns["p_evidence"]).all()
+    assert np.isfinite(other.positive_columns["p_heldout"]).all() == (known > 1)
+
+
 def test_contributions_explain_what_was_judged(collection: Collection) -> None:
     block = collection.block(known=2)
     judge = fitted(collection, block, least_queries=10)

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.judging.stacking import Stack
 from anmi.pipelines.bm25.nodes import build_bm25_index, search_bm25
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
@@ -147,6 +148,41 @@ def test_a_second_judge_is_weighed_on_hidden_positives(mined: Mined, caplog: pyt
     unseen = block.filled & np.isnan(block.columns["cross"])
     assert unseen.any()
     np.testing.assert_allclose(block.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-4)
+
+
+def test_a_few_queries_are_judged_later_as_they_were_among_all(mined: Mined) -> None:
+    ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
+    params = {"fused": {"least_queries": 30}, "teacher": ready, "depth": 8}
+    shards, fused, teacher = mined.judged("rated", **params)
+    # The weight fitted here is about 0, which says little of whether it is kept.
+    stack = Stack(**teacher["stack"] | {"weight": 0.5})
+    teacher["stack"] = stack.as_dict()
+    block = shards.whole()
+    block = stack(block.with_columns(None, {"p_heldout": block.positive_columns["p_evidence"]}))
+    several = (block.positives >= 0).sum(axis=1) > 1
+    rows = np.array([np.flatnonzero(several)[0], np.flatnonzero(~several)[0]])
+    few = mined.candidates.whole().take(rows)
+    changes = {"mined": "changed", "queries": few.query_ids.tolist(), "removed": []}
+    checked = DenoisingParams.model_validate(params)
+    evidence, again = judge_by_evidence(
+        CandidateShards.of([few]), mined.index, mined.embeddings, {"encoder": "static"}, mined.corpus, mined.queries,
+        mined.graph, "rated", BOOK, checked, 1, changes=changes, earlier_fused_judge=fused,
+    )  # fmt: skip
+    judged, later = judge_candidates(
+        evidence, again, mined.corpus, mined.queries, "rated", BOOK, checked, 1, mined.store, earlier_teacher=teacher,
+        changes=changes,
+    )  # fmt: skip
+    # As stored: without the padding of the wider rows of others.
+    found, expected = (Candidates.from_bytes(each.to_bytes()) for each in (judged.whole(), block.take(rows)))
+    assert found.columns.keys() == expected.columns.keys() >= {*EVIDENCE, "cross", "p_relevant"}
+    for name, values in found.columns.items():
+        np.testing.assert_array_equal(values, expected.columns[name], err_msg=name)
+    for name, values in found.positive_columns.items():
+        np.testing.assert_array_equal(values, expected.positive_columns[name], err_msg=name)
+    assert again == fused
+    assert later["judged_pairs"] == np.isfinite(found.columns["cross"]).sum() + (few.positives >= 0).sum()
+    kept = {"stack", "calibration", "folds", "fitted"}
+    assert {name: later[name] for name in kept} == {name: teacher[name] for name in kept}, "for the next update"
 
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,24 @@ from pydantic import ValidationError
 from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
+from anmi.pipelines.bm25.nodes import build_bm25_index, search_bm25
+from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.denoising.params import DenoisingParams
+from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
 from anmi.pipelines.evaluation.nodes import compare_systems, run_systems, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.ingestion.nodes import find_changes
+from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe, recipe_book
+from anmi.store import Store
 
 NO_KIN = (empty("document_id", "other_id", "kind"), empty("document_id", "duplicate_of", "kind"))
 BOOK = recipe_book({
@@ -175,3 +182,161 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"]})
     with pytest.raises(AnmiError, match='no "test" queries'):
         run_systems(nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(), nothing, nothing)
+
+
+def only(*mined: str, removed: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What ``find_changes`` says where a few queries are mined."""
+    return {"mined": "changed", "queries": list(mined), "removed": list(removed), "documents_changed": []}
+
+
+def test_of_a_collection_that_changed_only_what_changed_is_searched() -> None:
+    things = ["fox", "whale", "owl", "pine", "river"]
+    corpus = pd.DataFrame({"document_id": things, "title": "", "text": [f"a {a} beside a {b}" for a, b in zip(
+        things, [*things[1:], things[0]], strict=True)]})  # fmt: skip
+    splits = ["train"] * 4 + ["test"]
+    queries = pd.DataFrame(
+        {"query_id": [f"q{i}" for i in range(5)], "text": [f"which {t}?" for t in things], "split": splits}
+    )
+    qrels = pd.DataFrame({"query_id": queries.query_id, "document_id": things, "relevance": 1})
+    params = BM25Params(depth=3, shard=3)
+    index = build_bm25_index(corpus, {"language": "en"}, params)
+    arguments = (index, corpus, queries, qrels, NO_KIN[1], params)
+    everything = search_bm25(*arguments).whole()
+    # A test query is not mined, whoever names it.
+    found = search_bm25(*arguments, changes=only("q3", "q1", "q4")).whole()
+    assert everything.query_ids.tolist() == ["q0", "q1", "q2", "q3"]
+    assert found.query_ids.tolist() == ["q1", "q3"]
+    one, other = (
+        Candidates.from_bytes(everything.take(np.array([1, 3])).to_bytes()),
+        Candidates.from_bytes(found.to_bytes()),
+    )
+    assert one.to_table().equals(other.to_table())
+    assert other.filled.any()
+
+
+def test_of_queries_that_are_not_mined_again_consistency_is_as_it_was(consistency: pd.DataFrame) -> None:
+    mined = block().take(np.array([2, 1]))
+    mined.positive_columns["bm25"][:] = mined.positive_columns["bm25_rank"][:] = 5
+    earlier = pd.concat([consistency, pd.DataFrame({"query_id": ["gone"], "positive_rank": [3], "consistent": [True]})])
+    changes = only("q2", "q1", removed=("gone",))
+    found = check_consistency(CandidateShards.of([mined]), ConsistencyParams(), changes, earlier)
+    assert found.to_dict("list") == {
+        "query_id": ["q0", "q2", "q1"],
+        "positive_rank": [10, 5, 5],
+        "consistent": [True, True, True],
+    }
+    assert found.index.tolist() == [0, 1, 2]
+    assert found.dtypes.tolist() == consistency.dtypes.tolist()
+    everything = check_consistency(CandidateShards.of([mined]), ConsistencyParams(), earlier_consistency=earlier)
+    assert everything.query_id.tolist() == ["q2", "q1"], "where all is mined, nothing is kept"
+    assert summarise_consistency(found)["queries"] == 3
+
+
+def test_where_no_row_is_kept_consistency_is_that_of_what_was_mined(consistency: pd.DataFrame) -> None:
+    found = check_consistency(CandidateShards.of([block()]), ConsistencyParams(), only("q0", "q1", "q2"), consistency)
+    pd.testing.assert_frame_equal(found, consistency)
+
+
+def test_rows_that_are_kept_stand_beside_new_ones_under_the_places_of_now(
+    consistency: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame
+) -> None:
+    first = select_negatives(CandidateShards.of([block().by_positive()]), consistency, "nearest", BOOK, 1)
+    before = make_training_rows(first, corpus, queries, *NO_KIN, "nearest", BOOK).set_index(["query_id", "positive_id"])
+    contents = pd.DataFrame({"kind": "document", "id": corpus.document_id, "digest": "1"})
+    # d4 goes, one comes, and they stand in another order; q1 is mined again, q2 is gone.
+    texts = {**dict(zip(corpus.document_id, corpus.text, strict=True)), "new": "text new"}
+    names = ["new", "d5", "d3", "d2", "d1", "d0"]
+    now = pd.DataFrame({"document_id": names, "title": "", "text": [texts[name] for name in names]})
+    again = Candidates(
+        query_ids=np.array(["q1"]),
+        positives=np.array([[names.index("d1")]], np.int32),
+        documents=np.array([[names.index("new"), names.index("d0"), names.index("d2")]], np.int32),
+        source=np.ones((1, 3), np.uint8),
+        columns={"dense": np.array([[0.1, 0.3, 0.2]], np.float32)},
+        positive_columns={name: np.ones((1, 1), np.float32) for name in ("dense", "bm25", "bm25_rank")},
+    )
+    changes = only("q1", removed=("q2",))
+    known = check_consistency(CandidateShards.of([again]), ConsistencyParams(), changes, consistency)
+    found = select_negatives(
+        CandidateShards.of([again.by_positive()]), known, "nearest", BOOK, 1, changes=changes, corpus=now,
+        earlier_contents=contents, earlier_selection=CandidateShards.of_parts(first.parts),
+    )  # fmt: skip
+    rows = make_training_rows(found, now, queries, *NO_KIN, "nearest", BOOK).set_index(["query_id", "positive_id"])
+    assert rows.index.tolist() == [("q0", "d0"), ("q0", "d5"), ("q1", "d1")]
+    kept = rows.loc[["q0"]]
+    pd.testing.assert_frame_equal(kept, before.loc[["q0"], kept.columns])
+    assert rows.loc[("q1", "d1"), "negative_ids"] == ["d0", "d2"]
+    ranks = found.whole().query_columns["positive_rank"].tolist()
+    assert ranks == [10, 10, 1], "of the kept as it was, of the other as it is"
+
+
+class Nights:
+    """Calls ``find_changes`` night after night on the small collection of this file, from which q0 to q2 are mined."""
+
+    def __init__(self, corpus: pd.DataFrame, queries: pd.DataFrame, consistency: pd.DataFrame, store: Store) -> None:
+        self.corpus, self.queries, self.store = corpus.assign(metadata="{}"), queries, store
+        labels = [("q0", "d0"), ("q0", "d5"), ("q1", "d1"), ("q2", "d2")]
+        self.qrels = pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1)
+        # Negatives: d2 and d1 of q0, d0 and d2 of q1, d3 and d0 of q2.
+        self.selection = select_negatives(CandidateShards.of([block().by_positive()]), consistency, "nearest", BOOK, 1)
+        self.contents: pd.DataFrame | None = None
+        self.changes: dict[str, Any] = {}
+
+    def next(self, **options: Any) -> dict[str, Any]:
+        given: dict[str, Any] = {
+            "update": True, "encoder": "static", "recipe": "nearest", "most_changed": 1.0, "seed": 1, "teacher": {},
+            "denoising": {}, "bm25": {},
+        } | options  # fmt: skip
+        self.contents, self.changes = find_changes(
+            self.corpus, self.queries, self.qrels, given["update"], "mine", given["encoder"], given["recipe"], BOOK,
+            IngestionParams(most_changed=given["most_changed"]), BM25Params(**given["bm25"]), ConsistencyParams(),
+            DenseParams(), DenoisingParams.model_validate(given["denoising"]), EloParams(), given["seed"], self.store,
+            self.contents, self.changes, self.selection, given["teacher"],
+        )  # fmt: skip
+        return self.changes
+
+
+@pytest.fixture
+def nights(corpus: pd.DataFrame, queries: pd.DataFrame, consistency: pd.DataFrame, tmp_path: Path) -> Nights:
+    return Nights(corpus, queries, consistency, Store(tmp_path))
+
+
+@pytest.mark.parametrize("happens", ["removed", "corrected"])
+# q2 has d3 for a negative; d4 was left over by the only query that has it, so the first one stands for all.
+@pytest.mark.parametrize(("document", "mined"), [("d3", ["q2"]), ("d4", ["q0"])])
+def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
+    nights: Nights, document: str, mined: list[str], happens: str
+) -> None:
+    assert nights.next()["mined"] == "all"
+    there = nights.corpus.document_id == document
+    if happens == "removed":
+        nights.corpus = nights.corpus[~there].reset_index(drop=True)
+    else:
+        nights.corpus.loc[there, "text"] = "a correction"
+    found = nights.next()
+    assert (found["queries"], found["removed"]) == (mined, [])
+    assert found["documents_changed"] == ([document] if happens == "corrected" else [])
+    assert found["counts"]["documents"] == {"added": 0, "changed": 0, "removed": 0} | {
+        "changed" if happens == "corrected" else happens: 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "training queries are new"),
+        ({"most_changed": 0.5}, "training queries are new"),
+        ({"update": False}, "not asked for"),
+        ({"seed": 2}, "settings, code or models"),
+        ({"recipe": "nothing"}, "settings, code or models"),
+        ({"encoder": "minilm"}, "settings, code or models"),
+        ({"bm25": {"depth": 7}}, "settings, code or models"),
+        ({"teacher": {"folds": [{"fingerprint": "aa"}]}}, "the cross-encoders are not in"),
+    ],
+    ids=str,
+)
+def test_all_is_mined_again_where_what_mined_is_another(nights: Nights, options: dict[str, Any], why: str) -> None:
+    nights.next()
+    found = nights.next(**options)
+    assert why in found["why"]
+    assert (found["queries"] is None) == ("queries" not in why)
