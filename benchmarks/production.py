@@ -3,7 +3,7 @@
 `incremental`: MedQuAD without 1 % of its training queries and their documents is mined from an empty store; then they
 are there, and mining with `update=true` (as `retrain` does) is timed against the first run. Each is one
 `kedro run --pipelines mining`, with its start, by the wall clock and by the processor's time of the process and its
-workers. `engines`: 2,000 queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and
+workers. Then all is mined by the same cross-encoders, and the update's rows are compared with that. `engines`: 2,000 queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and
 all tables and arrays are compared byte for byte. `kills` are taken from what kills.py wrote. Run from the repository's
 root:
 
@@ -28,6 +28,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))
@@ -64,17 +66,32 @@ def incremental(recipe: str, encoder: str, queries: int) -> None:
     before, after = work / "before", work / "after"
     counts = split(DATA / "medquad", before, after, queries)
     collection = work / "collection"
-    settings = f"recipe={recipe},encoder={encoder},collection=beir:{collection},update=true"
+    settings = f"recipe={recipe},encoder={encoder},collection=beir:{collection},force=true"
     folders = {"ANMI_DATA_ROOT": str(work / "data"), "ANMI_STORE": str(work / "store")}
     found: dict[str, Any] = {"recipe": recipe, "encoder": encoder, "queries": queries, **counts}
-    for name, folder in (("full", before), ("update", after)):
+    runs = (("full", before, ",update=true"), ("update", after, ",update=true"), ("all", after, ",keep_judges=true"))
+    for name, folder, how in runs:
         collection.unlink(missing_ok=True)
         collection.symlink_to(folder, target_is_directory=True)
-        found[name] = timed(["run", "--pipelines", "mining", "--params", settings], folders, work / f"{name}.log")
+        found[name] = timed(["run", "--pipelines", "mining", "--params", settings + how], folders, work / f"{name}.log")
         print(name, found[name], flush=True)
+    found |= in_common(*sorted((work / "data").glob("selection/training_rows.parquet/*/*"))[1:])
+    print({name: found[name] for name in ("rows_equal", "negatives_equal")}, flush=True)
     (PARTS / f"incremental-{work.name}.json").write_text(json.dumps(found | {"machine": machine()}), encoding="utf-8")
     shutil.rmtree(work / "data")
     shutil.rmtree(work / "store")
+
+
+def in_common(update: Path, everything: Path) -> dict[str, float]:
+    """Compare the rows of an update with those of a mining of everything by the same cross-encoders.
+
+    Returns the share of the rows of all that an update has too, and of their negatives that it chose as well.
+    """
+    key = ["query_id", "positive_id", "origin"]
+    one, other = (pd.read_parquet(path, columns=[*key, "negative_ids"]) for path in (update, everything))
+    both = one.merge(other, on=key, suffixes=("", "_all"))
+    same = sum(len({*a} & {*b}) for a, b in zip(both.negative_ids, both.negative_ids_all, strict=True))
+    return {"rows_equal": len(both) / len(other), "negatives_equal": same / other.negative_ids.map(len).sum()}
 
 
 def split(source: Path, before: Path, after: Path, queries: int) -> dict[str, int]:
@@ -171,7 +188,11 @@ def collect() -> None:
                 {"case": "incremental_share", "value": round(share, 4), "unit": f"of full {kind}", "note": note},
                 {"case": "full_mining", "value": found["full"][kind], "unit": kind, "note": note},
                 {"case": "update", "value": found["update"][kind], "unit": kind, "note": note},
+                {"case": "all_by_kept_judges", "value": found["all"][kind], "unit": kind, "note": note},
             ]
+        equal = f"{note}; of a mining of everything by the same cross-encoders"
+        for case in ("rows_equal", "negatives_equal"):
+            rows.append({"case": f"update_{case}", "value": round(found[case], 5), "unit": "share", "note": equal})
     kills, engines = RESULT.with_name("kills.json"), PARTS / "engines.json"
     if kills.is_file():
         found = json.loads(kills.read_text(encoding="utf-8"))

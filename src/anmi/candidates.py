@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from anmi.ragged import lists, padded_array
+from anmi.ragged import lists, padded_array, table_bytes
 
 PADDING: Final = -1
 SOURCES: Final = {"bm25": 1, "dense": 2, "graph": 4, "random": 8}
@@ -286,10 +286,7 @@ class Candidates:
 
     def to_bytes(self) -> bytes:
         """Return the block as the bytes of a Parquet file; equal blocks give equal bytes."""
-        sink = pa.BufferOutputStream()
-        # Measurements hardly repeat: dictionaries of them take most of the time and some of the space.
-        pq.write_table(self.to_table(), sink, compression="zstd", use_dictionary=False)
-        return bytes(sink.getvalue())
+        return table_bytes(self.to_table())
 
     @staticmethod
     def from_bytes(data: bytes) -> Candidates:

@@ -249,7 +249,6 @@ def test_where_nothing_changed_one_query_is_mined_all_the_same() -> None:
     assert found["since_all"] == {"documents": 0, "queries": 0}
 
 
-@pytest.mark.xfail(strict=True, reason="plan counts the query that is mined for want of any other as changed")
 def test_a_query_that_is_mined_for_want_of_any_other_is_not_said_to_be_new() -> None:
     assert not planned()["why"].startswith("1 of 10 training queries are new, changed or lost")
 

@@ -279,6 +279,7 @@ class Nights:
         self.qrels = pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1)
         # Negatives: d2 and d1 of q0, d0 and d2 of q1, d3 and d0 of q2.
         self.selection = select_negatives(CandidateShards.of([block().by_positive()]), consistency, "nearest", BOOK, 1)
+        self.graph = pd.DataFrame([["d0", "see", "d1"]], columns=["head", "relation", "tail"])
         self.contents: pd.DataFrame | None = None
         self.changes: dict[str, Any] = {}
 
@@ -288,8 +289,8 @@ class Nights:
             "denoising": {}, "bm25": {},
         } | options  # fmt: skip
         self.contents, self.changes = find_changes(
-            self.corpus, self.queries, self.qrels, given["update"], "mine", given["encoder"], given["recipe"], BOOK,
-            IngestionParams(most_changed=given["most_changed"]), BM25Params(**given["bm25"]), ConsistencyParams(),
+            self.corpus, self.queries, self.qrels, self.graph, given["update"], "mine", given["encoder"],
+            given["recipe"], BOOK, IngestionParams(most_changed=given["most_changed"]), BM25Params(**given["bm25"]), ConsistencyParams(),
             DenseParams(), DenoisingParams.model_validate(given["denoising"]), EloParams(), given["seed"], self.store,
             self.contents, self.changes, self.selection, given["teacher"],
         )  # fmt: skip
@@ -324,8 +325,8 @@ def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({}, "training queries are new"),
-        ({"most_changed": 0.5}, "training queries are new"),
+        ({}, "no training query changed"),
+        ({"most_changed": 0.5}, "no training query changed"),
         ({"update": False}, "not asked for"),
         ({"seed": 2}, "settings, code or models"),
         ({"recipe": "nothing"}, "settings, code or models"),
@@ -339,4 +340,10 @@ def test_all_is_mined_again_where_what_mined_is_another(nights: Nights, options:
     nights.next()
     found = nights.next(**options)
     assert why in found["why"]
-    assert (found["queries"] is None) == ("queries" not in why)
+    assert (found["queries"] is None) == (not why.startswith("no training"))
+
+
+def test_another_graph_may_be_evidence_for_any_query(nights: Nights) -> None:
+    nights.next()
+    nights.graph = pd.concat([nights.graph, nights.graph.assign(tail="d2")])
+    assert "settings, code or models" in nights.next()["why"]

@@ -186,3 +186,20 @@ def test_both_are_read_together_as_often_as_one_likes() -> None:
             assert list(both.parts()) == expected
         assert [list(block.columns) for block in both.only()] == [[]] * 3
         assert [block.documents.tolist() for block in both.only("dense")] == [b.documents.tolist() for b in both]
+
+
+@settings(max_examples=60)
+@given(updates())
+def test_bytes_are_taken_over_as_blocks_are(update: Update) -> None:
+    carried = Carried.of(update.without, update.places)
+    part = update.block.to_bytes()
+    found, expected = (
+        Candidates.from_bytes(carried.in_bytes(part)),
+        Candidates.from_bytes(carried(update.block).to_bytes()),
+    )
+    assert found.to_table().equals(expected.to_table(), check_metadata=True)
+
+
+def test_bytes_that_say_the_same_stay_as_they_are() -> None:
+    part = block_of([[0]], [[1, 2]]).to_bytes()
+    assert Carried.of(["other"], places_of(["a", "b", "c"], ["a", "b", "c", "new"])).in_bytes(part) is part

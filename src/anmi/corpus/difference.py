@@ -161,8 +161,8 @@ def plan(
     -------
     dict
         ``mined`` (``all`` or ``changed``), ``why`` (a sentence), ``queries`` (ids to mine; None for all), ``removed``
-        (ids of queries that are gone), ``counts``, ``documents_changed`` (their ids), ``since_all`` (documents and
-        queries that changed since all was mined) and ``settings``.
+        (ids of queries that are gone), ``since_all`` (documents and queries that changed since all was mined) and
+        ``settings``; where only what changed is mined, also ``counts`` and ``documents_changed`` (their ids).
     """
     found: dict[str, Any] = {"settings": settings, "since_all": {"documents": 0, "queries": 0}}
     everything = found | dict(EVERYTHING)
@@ -176,7 +176,9 @@ def plan(
         "queries": earlier["since_all"]["queries"] + difference.queries.touched,
     }
     shares = {name: since[name] / max(part.total, 1) for name, part in _parts(difference)}
+    known = now.id[now.kind == "query"].tolist()
     reasons = (
+        "" if known else "there is no training query",
         "settings, code or models are others" if earlier["settings"] != settings else "",
         *(f"{share:.0%} of the {name} changed since all was mined" for name, share in shares.items() if share > most),
         lacking(),
@@ -185,12 +187,13 @@ def plan(
     if why:
         return everything | {"why": why}
     mined = {*difference.queries.added, *difference.queries.changed, *losers(difference)}
-    known = now.id[now.kind == "query"].tolist()
-    # One at least, so that every stage has something to do.
-    chosen = [query for query in known if query in mined] or known[:1]
+    chosen = [query for query in known if query in mined]
+    why = f"{len(chosen)} of {len(known)} training queries are new, changed or lost a document"
+    if not chosen:
+        chosen, why = known[:1], "no training query changed; one is mined, so that every stage has something to do"
     return found | {
         "mined": "changed",
-        "why": f"{len(chosen)} of {len(known)} training queries are new, changed or lost a document",
+        "why": why,
         "queries": chosen,
         "removed": difference.queries.removed,
         "counts": {name: part.counts() for name, part in _parts(difference)},

@@ -287,10 +287,11 @@ def distributions(
     ranges = _ranges(shards, columns)
     result: dict[str, dict[str, Any]] = {}
     for block in shards:
+        fate = _fate(block)
         for name, (low, high) in ranges.items():
             edges = np.linspace(low, high, bins + 1)
             entry = result.setdefault(name, {"edges": edges.tolist(), "rejected": {}})
-            for group, values in _groups(block, name).items():
+            for group, values in _groups(block, name, fate).items():
                 target = entry["rejected"] if group[0] == "rejected" else entry
                 counts = np.histogram(values, edges)[0]
                 target[group[1]] = counts + target.get(group[1], 0)
@@ -307,7 +308,8 @@ def _ranges(shards: Iterable[Candidates], columns: Sequence[str]) -> dict[str, t
     ranges: dict[str, tuple[float, float]] = {}
     for block in shards:
         for name in columns:
-            values = [v[np.isfinite(v)] for v in _groups(block, name).values()]
+            every = (block.columns.get(name), block.positive_columns.get(name, np.zeros((0, 1), np.float32))[:, :1])
+            values = [v[np.isfinite(v)] for v in every if v is not None]
             values = [v for v in values if len(v)]
             if values:
                 low, high = ranges.get(name, (np.inf, -np.inf))
@@ -318,15 +320,14 @@ def _ranges(shards: Iterable[Candidates], columns: Sequence[str]) -> dict[str, t
     return {name: (low, high if high > low else low + 1.0) for name, (low, high) in ranges.items()}
 
 
-def _groups(block: Candidates, name: str) -> dict[tuple[str, str], NDArray[np.float32]]:
-    """Values of one measurement by (kind, group)."""
+def _groups(block: Candidates, name: str, fate: NDArray[np.int16]) -> dict[tuple[str, str], NDArray[np.float32]]:
+    """Values of one measurement by (kind, group); ``fate`` says what became of each candidate."""
     groups: dict[tuple[str, str], NDArray[np.float32]] = {}
     positive = block.positive_columns.get(name, np.zeros((len(block), 0), np.float32))[:, :1]
     groups["group", "positives"] = positive[block.positives[:, : positive.shape[1]] != PADDING]
     values = block.columns.get(name)
     if values is None:
         values = np.full(block.documents.shape, np.nan, np.float32)
-    fate = _fate(block)
     groups["group", "kept"] = values[(fate == OPEN) | (fate == NEGATIVE)]
     groups["group", "negatives"] = values[fate == NEGATIVE]
     groups |= {("rejected", step): values[fate == code] for code, step in enumerate(block.legend) if code > NEGATIVE}

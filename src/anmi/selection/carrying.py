@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.ragged import table_bytes
 
 
 def places_of(before: Sequence[str], now: Sequence[str], gone: Sequence[str] = ()) -> NDArray[np.int32]:
@@ -60,6 +63,24 @@ class Carried:
             block = block.take(~np.isin(block.query_ids, self.without))
         documents, positives = (_moved(self.places, rows) for rows in (block.documents, block.positives))
         return replace(block, documents=documents, positives=positives)
+
+    def in_bytes(self, part: bytes) -> bytes:
+        """Return the same of :meth:`anmi.candidates.Candidates.to_bytes`, unpacking no measurement where none goes."""
+        queries = pq.read_table(pa.BufferReader(part), columns=["query_id"]).column(0).to_numpy()
+        kept = ~np.isin(queries, self.without)
+        if kept.all() and np.array_equal(self.places, np.arange(len(self.places))):
+            return part
+        table = pq.read_table(pa.BufferReader(part)).filter(pa.array(kept)).combine_chunks()
+        for name in ("documents", "positives"):
+            rows = table.column(name)
+            moved = self.places[rows.combine_chunks().flatten().to_numpy()]
+            if (moved == PADDING).any():
+                return self(Candidates.from_bytes(part)).to_bytes()
+            ends = np.cumsum(rows.combine_chunks().value_lengths().to_numpy(zero_copy_only=False))
+            offsets = np.concatenate([[0], ends]).astype(np.int32)
+            column = pa.ListArray.from_arrays(pa.array(offsets), pa.array(moved))
+            table = table.set_column(table.column_names.index(name), name, column)
+        return table_bytes(table)
 
 
 def losers(shards: CandidateShards, places: NDArray[np.int32]) -> Iterator[str]:

@@ -65,7 +65,7 @@ def judge_by_evidence(
     else:
         judge.restore(earlier_fused_judge or {})
     material.terms.prepare()
-    judged = map_blocks(engine, judge, candidates, description="gathering evidence", total=judge.queries)
+    judged = map_blocks(engine, judge, candidates, description="gathering evidence", total=judge.queries or None)
     return judged, judge.summary
 
 

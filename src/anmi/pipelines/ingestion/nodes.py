@@ -84,6 +84,7 @@ def find_changes(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    graph: pd.DataFrame,
     update: bool,
     collection: str,
     encoder: str,
@@ -115,8 +116,10 @@ def find_changes(
         "recipe": recipes.get(recipe).model_dump(mode="json", exclude={"training", "description", "source"}),
         "rest": [collection, encoder, seed],
     }
+    # Any fact may be evidence for any query, so a graph that changed counts as a setting.
+    facts = digest("graph", graph.to_csv(index=False)).hex()
     models = models_in(chosen, Path.cwd())
-    settings = digest("mining", json.dumps([chosen, models], sort_keys=True, default=str), sources()).hex()
+    settings = digest("mining", json.dumps([chosen, models, facts], sort_keys=True, default=str), sources()).hex()
 
     def lacking() -> str:
         if denoising.teacher.confirm is not None and earlier_teacher.get("stack"):

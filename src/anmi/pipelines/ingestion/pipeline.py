@@ -23,10 +23,10 @@ def create_pipeline() -> Pipeline:
         Node(
             find_changes,
             inputs=[
-                "corpus", "queries", "qrels", "params:update", "params:collection", "params:encoder", "params:recipe",
-                "params:recipes", "params:ingestion", "params:bm25", "params:consistency", "params:dense",
-                "params:denoising", "params:elo", "params:seed", "store", "earlier_contents", "earlier_changes",
-                "earlier_selection", "earlier_teacher",
+                "corpus", "queries", "qrels", "graph", "params:update", "params:collection", "params:encoder",
+                "params:recipe", "params:recipes", "params:ingestion", "params:bm25", "params:consistency",
+                "params:dense", "params:denoising", "params:elo", "params:seed", "store", "earlier_contents",
+                "earlier_changes", "earlier_selection", "earlier_teacher",
             ],
             outputs=["contents", "changes"],
             name="find_changes",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.difference import EVERYTHING
-from anmi.engine import IN_PROCESS, EngineParams, map_blocks
+from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -57,7 +58,7 @@ def select_negatives(
     )
     known = earlier_selection.only(*reads).map(lambda block: as_rated(carried(block)))
     runner.fit(together(known, rated.only(*reads)).map(lambda block: _with_consistency(block, found)))
-    kept = map_blocks(engine, carried, earlier_selection, description="keeping")
+    kept = CandidateShards.of_parts(lambda: running(engine).ordered(carried.in_bytes, earlier_selection.parts()))
     return together(kept, map_blocks(engine, _Selecting(runner, found), rated, description="selecting"))
 
 
@@ -180,10 +181,19 @@ def summarise_selection(
 
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
-    # Each pass reads no measurement but what it looks at: they are most of what there is to read.
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
-    sources = by_source(selection.only("consistent"), rows, source_of, info["collection"])
-    for line in source_lines(sources):
+    # Each pass reads no measurement but what it looks at, and two go side by side: most of the time is reading.
+    passes: dict[str, Callable[[], Any]] = {
+        "distributions": lambda: distributions(selection.only(*SCORE_COLUMNS)),
+        "by_source": lambda: by_source(selection.only("consistent"), rows, source_of, info["collection"]),
+        "origins": lambda: origins(selection.only("tier")),
+        "funnel": lambda: funnel(selection.only(), wanted),
+        "gaps": lambda: {column: gap(selection.only(column), column) for column in ("dense", "elo")},
+    }
+    with ThreadPoolExecutor(2) as pool:
+        begun = {name: pool.submit(each) for name, each in passes.items()}
+    found = {name: each.result() for name, each in begun.items()}
+    for line in source_lines(found["by_source"]):
         _LOG.info("%s", line)
     return {
         "recipe": recipe,
@@ -191,12 +201,8 @@ def summarise_selection(
         "negatives_wanted": wanted,
         "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
         "promoted": len(promoted),
-        "by_source": sources,
-        "origins": origins(selection.only("tier")),
-        "funnel": funnel(selection.only(), wanted),
         "leak": leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None,
-        "gaps": {column: gap(selection.only(column), column) for column in ("dense", "elo")},
-        "distributions": distributions(selection.only(*SCORE_COLUMNS)),
+        **found,
     }
 
 
