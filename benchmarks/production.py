@@ -3,9 +3,9 @@
 `incremental`: MedQuAD without 1 % of its training queries and their documents is mined from an empty store; then they
 are there, and mining with `update=true` (as `retrain` does) is timed against the first run. Each is one
 `kedro run --pipelines mining`, with its start, by the wall clock and by the processor's time of the process and its
-workers. Then all is mined by the same cross-encoders, and the update's rows are compared with that. `engines`: 2,000 queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and
-all tables and arrays are compared byte for byte. `kills` are taken from what kills.py wrote. Run from the repository's
-root:
+workers. Then all is mined by the same cross-encoders, and the update's rows are compared with that. `engines`: 2,000
+queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and all tables and arrays are
+compared byte for byte. `kills` are taken from what kills.py wrote. Run from the repository's root:
 
     python benchmarks/production.py incremental --recipe anmi_2_1 --encoder minilm --queries 3000
     python benchmarks/production.py engines

@@ -147,3 +147,12 @@ def test_it_stays_that_of_the_earlier_run_while_this_run_saves_its_own(place: st
         # A node further on reads it again.
         saved(JsonDataset, f"{place}/{name}", {"run": 3}, THREE)
         assert (dataset.load(), dataset.resolve_load_version()) == ({"run": 1}, ONE)
+
+
+def test_what_this_run_saved_in_a_try_before_does_not_count(place: str) -> None:
+    saved(JsonDataset, f"{place}/x.json", {"run": 1}, ONE)
+    saved(JsonDataset, f"{place}/x.json", {"run": 3}, THREE)
+    saved(JsonDataset, f"{place}/y.json", {"run": 1}, ONE)
+    assert opened(f"{place}/x.json", together=[f"{place}/y.json"]).load() == {"run": 1}
+    saved(JsonDataset, f"{place}/y.json", {"run": 3}, THREE)
+    assert opened(f"{place}/y.json", together=[f"{place}/x.json"]).load() == {"run": 1}

@@ -290,9 +290,9 @@ class Nights:
         } | options  # fmt: skip
         self.contents, self.changes = find_changes(
             self.corpus, self.queries, self.qrels, self.graph, given["update"], "mine", given["encoder"],
-            given["recipe"], BOOK, IngestionParams(most_changed=given["most_changed"]), BM25Params(**given["bm25"]), ConsistencyParams(),
-            DenseParams(), DenoisingParams.model_validate(given["denoising"]), EloParams(), given["seed"], self.store,
-            self.contents, self.changes, self.selection, given["teacher"],
+            given["recipe"], BOOK, IngestionParams(most_changed=given["most_changed"]), BM25Params(**given["bm25"]),
+            ConsistencyParams(), DenseParams(), DenoisingParams.model_validate(given["denoising"]), EloParams(),
+            given["seed"], self.store, self.contents, self.changes, self.selection, given["teacher"],
         )  # fmt: skip
         return self.changes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from kedro.io.core import DatasetError, Version, VersionNotFoundError
@@ -17,7 +17,8 @@ _JSON: Final = "anmi.datasets.JsonDataset"
 class EarlierDataset(ArtifactDataset):
     """The newest version of an artifact that an earlier run saved, for the node that makes the next one.
 
-    Where there is none, a JSON document is {} and anything else None.
+    Where there is none, a JSON document is {} and anything else None. What this run saved already does not count: a
+    task that is tried again finds it there. The catalog entry must be versioned, as that of the artifact is.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class EarlierDataset(ArtifactDataset):
         # Each has its own; a folder in a bucket counts when its upload finished.
         self.is_folder = self._kind.is_folder  # type: ignore[misc]
         self._absent: Any = {} if of == _JSON else None
-        opened = {"version": Version(None, None), "credentials": credentials, "fs_args": fs_args}
+        opened = {"version": Version(None, version and version.save), "credentials": credentials, "fs_args": fs_args}
         kinds = ("JsonDataset" if Path(place).suffix else "FolderDataset" for place in together)
         self._together = [
             EarlierDataset(filepath=place, of=f"anmi.datasets.{kind}", **opened)
@@ -64,6 +65,17 @@ class EarlierDataset(ArtifactDataset):
 
     def _write(self, data: Any, path: Path) -> None:
         raise DatasetError(f"{self._filepath} is read here as that of an earlier run and saved under another name")
+
+    def _fetch_latest_load_version(self) -> str:
+        if self._cached_load_version is None:
+            own = self._version.save if self._version else None
+            for path in sorted(self._glob_function(str(self._get_versioned_path("*"))), reverse=True):
+                name = PurePosixPath(path).parent.name
+                if (own is None or name < own) and self._exists_function(path):
+                    self._cached_load_version = name
+                    return name
+            raise VersionNotFoundError(f"Did not find any versions for {self}")
+        return self._cached_load_version
 
     def resolve_load_version(self) -> str | None:
         """Return the version that is read; None where there is none."""
