@@ -6,15 +6,34 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pandas as pd
 
 from anmi.corpus.types import empty
+from anmi.errors import AnmiError
+
+Found = TypeVar("Found")
 
 CONTENTS: Final = ("kind", "id", "digest")
 # That all training queries are mined, as :func:`plan` says it.
 EVERYTHING: Final[Mapping[str, Any]] = MappingProxyType({"mined": "all", "queries": None, "removed": []})
+
+
+def still_there(found: Found | None, name: str) -> Found:
+    """Return an artifact of the last mining that an update goes on with.
+
+    Raises
+    ------
+    AnmiError
+        It went between two stages, as by ``kedro anmi prune``.
+    """
+    if found is None or (isinstance(found, dict) and not found):
+        raise AnmiError(
+            f"{name} of the last mining, which this update was to go on with, is not there any more: run it again, and "
+            "all is mined"
+        )
+    return found
 
 
 def contents_of(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.candidates import CandidateShards
-from anmi.corpus.difference import EVERYTHING
+from anmi.corpus.difference import EVERYTHING, still_there
 from anmi.pipelines.consistency.params import ConsistencyParams
 
 
@@ -25,9 +25,9 @@ def check_consistency(
     mining before.
     """
     tables = []
-    if changes["queries"] is not None and earlier_consistency is not None:
-        other = {*changes["queries"], *changes["removed"]}
-        tables.append(earlier_consistency[~earlier_consistency.query_id.isin(other)])
+    if changes["queries"] is not None:
+        earlier = still_there(earlier_consistency, "consistency")
+        tables.append(earlier[~earlier.query_id.isin({*changes["queries"], *changes["removed"]})])
     for block in candidates:
         rank = np.nanmin(block.positive_columns["bm25_rank"], axis=1)
         # A document that shares no term is tied with all others that share none, so its rank may look good.

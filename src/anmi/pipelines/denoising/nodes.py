@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.corpus.difference import EVERYTHING
+from anmi.corpus.difference import EVERYTHING, still_there
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.retrieval.bm25 import BM25Index
@@ -63,7 +63,7 @@ def judge_by_evidence(
     if changes["queries"] is None:
         judge.fit(candidates)
     else:
-        judge.restore(earlier_fused_judge or {})
+        judge.restore(still_there(earlier_fused_judge, "fused_judge"))
     material.terms.prepare()
     judged = map_blocks(engine, judge, candidates, description="gathering evidence", total=judge.queries or None)
     return judged, judge.summary
@@ -106,6 +106,7 @@ def judge_candidates(
     earlier, teachers = earlier_teacher or {}, list[str]()
     again = changes["queries"] is not None
     if again:
+        earlier = still_there(earlier, "teacher")
         teachers = [str(fold["fingerprint"]) for fold in earlier["folds"]] if params.teacher.trained else []
     elif keep_judges and params.teacher.trained:
         teachers, reason = kept(earlier, fitted, params.teacher, models, params.most_new)

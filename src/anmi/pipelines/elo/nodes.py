@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.corpus.difference import EVERYTHING
+from anmi.corpus.difference import EVERYTHING, still_there
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.pipelines.elo.params import EloParams
 from anmi.selection.recipe import RecipeBook
@@ -52,7 +52,7 @@ def rate_candidates(
     if changes["queries"] is None:
         rater.fit(judged.only(*params.judges))
     else:
-        rater.restore(earlier_elo_summary or {})
+        rater.restore(still_there(earlier_elo_summary, "elo_summary"))
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     rated = judged.map(rater) if judges else map_blocks(engine, rater, judged, description="rating")
     return rated, rater.summary | {"options": params.model_dump(mode="json")}

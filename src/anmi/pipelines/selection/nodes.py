@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.corpus.difference import EVERYTHING
+from anmi.corpus.difference import EVERYTHING, still_there
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
@@ -50,7 +50,9 @@ def select_negatives(
     if changes["queries"] is None:
         runner.fit(rated.only(*reads).map(lambda block: _with_consistency(block, found)))
         return map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
-    assert corpus is not None and earlier_selection is not None and earlier_contents is not None
+    assert corpus is not None
+    earlier_selection = still_there(earlier_selection, "selection")
+    earlier_contents = still_there(earlier_contents, "contents")
     before = earlier_contents.id[earlier_contents.kind == "document"].tolist()
     gone = changes["documents_changed"]
     carried = Carried.of(
