@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))
@@ -95,24 +97,48 @@ def in_common(update: Path, everything: Path) -> dict[str, float]:
 
 
 def split(source: Path, before: Path, after: Path, queries: int) -> dict[str, int]:
-    """Write the collection as it will be, and without 1 % of the training queries and their documents."""
+    """Write the collection without 1 % of the training queries and their documents, and with these appended.
+
+    Queries that are labelled with one document are new together, so no query that stays gets another label.
+    """
     labels = {name: (source / "qrels" / f"{name}.tsv").read_text(encoding="utf-8") for name in ("train", "dev", "test")}
-    rows = [line.split("\t") for line in labels["train"].splitlines()[1:]]
-    asked = sorted({row[0] for row in rows}, key=key)[: queries or None]
-    new = set(asked[: max(1, round(SHARE * len(asked)))])
-    gone = {row[1] for row in rows if row[0] in new}
+    rows = [line.split("\t")[:2] for line in labels["train"].splitlines()[1:]]
+    asked = sorted({query for query, _ in rows}, key=key)[: queries or None]
+    new = closed({*asked}, [row for row in rows if row[0] in {*asked}], asked, max(1, round(SHARE * len(asked))))
+    gone = {document for query, document in rows if query in new}
     kept = {"before": set(asked) - new, "after": set(asked)}
+    lines = (source / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    stays = [line for line in lines if json.loads(line)["_id"] not in gone]
+    comes = [line for line in lines if json.loads(line)["_id"] in gone]
     for name, folder in (("before", before), ("after", after)):
         (folder / "qrels").mkdir(parents=True)
         for part, text in labels.items():
-            lines = text.splitlines(keepends=True)
-            chosen = [line for line in lines[1:] if part != "train" or line.split("\t")[0] in kept[name]]
+            told = text.splitlines(keepends=True)
+            chosen = [line for line in told[1:] if part != "train" or line.split("\t")[0] in kept[name]]
             chosen = [line for line in chosen if name == "after" or line.split("\t")[1] not in gone]
-            (folder / "qrels" / f"{part}.tsv").write_text(lines[0] + "".join(chosen), encoding="utf-8")
+            (folder / "qrels" / f"{part}.tsv").write_text(told[0] + "".join(chosen), encoding="utf-8")
         shutil.copyfile(source / "queries.jsonl", folder / "queries.jsonl")
-        with (source / "corpus.jsonl").open(encoding="utf-8") as read, (folder / "corpus.jsonl").open("w") as write:
-            write.writelines(line for line in read if name == "after" or json.loads(line)["_id"] not in gone)
+        (folder / "corpus.jsonl").write_text("".join(stays + (comes if name == "after" else [])), encoding="utf-8")
     return {"training_queries": len(asked), "new_queries": len(new), "new_documents": len(gone)}
+
+
+def closed(names: set[str], rows: list[list[str]], order: list[str], wanted: int) -> set[str]:
+    """Return the first queries, with all that share a document with them, up to the number that is wanted."""
+    queries, documents = sorted(names), sorted({document for _, document in rows})
+    place = {name: i for i, name in enumerate(queries)}
+    number = {name: i for i, name in enumerate(documents)}
+    cells = ([1] * len(rows), ([place[query] for query, _ in rows], [number[document] for _, document in rows]))
+    holds = sparse.csr_matrix(cells, (len(queries), len(documents)))
+    _, group = connected_components(holds @ holds.T, directed=False)
+    members: dict[int, list[str]] = {}
+    for name in queries:
+        members.setdefault(int(group[place[name]]), []).append(name)
+    found: set[str] = set()
+    for name in order:
+        together = members[int(group[place[name]])]
+        if name not in found and len(found) + len(together) <= wanted:
+            found.update(together)
+    return found
 
 
 def engines() -> None:
