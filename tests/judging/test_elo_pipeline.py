@@ -14,6 +14,7 @@ from kedro.runner import SequentialRunner
 from pydantic import ValidationError
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.corpus.difference import EVERYTHING
 from anmi.corpus.texts import document_texts
 from anmi.engine import IN_PROCESS
 from anmi.judging.pairwise import LocalPairwise
@@ -62,7 +63,7 @@ def run(params: EloParams, store: Store, recipe: str = "by_elo") -> tuple[Candid
     inputs = {
         "judged_candidates": CandidateShards.of([candidates()]), "params:recipe": recipe, "params:recipes": BOOK,
         "params:elo": params, "params:seed": 3, "params:engine": IN_PROCESS,
-        "corpus": corpus, "queries": queries, "store": store,
+        "corpus": corpus, "queries": queries, "store": store, "changes": dict(EVERYTHING), "earlier_elo_summary": {},
     }  # fmt: skip
     catalog = DataCatalog({name: MemoryDataset(value, copy_mode="assign") for name, value in inputs.items()})
     made = SequentialRunner().run(create_pipeline(), catalog)
