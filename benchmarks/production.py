@@ -3,11 +3,13 @@
 `incremental`: MedQuAD without 1 % of its training queries and their documents is mined from an empty store; then they
 are there, and mining with `update=true` (as `retrain` does) is timed against the first run. Each is one
 `kedro run --pipelines mining`, with its start, by the wall clock and by the processor's time of the process and its
-workers. Then all is mined by the same cross-encoders, and the update's rows are compared with that. `engines`: 2,000
-queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and all tables and arrays are
-compared byte for byte. `kills` are taken from what kills.py wrote. Run from the repository's root:
+workers. With `--compare` all is mined then by the same cross-encoders, and the update's rows are compared with that.
+`engines`: 2,000 queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and all
+tables and arrays are compared byte for byte. `kills` are taken from what kills.py wrote. `collect` keeps the rows of
+engines that were not measured again. Run from the repository's root:
 
-    python benchmarks/production.py incremental --recipe anmi_2_1 --encoder minilm --queries 3000
+    python benchmarks/production.py incremental --recipe anmi_2_1 --encoder minilm
+    python benchmarks/production.py incremental --recipe anmi --compare
     python benchmarks/production.py engines
     python benchmarks/production.py collect
 """
@@ -49,19 +51,20 @@ def main() -> None:
     update.add_argument("--recipe", default="anmi")
     update.add_argument("--encoder", default="static")
     update.add_argument("--queries", type=int, default=0, help="cap on training queries; 0 takes all")
+    update.add_argument("--compare", action="store_true", help="mine all once more, and compare the rows of the update")
     commands.add_parser("engines", help="mine with each engine and compare the bytes")
     commands.add_parser("collect", help="write benchmarks/results/production.json")
     arguments = parser.parse_args()
     PARTS.mkdir(parents=True, exist_ok=True)
     if arguments.command == "incremental":
-        incremental(arguments.recipe, arguments.encoder, arguments.queries)
+        incremental(arguments.recipe, arguments.encoder, arguments.queries, compare=arguments.compare)
     elif arguments.command == "engines":
         engines()
     else:
         collect()
 
 
-def incremental(recipe: str, encoder: str, queries: int) -> None:
+def incremental(recipe: str, encoder: str, queries: int, *, compare: bool) -> None:
     """Time a full mining of nearly all of MedQuAD, and that of all of it afterwards."""
     work = PARTS / f"{recipe}-{encoder}-{queries}"
     shutil.rmtree(work, ignore_errors=True)
@@ -72,13 +75,14 @@ def incremental(recipe: str, encoder: str, queries: int) -> None:
     folders = {"ANMI_DATA_ROOT": str(work / "data"), "ANMI_STORE": str(work / "store")}
     found: dict[str, Any] = {"recipe": recipe, "encoder": encoder, "queries": queries, **counts}
     runs = (("full", before, ",update=true"), ("update", after, ",update=true"), ("all", after, ",keep_judges=true"))
-    for name, folder, how in runs:
+    for name, folder, how in runs[: 3 if compare else 2]:
         collection.unlink(missing_ok=True)
         collection.symlink_to(folder, target_is_directory=True)
         found[name] = timed(["run", "--pipelines", "mining", "--params", settings + how], folders, work / f"{name}.log")
         print(name, found[name], flush=True)
-    found |= in_common(*sorted((work / "data").glob("selection/training_rows.parquet/*/*"))[1:])
-    print({name: found[name] for name in ("rows_equal", "negatives_equal")}, flush=True)
+    if compare:
+        found |= in_common(*sorted((work / "data").glob("selection/training_rows.parquet/*/*"))[1:])
+        print({name: found[name] for name in ("rows_equal", "negatives_equal")}, flush=True)
     (PARTS / f"incremental-{work.name}.json").write_text(json.dumps(found | {"machine": machine()}), encoding="utf-8")
     shutil.rmtree(work / "data")
     shutil.rmtree(work / "store")
@@ -93,7 +97,7 @@ def in_common(update: Path, everything: Path) -> dict[str, float]:
     one, other = (pd.read_parquet(path, columns=[*key, "negative_ids"]) for path in (update, everything))
     both = one.merge(other, on=key, suffixes=("", "_all"))
     same = sum(len({*a} & {*b}) for a, b in zip(both.negative_ids, both.negative_ids_all, strict=True))
-    return {"rows_equal": len(both) / len(other), "negatives_equal": same / other.negative_ids.map(len).sum()}
+    return {"rows_equal": len(both) / len(other), "negatives_equal": float(same / other.negative_ids.map(len).sum())}
 
 
 def split(source: Path, before: Path, after: Path, queries: int) -> dict[str, int]:
@@ -214,10 +218,9 @@ def collect() -> None:
                 {"case": "incremental_share", "value": round(share, 4), "unit": f"of full {kind}", "note": note},
                 {"case": "full_mining", "value": found["full"][kind], "unit": kind, "note": note},
                 {"case": "update", "value": found["update"][kind], "unit": kind, "note": note},
-                {"case": "all_by_kept_judges", "value": found["all"][kind], "unit": kind, "note": note},
             ]
         equal = f"{note}; of a mining of everything by the same cross-encoders"
-        for case in ("rows_equal", "negatives_equal"):
+        for case in [case for case in ("rows_equal", "negatives_equal") if case in found]:
             rows.append({"case": f"update_{case}", "value": round(found[case], 5), "unit": "share", "note": equal})
     kills, engines = RESULT.with_name("kills.json"), PARTS / "engines.json"
     if kills.is_file():
@@ -232,6 +235,10 @@ def collect() -> None:
         for row in made:
             note = f"{row['engine']}; with start and an empty store, load {row['load']:.1f}"
             rows.append({"case": "engine", "value": row["seconds"], "unit": "seconds", "note": note})
+    else:
+        # What was not measured again stays as it was.
+        known = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.is_file() else []
+        rows += [row for row in known if row["case"].startswith("engine")]
     RESULT.write_text(json.dumps({**machine(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
     print(f"{len(rows)} rows in {RESULT}")
 
