@@ -26,7 +26,7 @@ class IngestionParams(BaseModel):
         ge=0,
         le=1,
         description="With `update`, the share of documents or of training queries that may have changed since all was "
-        "mined; above it all is mined again, since what was fitted then gets old. 10 % is a few weeks of 1 % a night.",
+        "mined; above it all is mined again, since what was fitted then gets old. 10 % is ten nights of 1 %.",
     )
     dev_share: float = Field(0.15, gt=0, lt=1, description="Of train, where a collection has no dev split.")
     test_share: float = Field(0.2, gt=0, lt=1, description="Of train, where a collection has no test split.")
