@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -85,12 +86,17 @@ def hash_files(files: Iterable[Path], *extra: str) -> str:
     return digest.hexdigest()
 
 
-def sources() -> str:
-    """Return a hash of the code of this package."""
+@lru_cache
+def code_digest() -> str:
+    """Return a hash of this package's files, wherever it is installed, as they were when it was first asked for."""
     import anmi
 
-    package = Path(anmi.__file__).parent
-    return hash_files([path for path in files_in(package) if "__pycache__" not in path.parts], anmi.__version__)
+    root = Path(anmi.__file__).parent
+    state = hashlib.blake2b(anmi.__version__.encode(), digest_size=16)
+    for path in files_in(root):
+        if "__pycache__" not in path.parts:
+            state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return state.hexdigest()
 
 
 def models_in(parameters: Any, project: Path) -> dict[str, str]:

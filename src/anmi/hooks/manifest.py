@@ -24,6 +24,7 @@ from kedro.io.core import VersionNotFoundError
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
+from anmi.corpus.contents import code_digest
 from anmi.datasets.disk import told_plainly
 from anmi.errors import AnmiError
 from anmi.hooks import unchanged
@@ -155,7 +156,7 @@ class ManifestHooks:
         """Note what the run is made from: all that running it again takes."""
         assert self._context is not None
         record, inputs = self._record, pipeline.inputs()
-        record.process, record.code = this_process(), facts.code_digest()
+        record.process, record.code = this_process(), code_digest()
         record.filters = facts.filters_of(run_params)
         record.configured = facts.exact(self._context.config_loader["parameters"])
         if facts.COLLECTION in inputs:

@@ -18,7 +18,7 @@ from kedro.io import CatalogProtocol
 from kedro.io.core import DatasetError, VersionNotFoundError
 from pydantic import TypeAdapter, ValidationError
 
-from anmi.corpus.contents import contents, files_in, models_in, sources
+from anmi.corpus.contents import code_digest, contents, files_in, models_in
 from anmi.datasets import remote
 from anmi.errors import AnmiError
 
@@ -118,7 +118,7 @@ def fingerprint(
         "collection": contents(str(chosen.get("collection", ""))),
         "parameters": _hash(_with_effect(chosen)),
         "models": _hash(models_in(chosen, project)),
-        "code": sources(),
+        "code": code_digest(),
         "libraries": _hash(versions),
         "catalog": _hash(kinds),
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 from kedro.pipeline import Pipeline
 
+from anmi.corpus.contents import code_digest
 from anmi.datasets.disk import measured
 from anmi.errors import AnmiError
 from anmi.hooks.record import as_plain, git_state, package_versions
@@ -157,7 +158,7 @@ def changes_since(manifest: Mapping[str, Any], context: Any, pipeline: Pipeline)
     parameters = as_plain(context.params)
     now: dict[str, Any] = {
         "parameters": facts.relevant(parameters, inputs),
-        "code": facts.code_digest(),
+        "code": code_digest(),
         "git": git_state(context.project_path),
         "versions": package_versions(),
     }

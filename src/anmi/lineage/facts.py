@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,20 +59,6 @@ def file_digest(path: Path) -> str:
     """Return a hash of the contents of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-@lru_cache
-def code_digest() -> str:
-    """Return a hash of this package's files, wherever it is installed, as they were when it was first asked for."""
-    import anmi
-    from anmi.corpus.contents import files_in
-
-    root = Path(anmi.__file__).parent
-    state = hashlib.blake2b(anmi.__version__.encode(), digest_size=16)
-    for path in files_in(root):
-        if "__pycache__" not in path.parts:
-            state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return state.hexdigest()
 
 
 def exact(value: Any) -> Any:
