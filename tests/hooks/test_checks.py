@@ -16,6 +16,7 @@ from anmi.hooks.checks import (
     check_names,
     check_packages,
     check_recipe,
+    check_switch,
 )
 from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import Recipe
@@ -52,6 +53,13 @@ def test_right_parameters_and_untyped_ones_pass() -> None:
     check_model("stage", {"stage": {"rows": 4, "shape": {"width": 9}}}, Outer)
     check_model("stage.shape", {"stage": {"shape": {}}}, Inner)
     check_model("anything", {}, str)
+
+
+@pytest.mark.parametrize("value", ["maybe", "no", 1, None])
+def test_a_switch_is_true_or_false(value: Any) -> None:
+    check_switch("update", False)
+    with pytest.raises(AnmiError, match=r'parameter "update": true or false was expected, not'):
+        check_switch("update", value)
 
 
 def test_a_missing_branch_is_named() -> None:

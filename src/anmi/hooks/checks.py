@@ -39,6 +39,10 @@ _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _RUNTIME_REFERENCE: Final = re.compile(r"\$\{runtime_params:\s*(\w+)")
 
 
+# Parameters of a single value that nodes read as they are; those of a branch have a model.
+_SWITCHES: Final = ("keep_judges", "update")
+
+
 class CheckHooks:
     """Name what is misspelt on the command line, with the nearest valid name."""
 
@@ -58,6 +62,8 @@ class CheckHooks:
             audited = (parameters.get("audit") or {}).get("recipe")
             if audited is not None:
                 check_recipe(audited, parameters["recipes"])
+        for name in _SWITCHES:
+            check_switch(name, parameters.get(name, False))
         if "encoder" in parameters:
             check_encoder(parameters["encoder"], context.project_path)
         if "collection" in parameters:
@@ -88,6 +94,17 @@ class CheckHooks:
                 f'the recipe draws negatives from mixed sources, and the documents of "{inputs["params:collection"]}" '
                 "state no facts: read a collection with a graph by kg:DIR, or choose another recipe"
             )
+
+
+def check_switch(name: str, value: Any) -> None:
+    """Refuse what is neither true nor false: a node would take any other text, `no` among them, for true.
+
+    Examples
+    --------
+    >>> check_switch("update", True)
+    """
+    if not isinstance(value, bool):
+        raise AnmiError(f'parameter "{name}": true or false was expected, not {value!r}')
 
 
 def known_parameters(loader: AbstractConfigLoader) -> set[str]:
