@@ -333,6 +333,7 @@ def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
         ({"encoder": "minilm"}, "settings, code or models"),
         ({"bm25": {"depth": 7}}, "settings, code or models"),
         ({"teacher": {"folds": [{"fingerprint": "aa"}]}}, "the cross-encoders are not in"),
+        ({"teacher": {"calibration": [{"slope": 1.0, "intercept": 0.0}]}}, "had no query, and so no calibration"),
     ],
     ids=str,
 )

@@ -124,6 +124,8 @@ def find_changes(
     def lacking() -> str:
         if denoising.teacher.confirm is not None and earlier_teacher.get("stack"):
             return "a cascade confirms what the cross-encoder says"
+        if len(earlier_teacher.get("calibration", ())) not in (0, denoising.teacher.folds):
+            return "a fold of the cross-encoder had no query, and so no calibration"
         names = [f"teacher-{fold['fingerprint']}" for fold in earlier_teacher.get("folds", [])]
         lost = denoising.teacher.trained and not all((store.path / "models" / name).is_dir() for name in names)
         return f"the cross-encoders are not in {store.path / 'models'} any more" if lost else ""
