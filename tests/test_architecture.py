@@ -44,10 +44,11 @@ EDGE = (
     "cli_job",
     "cli_task",
     "settings",
+    "configuration",
     "pipeline_registry",
     "__main__",
 )
-HEAVY = ("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s")
+HEAVY = ("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "scipy.stats")
 MODULES = sorted(SOURCE.rglob("*.py"))
 BELOW = [path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") not in EDGE]
 

@@ -13,6 +13,7 @@ import os
 
 from omegaconf.resolvers import oc
 
+from anmi.configuration import ConfigLoader
 from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -27,6 +28,7 @@ _record = RunRecord()
 HOOKS = (RetrainHooks(_record), TrackingHooks(_record), ManifestHooks(_record), TimingHooks(_record), CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
 
+CONFIG_LOADER_CLASS = ConfigLoader
 CONFIG_LOADER_ARGS = {
     "base_env": "base",
     "default_run_env": "local",

@@ -26,7 +26,7 @@ from anmi.pipelines.evaluation.nodes import compare_systems, run_systems, score_
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.ingestion.nodes import find_changes
 from anmi.pipelines.ingestion.params import IngestionParams
-from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
+from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe, recipe_book
@@ -230,6 +230,28 @@ def test_of_queries_that_are_not_mined_again_consistency_is_as_it_was(consistenc
     everything = check_consistency(CandidateShards.of([mined]), ConsistencyParams(), earlier_consistency=earlier)
     assert everything.query_id.tolist() == ["q2", "q1"], "where all is mined, nothing is kept"
     assert summarise_consistency(found)["queries"] == 3
+
+
+MIXED = recipe_book({
+    "mixed": {"description": "", "steps": [{"simans": {"a": 1.0}}]},
+})  # fmt: skip
+
+
+def test_new_rows_are_chosen_by_what_was_fitted_when_all_was_mined(consistency: pd.DataFrame) -> None:
+    rated = CandidateShards.of([block().by_positive()])
+    fits = fit_recipe(rated, consistency, "mixed", MIXED, 1)
+    (fit,) = fits["steps"]
+    assert (fit["place"], fit["step"]) == (1, "simans") and fit["fitted"] > 0
+    one = CandidateShards.of([block().by_positive().take(slice(0, 1))])
+    alone = fit_recipe(one, consistency, "mixed", MIXED, 1)
+    assert alone["steps"][0]["fitted"] != fit["fitted"], "one row has another variance than all"
+    kept = fit_recipe(one, consistency, "mixed", MIXED, 1, only("q0"), fits)
+    assert kept == fits
+    with pytest.raises(AnmiError, match="recipe_fits of the last mining"):
+        fit_recipe(one, consistency, "mixed", MIXED, 1, only("q0"), {})
+    whole = select_negatives(rated, consistency, "mixed", MIXED, 1).whole()
+    again = select_negatives(rated, consistency, "mixed", MIXED, 1, fits=fits).whole()
+    assert again.to_bytes() == whole.to_bytes()
 
 
 def test_where_no_row_is_kept_consistency_is_that_of_what_was_mined(consistency: pd.DataFrame) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, Rule
-from anmi.selection.carrying import Carried, as_rated, losers, places_of, together
+from anmi.selection.carrying import Carried, losers, places_of, together
 
 LEGEND = ("open", "negative", "unsafe", "uncertain", "promoted")
 RULES = {name: Rule(kind=name) for name in LEGEND[2:]}  # type: ignore[arg-type]
@@ -156,22 +156,6 @@ def test_each_kind_of_choice_makes_a_loser_and_no_other_verdict_does() -> None:
     removed = np.full(10, PADDING, np.int32)
     assert list(losers(CandidateShards.of([block]), removed)) == ["q1", "q3", "q4"]
     assert list(losers(CandidateShards.of([block]), np.arange(10, dtype=np.int32))) == []
-
-
-@given(updates())
-@settings(max_examples=50)
-def test_rows_are_undecided_again_with_all_that_was_measured(update: Update) -> None:
-    block = update.block
-    again = as_rated(block)
-    assert (again.undecided == block.filled).all()
-    assert not again.query_verdict.any()
-    assert not again.of_kind("unwanted", "unsafe", "uncertain", "promoted").any()
-    assert (again.weight == 1).all()
-    for name in ("query_ids", "positives", "documents", "source"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(block, name))
-    for name in ("columns", "positive_columns", "query_columns"):
-        assert getattr(again, name) is getattr(block, name)
-    assert (again.legend, again.rules) == (("open", "negative"), {})
 
 
 def test_both_are_read_together_as_often_as_one_likes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,32 @@ def test_pooled_steps_are_fitted_on_all_shards_after_the_steps_before_them() -> 
     pooled = Runner(recipe, 0).run(halves).whole()
     alone = Runner(recipe, 0).run(CandidateShards.of([block.take(slice(0, 15))])).whole()
     assert pooled.columns["p_negative"][:15].tolist() != alone.columns["p_negative"].tolist()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"denoise": {"max_false_negative_rate": 0.2}},
+        {"denoise": {"threshold": 0.5}},
+        {"mixture": {"fewest": 50}},
+        {"mixture": {"fewest": 50, "family": "beta"}},
+        {"mixture": {"fewest": 10**6}},
+        {"route": {"column": "p_relevant"}},
+        {"simans": {}},
+    ],
+    ids=str,
+)
+def test_a_recipe_goes_on_with_what_it_fitted_before_as_json(step: dict[str, Any]) -> None:
+    recipe = recipe_book(recipe_of(step, *([] if "simans" in step else ["random"]))).get("mine")
+    block = make_block(2)
+    fitted = Runner(recipe, 0)
+    whole = fitted.run(CandidateShards.of([block])).whole()
+    again = Runner(recipe, 0)
+    again.restore(json.loads(json.dumps(fitted.fits())))
+    part = again.apply(block.take(slice(3, 9)))
+    assert (part.verdict == whole.verdict[3:9]).all() and (part.weight == whole.weight[3:9]).all()
+    assert part.rules == whole.rules
+    assert again.fits() == fitted.fits()
 
 
 def test_a_recipe_is_not_varied_into_one_that_contradicts_itself() -> None:

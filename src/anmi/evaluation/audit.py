@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
 from scipy.special import expit, logit
-from scipy.stats import binomtest, norm
 
 from anmi.candidates import OPEN, Candidates, CandidateShards
 from anmi.errors import AnmiError
@@ -198,7 +198,7 @@ def wilson(count: int, total: int, confidence: float = 0.95) -> tuple[float, flo
     """
     if not total:
         return 0.0, 1.0
-    low, high = binomtest(count, total).proportion_ci(confidence, method="wilson")
+    low, high = scipy.stats.binomtest(count, total).proportion_ci(confidence, method="wilson")
     return float(low), float(high)
 
 
@@ -301,7 +301,7 @@ def clustered_auc(
     )
     if variance <= 0 or auc in (0.0, 1.0):
         return auc, *wilson(round(auc * with_positive), with_positive, confidence)
-    half = norm.ppf(0.5 + confidence / 2) * math.sqrt(variance) / (auc * (1 - auc))
+    half = scipy.stats.norm.ppf(0.5 + confidence / 2) * math.sqrt(variance) / (auc * (1 - auc))
     return auc, float(expit(logit(auc) - half)), float(expit(logit(auc) + half))
 
 

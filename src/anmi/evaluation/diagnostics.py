@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, Rule
 from anmi.errors import AnmiError
@@ -205,7 +205,7 @@ def leak(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> 
     hit = pd.MultiIndex.from_frame(chosen).isin(known) if len(known) and len(chosen) else np.zeros(len(chosen), bool)
     count, total = int(hit.sum()), len(chosen)
     queries = set(rows["query_id"].astype(str))
-    low, high = binomtest(count, total).proportion_ci(0.95, method="wilson") if total else (0.0, 1.0)
+    low, high = scipy.stats.binomtest(count, total).proportion_ci(0.95, method="wilson") if total else (0.0, 1.0)
     return {
         "count": count,
         "total": total,

@@ -13,10 +13,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from scipy import stats
-from scipy.spatial.distance import jensenshannon
 
 from anmi.evaluation.binned import BINS, LEAST_EXPECTED, merge_starts
 from anmi.evaluation.significance import holm
@@ -226,7 +225,7 @@ def compare_distributions(old: Mapping[str, Any], new: Mapping[str, Any]) -> dic
     degrees = free / max(old["spread"], new["spread"])
     # Of equal shares a rounding may leave it the root of something below 0.
     with np.errstate(invalid="ignore"):
-        distance = float(np.nan_to_num(jensenshannon(p, q, base=2)))
+        distance = float(np.nan_to_num(scipy.spatial.distance.jensenshannon(p, q, base=2)))
     return {
         "psi": psi(p, q, n, m),
         "noise": free * (1 / n + 1 / m),
@@ -237,7 +236,7 @@ def compare_distributions(old: Mapping[str, Any], new: Mapping[str, Any]) -> dic
         "mean_current": new["mean"],
         "statistic": statistic,
         # Of few units the noise itself is known badly, hence F and not chi-square.
-        "p_bins": float(stats.f.sf(statistic / free, degrees, degrees * units)) if free else 1.0,
+        "p_bins": float(scipy.stats.f.sf(statistic / free, degrees, degrees * units)) if free else 1.0,
         "p_mean": _p_mean(old, new, units),
         "bins": len(starts),
         "effective_reference": n,
@@ -253,7 +252,7 @@ def _shift(old: Mapping[str, Any], new: Mapping[str, Any]) -> float:
 
 def _p_mean(old: Mapping[str, Any], new: Mapping[str, Any], units: int) -> float:
     error = math.hypot(old["error"], new["error"])
-    return float(2 * stats.t.sf(abs(new["mean"] - old["mean"]) / error, units)) if error else 1.0
+    return float(2 * scipy.stats.t.sf(abs(new["mean"] - old["mean"]) / error, units)) if error else 1.0
 
 
 def _shares(old: Mapping[str, Any], new: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, dict[str, Any]]:
@@ -270,7 +269,7 @@ def _compare_shares(before: float, now: float, old: Mapping[str, Any], effective
     """Compare two shares by Cohen's h, the difference of angles, whose variance is 1 / n whatever the share."""
     h = 2 * math.asin(math.sqrt(min(max(now, 0.0), 1.0))) - 2 * math.asin(math.sqrt(before))
     z = abs(h) / math.sqrt(1 / old["effective"] + 1 / effective)
-    return {"reference": before, "current": now, "h": h, "p_value": float(2 * stats.norm.sf(z))}
+    return {"reference": before, "current": now, "h": h, "p_value": float(2 * scipy.stats.norm.sf(z))}
 
 
 def _new_terms(
@@ -306,7 +305,7 @@ def _counts(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, dict[st
             "reference": before,
             "current": now,
             "ratio": now / before if before else (None if now else 1.0),
-            "p_value": float(2 * stats.norm.sf(abs(now - before) / noise)) if noise else 1.0,
+            "p_value": float(2 * scipy.stats.norm.sf(abs(now - before) / noise)) if noise else 1.0,
         }
     return rows
 

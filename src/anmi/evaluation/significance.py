@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from anmi.errors import AnmiError
 from anmi.seeds import stream
@@ -75,7 +75,7 @@ def compare(
     if not difference.any():
         return Comparison(0.0, 0.0, 0.0, 1.0)
     mean, low, high = interval(difference, seed=seed, resamples=resamples, confidence=confidence)
-    test = stats.permutation_test(
+    test = scipy.stats.permutation_test(
         (difference,),
         np.mean,
         permutation_type="samples",
@@ -119,7 +119,7 @@ def interval(
     mean = float(sample.mean())
     if np.ptp(sample) == 0:
         return float(sample[0]), float(sample[0]), float(sample[0])
-    bounds = stats.bootstrap(
+    bounds = scipy.stats.bootstrap(
         (sample,),
         np.mean,
         vectorized=True,

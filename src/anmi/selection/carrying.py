@@ -99,19 +99,6 @@ def losers(shards: CandidateShards, places: NDArray[np.int32]) -> Iterator[str]:
         yield from block.query_ids[lost].tolist()
 
 
-def as_rated(block: Candidates) -> Candidates:
-    """Return a block as it was before selection: every candidate undecided again."""
-    return Candidates(
-        query_ids=block.query_ids,
-        positives=block.positives,
-        documents=block.documents,
-        source=block.source,
-        columns=block.columns,
-        positive_columns=block.positive_columns,
-        query_columns=block.query_columns,
-    )
-
-
 def together(first: CandidateShards, second: CandidateShards) -> CandidateShards:
     """Return the blocks of both, one after the other."""
 

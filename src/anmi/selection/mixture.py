@@ -15,9 +15,9 @@ from scipy.special import ndtr
 
 from anmi.candidates import OPEN, Candidates
 from anmi.errors import AnmiError
-from anmi.selection.beta_mixture import fit_betas
+from anmi.selection.beta_mixture import Betas, fit_betas
 from anmi.selection.elo_zones import gap
-from anmi.selection.gaussian_mixture import fit_gaussians
+from anmi.selection.gaussian_mixture import Gaussians, fit_gaussians
 from anmi.selection.recipe import Context, Params, step
 
 log = logging.getLogger(__name__)
@@ -150,6 +150,7 @@ def _name(params: Mixture) -> str:
     requires=lambda p: {p.column} | ({"elo"} if p.measure == "elo_gap" else set()),
     fit=fit,
     makes=("p_negative", "hardness"),
+    fitted=lambda p: Gaussians if p.family == "gaussian" else Betas,
 )
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).

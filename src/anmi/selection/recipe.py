@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.selection.contradictions import contradiction
+from anmi.selection.fits import fit_from, plain_fit
 from anmi.selection.inheritance import inherited
 
 
@@ -64,7 +65,7 @@ class StepType:
     """A kind of step.
 
     Its parameters, the columns it reads, what it does to a block, what an audit sweeps, the columns it makes for
-    later steps, and whether it draws the negatives.
+    later steps, whether it draws the negatives, and the type of what it fits: a number or a dataclass.
     """
 
     name: str
@@ -75,6 +76,7 @@ class StepType:
     thresholds: tuple[Threshold, ...] = ()
     makes: tuple[str, ...] = ()
     sampler: bool = False
+    fitted: Callable[[Any], type] = lambda params: float
 
 
 STEPS: Final[dict[str, StepType]] = {}
@@ -88,11 +90,12 @@ def step(
     thresholds: tuple[Threshold, ...] = (),
     makes: tuple[str, ...] = (),
     sampler: bool = False,
+    fitted: Callable[[Any], type] = lambda params: float,
 ) -> Callable[[Apply], Apply]:
     """Register a function as the step ``name``."""
 
     def register(apply: Apply) -> Apply:
-        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds, makes, sampler)
+        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds, makes, sampler, fitted)
         return apply
 
     return register
@@ -305,6 +308,20 @@ class Runner:
             if item.type.fit is not None and place not in self._fitted:
                 before = shards.map(lambda block, upto=place: self._apply(block, upto))  # type: ignore[misc]
                 self._fitted[place] = item.type.fit(before, item.params, self._context(place))
+
+    def fits(self) -> list[dict[str, Any]]:
+        """Return what was fitted, for JSON: ``place`` of the step from 1, its name, and what `plain_fit` makes."""
+        names = [item.name for item in self.recipe.steps]
+        return [
+            {"place": place + 1, "step": names[place], "fitted": plain_fit(found)}
+            for place, found in sorted(self._fitted.items())
+        ]
+
+    def restore(self, fits: Iterable[Mapping[str, Any]]) -> None:
+        """Take what :meth:`fits` returned for the same recipe instead of fitting."""
+        for found in fits:
+            item = self.recipe.steps[found["place"] - 1]
+            self._fitted[found["place"] - 1] = fit_from(item.type.fitted(item.params), found["fitted"])
 
     def apply(self, block: Candidates) -> Candidates:
         """Return a block with verdicts and weights set; the steps must be fitted."""

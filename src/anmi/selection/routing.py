@@ -226,7 +226,14 @@ class _Sample:
         return self._values
 
 
-@step("route", Route, requires=lambda p: {p.column, "dense"}, fit=fit_route, thresholds=(_BAR, _LEAK, _RATE))
+@step(
+    "route",
+    Route,
+    requires=lambda p: {p.column, "dense"},
+    fit=fit_route,
+    thresholds=(_BAR, _LEAK, _RATE),
+    fitted=lambda p: Bars,
+)
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Send each judged candidate one of three ways; one nobody judged is not known to be clean, so it is not used."""
     bars: Bars = context.fitted

@@ -24,6 +24,26 @@ _LOG = logging.getLogger(__name__)
 _AS_THE_RECIPE_SAYS = TrainingParams()
 
 
+def fit_recipe(
+    rated: CandidateShards,
+    consistency: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+    seed: int,
+    changes: Mapping[str, Any] = EVERYTHING,
+    earlier_recipe_fits: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Fit those steps of the recipe that pool over queries.
+
+    Where rows of an earlier mining are kept, what was fitted then stays: all rows are chosen by the same bars.
+    """
+    if changes["queries"] is not None:
+        return still_there(earlier_recipe_fits, "recipe_fits")
+    runner = Runner(recipes.get(recipe), seed)
+    _fit(runner, rated, _ranks(consistency))
+    return {"recipe": recipe, "steps": runner.fits()}
+
+
 def select_negatives(
     rated: CandidateShards,
     consistency: pd.DataFrame,
@@ -31,6 +51,7 @@ def select_negatives(
     recipes: RecipeBook,
     seed: int,
     engine: EngineParams = IN_PROCESS,
+    fits: Mapping[str, Any] | None = None,
     changes: Mapping[str, Any] = EVERYTHING,
     corpus: pd.DataFrame | None = None,
     earlier_contents: pd.DataFrame | None = None,
@@ -38,18 +59,19 @@ def select_negatives(
 ) -> CandidateShards:
     """Run the recipe: verdicts and weights for every candidate.
 
-    Where rows of an earlier mining are kept, what the recipe fits is fitted on them and on the new ones.
+    What :func:`fit_recipe` returned is taken as ``fits``; without it the recipe is fitted here.
     """
-    from anmi.selection.carrying import Carried, as_rated, places_of, together
+    from anmi.selection.carrying import Carried, places_of, together
 
-    ranks = zip(consistency.consistent.astype(float), consistency.positive_rank.astype(float), strict=True)
-    found = dict(zip(consistency.query_id, ranks, strict=True))
+    found = _ranks(consistency)
     runner = Runner(recipes.get(recipe), seed)
-    # What is fitted looks at what the recipe reads, and at what held-out positives were given.
-    reads = (*runner.recipe.requires, "p_heldout")
+    if fits is None:
+        _fit(runner, rated, found)
+    else:
+        runner.restore(fits["steps"])
+    chosen = map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
     if changes["queries"] is None:
-        runner.fit(rated.only(*reads).map(lambda block: _with_consistency(block, found)))
-        return map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
+        return chosen
     assert corpus is not None
     earlier_selection = still_there(earlier_selection, "selection")
     earlier_contents = still_there(earlier_contents, "contents")
@@ -58,10 +80,20 @@ def select_negatives(
     carried = Carried.of(
         [*changes["queries"], *changes["removed"]], places_of(before, corpus.document_id.tolist(), gone)
     )
-    known = earlier_selection.only(*reads).map(lambda block: as_rated(carried(block)))
-    runner.fit(together(known, rated.only(*reads)).map(lambda block: _with_consistency(block, found)))
     kept = CandidateShards.of_parts(lambda: running(engine).ordered(carried.in_bytes, earlier_selection.parts()))
-    return together(kept, map_blocks(engine, _Selecting(runner, found), rated, description="selecting"))
+    return together(kept, chosen)
+
+
+def _fit(runner: Runner, rated: CandidateShards, found: dict[str, tuple[float, float]]) -> None:
+    # What is fitted looks at what the recipe reads, and at what held-out positives were given.
+    read = rated.only(*runner.recipe.requires, "p_heldout")
+    runner.fit(read.map(lambda block: _with_consistency(block, found)))
+
+
+def _ranks(consistency: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Return by query whether it passed the consistency filter, and at which rank its positive was."""
+    ranks = zip(consistency.consistent.astype(float), consistency.positive_rank.astype(float), strict=True)
+    return dict(zip(consistency.query_id, ranks, strict=True))
 
 
 def _with_consistency(block: Candidates, found: dict[str, tuple[float, float]]) -> Candidates:

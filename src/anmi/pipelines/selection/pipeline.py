@@ -7,6 +7,7 @@ from kedro.pipeline import Node, Pipeline
 from anmi.pipelines.selection.nodes import (
     export_formats,
     export_pairs,
+    fit_recipe,
     make_training_rows,
     make_variants,
     select_negatives,
@@ -18,10 +19,19 @@ def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return Pipeline([
         Node(
+            fit_recipe,
+            inputs=[
+                "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "changes",
+                "earlier_recipe_fits",
+            ],
+            outputs="recipe_fits",
+            name="fit_recipe",
+        ),
+        Node(
             select_negatives,
             inputs=[
                 "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "params:engine",
-                "changes", "corpus", "earlier_contents", "earlier_selection",
+                "recipe_fits", "changes", "corpus", "earlier_contents", "earlier_selection",
             ],
             outputs="selection",
             name="select_negatives",
