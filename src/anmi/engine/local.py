@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from tqdm import tqdm
 
 from anmi.engine.base import Failure, Item, Outcome, Result
-from anmi.engine.threads import VARIABLES, limited
+from anmi.engine.threads import VARIABLES, limited, side_by_side
 from anmi.engine.transport import pack, unpack
 from anmi.engine.window import Window
 from anmi.errors import AnmiError
@@ -51,7 +51,8 @@ class LocalEngine:
     max_bytes
         Of results of :meth:`ordered` that may wait for the caller, as far as can be foreseen.
     few
-        :meth:`ordered` works on fewer items than this, or with one worker, in this process.
+        :meth:`ordered` works on fewer items than this, or with one worker, in this process; for functions that compute
+        with torch (:func:`anmi.engine.threads.with_torch`) on fewer than twice as many, in threads.
 
     Examples
     --------
@@ -89,8 +90,13 @@ class LocalEngine:
     def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of each item, in their order; see :class:`anmi.engine.Engine`."""
         remaining = iter(items)
-        first = list(itertools.islice(remaining, self._few))
-        if self.workers == 1 or len(first) < self._few:
+        in_threads = self.workers > 1 and getattr(function, "with_torch", False)
+        few = self._few * (2 if in_threads else 1)
+        first = list(itertools.islice(remaining, few))
+        if in_threads and len(first) < few:
+            yield from side_by_side(function, first, self.workers, self.threads)
+            return
+        if self.workers == 1 or len(first) < few:
             for item in itertools.chain(first, remaining):
                 with limited(self.threads):
                     result = function(item)

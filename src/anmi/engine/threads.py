@@ -1,11 +1,17 @@
-"""A fixed number of threads for arithmetic, since their number can change the last bits of a sum."""
+"""Threads: a fixed number for arithmetic, since their number can change the last bits of a sum; and side by side."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., object])
 
 # Each library for arithmetic has a name of its own for the same thing.
 VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -34,3 +40,76 @@ def limited(threads: int) -> Iterator[None]:
         finally:
             if torch is not None:
                 torch.set_num_threads(before)
+
+
+def with_torch(function: Function) -> Function:
+    """Mark a function as one that computes with torch, and that two threads may call at once.
+
+    torch lets other threads run while it computes, and a process of its own takes seconds to import it, so a few items
+    are better worked on by threads of this process; see :func:`side_by_side`.
+    """
+    function.with_torch = True  # type: ignore[attr-defined]
+    return function
+
+
+def side_by_side(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, threads: int
+) -> Iterator[Result]:
+    """Yield the result of each item, in their order, computed with torch by several threads of this process.
+
+    Parameters
+    ----------
+    function
+        One that is marked by :func:`with_torch`.
+    items, workers
+        See :func:`in_threads`.
+    threads
+        For the arithmetic of each item.
+
+    Examples
+    --------
+    >>> list(side_by_side(len, ["a", "bc"], workers=2, threads=1))
+    [1, 2]
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    def work(item: Item) -> Result:
+        # OpenMP and torch ask each thread anew how many it may use.
+        threadpool_limits(threads)
+        torch.set_num_threads(threads)
+        return function(item)
+
+    with limited(threads):
+        yield from in_threads(work, items, workers)
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    """Yield the result of each item, in their order, from several threads of this process.
+
+    Parameters
+    ----------
+    function
+        One that mostly reads, writes or computes outside of Python.
+    items
+        What it is called with, taken as threads get free.
+    workers
+        Items at once.
+
+    Examples
+    --------
+    >>> list(in_threads(len, iter(["a", "bc", ""]), workers=2))
+    [1, 2, 0]
+    """
+    running = deque[Future[Result]]()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for item in items:
+                running.append(pool.submit(function, item))
+                if len(running) > workers:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
+from anmi.engine.threads import with_torch
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import (
     autocast,
@@ -22,6 +23,7 @@ from anmi.retrieval.encoders import (
     device,
     encode,
     fingerprint,
+    for_threads,
     is_static,
     load_encoder,
     quiet,
@@ -32,6 +34,8 @@ from anmi.retrieval.model_folder import checked_model
 from anmi.store import Store, digest
 
 SEPARATOR: Final = "\x1f"
+# Pairs per commit to the store, and per item of an engine: a second of work.
+AT_ONCE: Final = 256
 
 
 class PointwiseJudge(Protocol):
@@ -188,7 +192,7 @@ class CrossEncoderJudge:
 
     def __init__(self, options: JudgeOptions) -> None:
         self.options = options
-        self._model: Any = open_cross_encoder(options.base, options.max_length)
+        self._model: Any = for_threads(open_cross_encoder(options.base, options.max_length))
         self.fingerprint = fingerprint(self._model, resolve_precision(options.precision))
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
@@ -196,12 +200,13 @@ class CrossEncoderJudge:
         if not len(pairs):
             return np.zeros(0, np.float32)
         name = short_name(self.options.base)
-        return store.vectors(self.fingerprint, pairs, self._compute, 512, bar, name, store.run)[:, 0]
+        return store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, name, store.run)[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the network behind: another process opens it from where it lies."""
         return {**vars(self), "_model": None}
 
+    @with_torch
     def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
         if self._model is None:
             self._model = open_cross_encoder(self.options.base, self.options.max_length)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +23,15 @@ from pydantic import Field
 from tqdm import tqdm
 
 from anmi import seeds
+from anmi.engine.threads import with_torch
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Method
-from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, split
-from anmi.retrieval.encoders import MINILM_SHA256, device, minilm_folder, quiet, resolve_precision, verify
+from anmi.judging.pointwise import AT_ONCE, SEPARATOR, JudgeOptions, checked, logits, split
+from anmi.retrieval.encoders import MINILM_SHA256, device, for_threads, minilm_folder, quiet, resolve_precision, verify
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
+_LOADING: Final = threading.Lock()
 _HEAD: Final = "head.safetensors"
 _RECORD: Final = "training.json"
 # Part of the fingerprint: a change of architecture or training must not meet old judgments.
@@ -204,13 +207,14 @@ class Teacher:
         if not self.path.is_dir() and store.missing(self.fingerprint, pairs):
             # Trained once, before several processes need it.
             self._load()
-        found = store.vectors(self.fingerprint, pairs, self._compute, 512, bar, self.name, store.run)
+        found = store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run)
         return found[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the network and the training pairs behind: another process opens the files."""
         return {**vars(self), "_model": None, "_pairs": None}
 
+    @with_torch
     def _compute(self, joined: list[str]) -> NDArray[np.float32]:
         values = logits(self._load(), [split(pair) for pair in joined], self.options)
         return checked(values, len(joined), f"the teacher in {self.path}").reshape(-1, 1)
@@ -222,11 +226,12 @@ class Teacher:
         return {"fingerprint": self.fingerprint, "path": str(self.path), "training": training}
 
     def _load(self) -> Any:
-        if self._model is None:
-            if not self.path.is_dir():
-                self._train()
-            self._model = _cross_encoder(self.path, self.options)
-        return self._model
+        with _LOADING:
+            if self._model is None:
+                if not self.path.is_dir():
+                    self._train()
+                self._model = for_threads(_cross_encoder(self.path, self.options))
+            return self._model
 
     def _train(self) -> None:
         import torch

@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 import textwrap
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -133,6 +134,18 @@ def load_encoder(name: str, models: Path, max_length: int | None = None) -> Sent
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     _CALLED[model] = short_name(name)
+    return model
+
+
+def for_threads(model: Any) -> Any:
+    """Let several threads ask a model at once; its tokeniser, which refuses that, is asked by one after the other."""
+    lock, preprocess = threading.Lock(), model.preprocess
+
+    def one_at_a_time(*arguments: Any, **options: Any) -> Any:
+        with lock:
+            return preprocess(*arguments, **options)
+
+    model.preprocess = one_at_a_time
     return model
 
 
@@ -377,7 +390,7 @@ def encode(
         if elsewhere is None:
             return store.vectors(prints, texts, compute, 1024, bar, called(model, prompt))
         # Small enough for several workers to have some of even a small change.
-        return store.vectors(prints, texts, elsewhere, 4 * batch_size, bar, called(model, prompt), store.run)
+        return store.vectors(prints, texts, elsewhere, batch_size, bar, called(model, prompt), store.run)
 
 
 def embed(

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anmi.retrieval.encoders import Role, device, embed, is_routed, is_static, load_encoder, resolve_precision
+from anmi.retrieval.encoders import (
+    Role,
+    device,
+    embed,
+    for_threads,
+    is_routed,
+    is_static,
+    load_encoder,
+    resolve_precision,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=1)
 def opened(encoder: str, models: Path, max_length: int | None) -> SentenceTransformer:
     """Return an encoder of :func:`anmi.retrieval.encoders.load_encoder`; the last one is kept."""
-    return load_encoder(encoder, models, max_length)
+    return for_threads(load_encoder(encoder, models, max_length))
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,8 @@ class Encoding:
     precision, batch_size, prompt, role
         See :func:`anmi.retrieval.encoders.encode`.
     """
+
+    with_torch: ClassVar[bool] = True
 
     encoder: str
     models: Path

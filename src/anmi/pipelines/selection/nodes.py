@@ -13,7 +13,8 @@ import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.difference import EVERYTHING, still_there
-from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
+from anmi.engine import IN_PROCESS, EngineParams, map_blocks
+from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -80,7 +81,9 @@ def select_negatives(
     carried = Carried.of(
         [*changes["queries"], *changes["removed"]], places_of(before, corpus.document_id.tolist(), gone)
     )
-    kept = CandidateShards.of_parts(lambda: running(engine).ordered(carried.in_bytes, earlier_selection.parts()))
+    kept = CandidateShards.of_parts(
+        lambda: in_threads(carried.in_bytes, earlier_selection.parts(), engine.most_workers)
+    )
     return together(kept, chosen)
 
 
