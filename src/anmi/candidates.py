@@ -343,8 +343,9 @@ class CandidateShards:
         blocks: Callable[[], Iterator[Candidates]],
         narrow: Callable[[Sequence[str]], CandidateShards] | None = None,
         parts: Callable[[], Iterator[bytes]] | None = None,
+        files: Sequence[Path] | None = None,
     ) -> None:
-        self._blocks = blocks
+        self._blocks, self.files = blocks, files
         self._narrow = narrow
         self._parts = parts
 
@@ -362,9 +363,10 @@ class CandidateShards:
                 file = pq.ParquetFile(path)
                 yield Candidates.from_table(file.read(columns=_wanted(file.schema_arrow.names, names)))
 
-        return CandidateShards(
-            blocks, lambda names: CandidateShards(lambda: blocks(names)), lambda: (path.read_bytes() for path in files)
-        )
+        def narrow(names: Sequence[str]) -> CandidateShards:
+            return CandidateShards(lambda: blocks(names), files=files)
+
+        return CandidateShards(blocks, narrow, lambda: (path.read_bytes() for path in files), files)
 
     @staticmethod
     def of_parts(parts: Callable[[], Iterator[bytes]]) -> CandidateShards:

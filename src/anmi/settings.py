@@ -22,8 +22,8 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# Imports and tokenisers make millions of objects that stay. By default Python looks through them for garbage after every
-# 700 new ones, and through all of them ever again; that was a tenth of the time of a run in which little is new.
+# Imports and tokenisers make millions of objects that stay. By default Python looks for garbage after every 700 new
+# ones, and through all of them ever again, which takes seconds of every run.
 gc.set_threshold(100_000, 50, 50)
 
 # Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from anmi.engine import Engine, LocalEngine
+from anmi.engine.threads import with_torch
 from anmi.errors import AnmiError
 
 
@@ -191,3 +193,27 @@ def test_few_items_need_no_other_process() -> None:
     with LocalEngine(workers=2, few=4) as engine:
         assert {pid for _, pid, _ in engine.ordered(Scaled(np.arange(3)), range(3))} == {os.getpid()}
         assert os.getpid() not in {pid for _, pid, _ in engine.ordered(Scaled(np.arange(3)), range(4))}
+
+
+@with_torch
+def thread_and_mean(item: int) -> tuple[int, int, str, bytes]:
+    import torch
+
+    time.sleep(0.05)
+    values = torch.rand(200, 300, generator=torch.Generator().manual_seed(item))
+    return os.getpid(), torch.get_num_threads(), threading.current_thread().name, (values @ values.T).numpy().tobytes()
+
+
+def test_a_few_items_of_a_network_are_computed_by_threads_of_this_process_to_the_same_bytes() -> None:
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    with LocalEngine(workers=2, few=2) as engine, LocalEngine(workers=1) as alone:
+        few, many = ([*engine.ordered(thread_and_mean, range(count))] for count in (3, 4))
+        one = [*alone.ordered(thread_and_mean, range(4))]
+    assert {row[0] for row in few} == {os.getpid()} and {row[1] for row in few} == {1}
+    assert len({row[2] for row in few}) == 2 and threading.current_thread().name not in {row[2] for row in few}
+    assert os.getpid() not in {row[0] for row in many}
+    assert {row[2] for row in one} == {threading.current_thread().name}
+    assert [row[3] for row in few] == [row[3] for row in one[:3]]
+    assert [row[3] for row in many] == [row[3] for row in one]
+    assert torch.get_num_threads() == before

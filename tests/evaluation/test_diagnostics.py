@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,8 +6,18 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.errors import AnmiError
-from anmi.evaluation.diagnostics import by_source, distributions, funnel, gap, leak, origins
+from anmi.evaluation.diagnostics import (
+    BySource,
+    Funnel,
+    Gap,
+    Origins,
+    by_source,
+    diagnose,
+    funnel,
+    gap,
+    leak,
+    origins,
+)
 from anmi.selection.back_off import TIERS
 
 
@@ -120,7 +128,6 @@ def test_sources_by_hand():
 
 def test_no_shards():
     assert funnel([])[0] == {"step": "candidates", "kind": "total", "candidates": 0, "queries": 0}
-    assert distributions([]) == {}
     assert gap([]) == {}
 
 
@@ -168,20 +175,17 @@ def test_gap_is_positive_minus_negative():
     assert gap(CandidateShards.of(blocks), "cross") == {}
 
 
-def test_distributions_count_every_candidate_once():
-    blocks = [block(1), block(2)]
-    found = distributions(CandidateShards.of(blocks), columns=("dense", "elo", "cross"))
-    assert set(found) == {"dense", "elo"}
-    dense = found["dense"]
-    filled = sum(int(b.filled.sum()) for b in blocks)
-    assert sum(dense["kept"]) + sum(sum(counts) for counts in dense["rejected"].values()) == filled
-    assert sum(dense["positives"]) == 12
-    assert set(dense["rejected"]) == {"denoise", "consistency", "max_ratio"}
-    lowest = dense["edges"][np.nonzero(dense["rejected"]["denoise"])[0][0] + 1]
-    assert lowest >= 0.8
-    assert json.loads(json.dumps(found)) == found
+def test_all_is_found_in_one_pass_as_one_by_one():
+    blocks = [block(1), block(2, queries=3, width=5)]
+    rows = pd.DataFrame({"query_id": ["q1_0"], "negative_ids": [["d"]]})
+    passes = []
 
+    def shards():
+        passes.append(1)
+        yield from blocks
 
-def test_a_one_way_iterator_is_refused():
-    with pytest.raises(AnmiError, match="twice"):
-        distributions(iter([block()]))
+    seen = diagnose(CandidateShards(shards), Funnel(3), Origins(), BySource(rows, {}, "mine"), Gap("dense"), Gap("elo"))
+    assert passes == [1]
+    gaps = [gap(blocks, column) for column in ("dense", "elo")]
+    assert seen == [funnel(blocks, 3), origins(blocks), by_source(blocks, rows, {}, "mine"), *gaps]
+    assert all(seen)

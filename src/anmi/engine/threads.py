@@ -113,3 +113,20 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], worker
         finally:
             for future in running:
                 future.cancel()
+
+
+def ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items, while the next one is made by another thread.
+
+    Examples
+    --------
+    >>> list(ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    nothing = object()
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, iterator, nothing)
+        while (item := coming.result()) is not nothing:
+            coming = pool.submit(next, iterator, nothing)
+            yield item  # type: ignore[misc]

@@ -1,24 +1,60 @@
-"""What the mining did: the funnel, the leak of relevant documents, gaps and score distributions.
+"""What the mining did: the funnel, the leak of relevant documents, and gaps.
 
-All functions read the shards one at a time and return plain numbers, ready for JSON.
+All functions read the shards one at a time and return plain numbers, ready for JSON. Where several are asked for,
+:func:`diagnose` finds them all in one pass.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, Rule
-from anmi.errors import AnmiError
+from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
+from anmi.engine.threads import ahead
 from anmi.selection.back_off import TIERS
 
-SCORE_COLUMNS: Final = ("dense", "bm25", "p_relevant", "elo")
+
+class Diagnosis(Protocol):
+    """Something that is found out by looking at one block after the other.
+
+    Attributes
+    ----------
+    columns
+        Measurements it looks at, where they are there.
+    """
+
+    columns: tuple[str, ...]
+
+    def see(self, block: Candidates) -> None:
+        """Look at a block after selection."""
+        ...
+
+    def found(self) -> Any:
+        """Return what was found, ready for JSON."""
+        ...
+
+
+def diagnose(shards: Iterable[Candidates], *diagnoses: Diagnosis) -> list[Any]:
+    """Return what each of them finds in the shards, in one pass that reads no other measurement.
+
+    Parameters
+    ----------
+    shards
+        Blocks after selection.
+    diagnoses
+        Such as :class:`Funnel` and :class:`Origins`.
+    """
+    read = dict.fromkeys(column for each in diagnoses for column in each.columns)
+    for block in ahead(shards.only(*read) if isinstance(shards, CandidateShards) else shards):
+        for each in diagnoses:
+            each.see(block)
+    return [each.found() for each in diagnoses]
 
 
 def funnel(shards: Iterable[Candidates], n: int = 7) -> list[dict[str, Any]]:
@@ -42,50 +78,57 @@ def funnel(shards: Iterable[Candidates], n: int = 7) -> list[dict[str, Any]]:
         those it dropped. The candidates of verdicts + undecided + negative add up to the total. Rows of a block count
         as queries, so a query that stands once per positive counts once per positive.
     """
-    steps: dict[str, None] = {}
-    rules: dict[str, Rule] = {}
-    candidates: Counter[str] = Counter()
-    queries: Counter[str] = Counter()
-    total, complete = Counter[str](), Counter[str]()
-    for block in shards:
-        steps |= dict.fromkeys(block.legend[2:])
-        rules |= block.rules
-        fate = _fate(block)
-        for code, name in enumerate(block.legend):
-            candidates[name] += int((fate == code).sum())
-            queries[name] += int((block.query_verdict == code).sum())
+    return list(diagnose(shards, Funnel(n))[0])
+
+
+class Funnel:
+    """See :func:`funnel`."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, n: int = 7) -> None:
+        self._n = n
+        self._steps: dict[str, None] = {}
+        self._rules: dict[str, Rule] = {}
+        self._candidates, self._queries = Counter[str](), Counter[str]()
+        self._total, self._complete = Counter[str](), Counter[str]()
+
+    def see(self, block: Candidates) -> None:
+        """Count a block."""
+        self._steps |= dict.fromkeys(block.legend[2:])
+        self._rules |= block.rules
+        fate = fate_of(block)
+        codes = np.arange(len(block.legend))
+        candidates = np.bincount(fate[fate != PADDING], minlength=len(codes))
+        queries = np.bincount(block.query_verdict, minlength=len(codes))
+        self._candidates.update(dict(zip(block.legend, candidates.tolist(), strict=True)))
+        self._queries.update(dict(zip(block.legend, queries.tolist(), strict=True)))
         chosen = (fate == NEGATIVE).sum(axis=1)
-        queries["negative"] += int((chosen > 0).sum())
-        full = chosen >= n
-        complete.update(candidates=int(chosen[full].sum()), queries=int(full.sum()))
-        total.update(candidates=int(block.filled.sum()), queries=len(block))
-    rows: list[dict[str, Any]] = [{"step": "candidates", "kind": "total", **_counts(total)}]
-    for name in steps:
-        rule = rules.get(name, Rule())
-        kind = rule.kind if rule.kind in ("uncertain", "promoted") else "rejected"
-        rows.append(
-            {"step": name, "kind": kind, "rule": rule.text, "candidates": candidates[name], "queries": queries[name]}
-        )
-    rows.append(
-        {"step": "not drawn", "kind": "undecided", "candidates": candidates["open"], "queries": queries["open"]}
-    )
-    rows.append(
-        {
-            "step": "negatives",
-            "kind": "negative",
-            "candidates": candidates["negative"],
-            "queries": queries["negative"],
-        }
-    )
-    rows.append({"step": f"all {n} negatives", "kind": "complete", **_counts(complete)})
-    return rows
+        self._queries["negative"] += int((chosen > 0).sum())
+        full = chosen >= self._n
+        self._complete.update(candidates=int(chosen[full].sum()), queries=int(full.sum()))
+        self._total.update(candidates=int(block.filled.sum()), queries=len(block))
+
+    def found(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+
+        def row(step: str, kind: str, name: str) -> dict[str, Any]:
+            return {"step": step, "kind": kind, "candidates": self._candidates[name], "queries": self._queries[name]}
+
+        rows: list[dict[str, Any]] = [{"step": "candidates", "kind": "total", **_counts(self._total)}]
+        for name in self._steps:
+            rule = self._rules.get(name, Rule())
+            kind = rule.kind if rule.kind in ("uncertain", "promoted") else "rejected"
+            rows.append(row(name, kind, name) | {"rule": rule.text})
+        rows += [row("not drawn", "undecided", "open"), row("negatives", "negative", "negative")]
+        return [*rows, {"step": f"all {self._n} negatives", "kind": "complete", **_counts(self._complete)}]
 
 
 def _counts(counter: Counter[str]) -> dict[str, int]:
     return {"candidates": counter["candidates"], "queries": counter["queries"]}
 
 
-def _fate(block: Candidates) -> NDArray[np.int16]:
+def fate_of(block: Candidates) -> NDArray[np.int16]:
     """Legend code that decided on each candidate, [Q, M]; -1 in padding.
 
     A candidate that was still open when its query was dropped shares the fate of the query.
@@ -110,18 +153,31 @@ def origins(shards: Iterable[Candidates]) -> dict[str, dict[str, int]]:
         ``sources``: negatives by the sources that found them, such as ``bm25+dense``; ``tiers``: by the tier of the
         back-off they were drawn from, empty where the recipe has none. Both largest first.
     """
-    sources: Counter[str] = Counter()
-    tiers: Counter[str] = Counter()
-    for block in shards:
-        chosen = block.take(block.query_verdict == OPEN)
-        bits, counts = np.unique(chosen.source[chosen.negatives], return_counts=True)
+    return dict(diagnose(shards, Origins())[0])
+
+
+class Origins:
+    """See :func:`origins`."""
+
+    columns: tuple[str, ...] = ("tier",)
+
+    def __init__(self) -> None:
+        self._sources, self._tiers = Counter[str](), Counter[str]()
+
+    def see(self, block: Candidates) -> None:
+        """Count the negatives of a block."""
+        drawn = block.negatives & (block.query_verdict == OPEN)[:, None]
+        bits, counts = np.unique(block.source[drawn], return_counts=True)
         for value, count in zip(bits.tolist(), counts.tolist(), strict=True):
-            sources["+".join(name for name, bit in SOURCES.items() if value & bit)] += count
-        if "tier" in chosen.columns:
-            drawn = chosen.columns["tier"][chosen.negatives]
-            for tier, count in zip(*np.unique(drawn[np.isfinite(drawn)], return_counts=True), strict=True):
-                tiers[TIERS[int(tier)]] += int(count)
-    return {"sources": dict(sources.most_common()), "tiers": dict(tiers.most_common())}
+            self._sources["+".join(name for name, bit in SOURCES.items() if value & bit)] += count
+        if "tier" in block.columns:
+            tiers = block.columns["tier"][drawn]
+            for tier, count in zip(*np.unique(tiers[np.isfinite(tiers)], return_counts=True), strict=True):
+                self._tiers[TIERS[int(tier)]] += int(count)
+
+    def found(self) -> dict[str, dict[str, int]]:
+        """Return the counts."""
+        return {"sources": dict(self._sources.most_common()), "tiers": dict(self._tiers.most_common())}
 
 
 def by_source(
@@ -152,22 +208,39 @@ def by_source(
     >>> by_source([], rows, {}, "mine")
     []
     """
-    passed: dict[str, bool] = {}
-    for block in shards:
+    return list(diagnose(shards, BySource(rows, source_of, default))[0])
+
+
+class BySource:
+    """See :func:`by_source`."""
+
+    columns: tuple[str, ...] = ("consistent",)
+
+    def __init__(self, rows: pd.DataFrame, source_of: Mapping[str, str], default: str) -> None:
+        self._rows, self._source_of, self._default = rows, source_of, default
+        self._passed: dict[str, bool] = {}
+
+    def see(self, block: Candidates) -> None:
+        """Note what passed."""
         consistent = block.query_columns.get("consistent", np.ones(len(block), np.float32)) > 0
-        passed |= dict(zip(block.query_ids.tolist(), consistent.tolist(), strict=True))
-    queries = pd.DataFrame({"source": [source_of.get(q, default) for q in passed], "passed": list(passed.values())})
-    sources = np.array([source_of.get(query, default) for query in rows["query_id"]], dtype=object)
-    wide = rows["negative_ids"].map(len).to_numpy(np.int64)
-    table = []
-    for source, group in queries.groupby("source", sort=True):
-        count, good, mine = len(group), int(group.passed.sum()), wide[sources == source]
-        known = {"mean": float(mine.mean()), "min": int(mine.min()), "max": int(mine.max())} if len(mine) else {}
-        spread = {f"negatives_{name}": known.get(name) for name in ("mean", "min", "max")}
-        table.append(
-            {"source": source, "queries": count, "passed": good, "failed": count - good, "rows": len(mine)} | spread
-        )
-    return table
+        self._passed |= dict(zip(block.query_ids.tolist(), consistent.tolist(), strict=True))
+
+    def _sources(self, queries: Iterable[str]) -> list[str]:
+        return [self._source_of.get(query, self._default) for query in queries]
+
+    def found(self) -> list[dict[str, Any]]:
+        """Return the counts by source."""
+        queries = pd.DataFrame({"source": self._sources(self._passed), "passed": list(self._passed.values())})
+        sources = np.array(self._sources(self._rows["query_id"]), dtype=object)
+        wide = self._rows["negative_ids"].map(len).to_numpy(np.int64)
+        table = []
+        for source, group in queries.groupby("source", sort=True):
+            count, good, mine = len(group), int(group.passed.sum()), wide[sources == source]
+            known = {"mean": float(mine.mean()), "min": int(mine.min()), "max": int(mine.max())} if len(mine) else {}
+            spread = {f"negatives_{name}": known.get(name) for name in ("mean", "min", "max")}
+            counts = {"source": source, "queries": count, "passed": good, "failed": count - good, "rows": len(mine)}
+            table.append(counts | spread)
+        return table
 
 
 def leak(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, Any]:
@@ -224,7 +297,7 @@ def gap(shards: Iterable[Candidates], column: str = "elo", bins: int = 40) -> di
     Parameters
     ----------
     shards
-        Blocks after selection; can be passed over twice. The positive of a row is column 0 of the positive arrays.
+        Blocks after selection. The positive of a row is column 0 of the positive arrays.
     column
         A measurement that candidates and positives both have.
     bins
@@ -236,99 +309,35 @@ def gap(shards: Iterable[Candidates], column: str = "elo", bins: int = 40) -> di
         ``column``, ``count``, ``mean``, ``median``, ``edges`` (bins + 1) and ``counts`` of positive minus negative.
         Empty when no selected negative has the measurement.
     """
-    parts = []
-    for block in shards:
-        if column not in block.columns or column not in block.positive_columns:
-            # All blocks have the same columns, so the others need not be read.
-            break
-        gaps = block.positive_columns[column][:, :1] - block.columns[column]
-        parts.append(gaps[(_fate(block) == NEGATIVE) & np.isfinite(gaps)])
-    gaps = np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)
-    if not len(gaps):
-        return {}
-    counts, edges = np.histogram(gaps, bins=bins)
-    return {
-        "column": column,
-        "count": len(gaps),
-        "mean": float(gaps.mean()),
-        "median": float(np.median(gaps)),
-        "edges": edges.tolist(),
-        "counts": counts.tolist(),
-    }
+    return dict(diagnose(shards, Gap(column, bins))[0])
 
 
-def distributions(
-    shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS, bins: int = 40
-) -> dict[str, dict[str, Any]]:
-    """Histogram the scores of positives, kept and rejected candidates.
+class Gap:
+    """See :func:`gap`."""
 
-    Parameters
-    ----------
-    shards
-        Blocks after selection. They are read twice (once for the range), so an iterator will not do.
-    columns
-        Measurements; those no shard has are left out.
-    bins
-        Of equal width between the smallest and the largest value.
+    def __init__(self, column: str = "elo", bins: int = 40) -> None:
+        self.columns: tuple[str, ...] = (column,)
+        self._column, self._bins = column, bins
+        self._parts = [np.zeros(0)]
 
-    Returns
-    -------
-    dict
-        By column: ``edges`` (bins + 1) and counts (bins) for ``positives`` (of the row), ``kept`` (passed every
-        filter), ``negatives`` (the part of ``kept`` that was drawn) and ``rejected``, a dict by step.
+    def see(self, block: Candidates) -> None:
+        """Take the gaps of the negatives of a block."""
+        if self._column in block.columns and self._column in block.positive_columns:
+            row, slot = np.nonzero(block.negatives)
+            gaps = block.positive_columns[self._column][row, 0] - block.columns[self._column][row, slot]
+            self._parts.append(gaps[np.isfinite(gaps)])
 
-    Raises
-    ------
-    AnmiError
-        When ``shards`` can be read only once.
-    """
-    if iter(shards) is shards:
-        raise AnmiError("score distributions read the shards twice; pass CandidateShards or a list, not an iterator")
-    ranges = _ranges(shards, columns)
-    result: dict[str, dict[str, Any]] = {}
-    for block in shards:
-        fate = _fate(block)
-        for name, (low, high) in ranges.items():
-            edges = np.linspace(low, high, bins + 1)
-            entry = result.setdefault(name, {"edges": edges.tolist(), "rejected": {}})
-            for group, values in _groups(block, name, fate).items():
-                target = entry["rejected"] if group[0] == "rejected" else entry
-                counts = np.histogram(values, edges)[0]
-                target[group[1]] = counts + target.get(group[1], 0)
-    return {name: _plain(entry) for name, entry in result.items()}
-
-
-def _plain(entry: dict[str, Any]) -> dict[str, Any]:
-    rejected = {step: counts.tolist() for step, counts in entry["rejected"].items() if counts.any()}
-    groups = {name: entry[name].tolist() for name in ("positives", "kept", "negatives")}
-    return {"edges": entry["edges"], **groups, "rejected": rejected}
-
-
-def _ranges(shards: Iterable[Candidates], columns: Sequence[str]) -> dict[str, tuple[float, float]]:
-    ranges: dict[str, tuple[float, float]] = {}
-    for block in shards:
-        for name in columns:
-            every = (block.columns.get(name), block.positive_columns.get(name, np.zeros((0, 1), np.float32))[:, :1])
-            values = [v[np.isfinite(v)] for v in every if v is not None]
-            values = [v for v in values if len(v)]
-            if values:
-                low, high = ranges.get(name, (np.inf, -np.inf))
-                ranges[name] = (
-                    min(low, *(float(v.min()) for v in values)),
-                    max(high, *(float(v.max()) for v in values)),
-                )
-    return {name: (low, high if high > low else low + 1.0) for name, (low, high) in ranges.items()}
-
-
-def _groups(block: Candidates, name: str, fate: NDArray[np.int16]) -> dict[tuple[str, str], NDArray[np.float32]]:
-    """Values of one measurement by (kind, group); ``fate`` says what became of each candidate."""
-    groups: dict[tuple[str, str], NDArray[np.float32]] = {}
-    positive = block.positive_columns.get(name, np.zeros((len(block), 0), np.float32))[:, :1]
-    groups["group", "positives"] = positive[block.positives[:, : positive.shape[1]] != PADDING]
-    values = block.columns.get(name)
-    if values is None:
-        values = np.full(block.documents.shape, np.nan, np.float32)
-    groups["group", "kept"] = values[(fate == OPEN) | (fate == NEGATIVE)]
-    groups["group", "negatives"] = values[fate == NEGATIVE]
-    groups |= {("rejected", step): values[fate == code] for code, step in enumerate(block.legend) if code > NEGATIVE}
-    return {group: found[np.isfinite(found)] for group, found in groups.items()}
+    def found(self) -> dict[str, Any]:
+        """Return their distribution."""
+        gaps = np.concatenate(self._parts).astype(np.float64)
+        if not len(gaps):
+            return {}
+        counts, edges = np.histogram(gaps, bins=self._bins)
+        return {
+            "column": self._column,
+            "count": len(gaps),
+            "mean": float(gaps.mean()),
+            "median": float(np.median(gaps)),
+            "edges": edges.tolist(),
+            "counts": counts.tolist(),
+        }

@@ -13,7 +13,7 @@ from anmi.candidates import NEGATIVE, OPEN, PADDING, Candidates, CandidateShards
 from anmi.corpus.hardness import HardnessParams, hardness
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.binned import EDGES, Shares, Tally
-from anmi.evaluation.diagnostics import SCORE_COLUMNS
+from anmi.evaluation.distributions import SCORE_COLUMNS
 from anmi.evaluation.vocabulary import read_terms
 from anmi.retrieval.tokenize import resolve, tokenizer
 

@@ -43,7 +43,7 @@ class ReportInputs:
         Where the negatives came from: from :func:`anmi.evaluation.diagnostics.origins`, counts under ``sources`` and
         ``tiers``, or rows ``source, tier, negatives``. May be empty.
     distributions
-        From :func:`anmi.evaluation.diagnostics.distributions`.
+        From :func:`anmi.evaluation.distributions.distributions`.
     training_log
         ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs. Where negatives were
         drawn from mixed sources also ``share_*`` and what :mod:`anmi.report.hardening` reads besides.

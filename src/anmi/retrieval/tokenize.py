@@ -10,12 +10,14 @@ import importlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from anmi.errors import AnmiError, nearest
 
 _WORD: Final = re.compile(r"(?u)\b\w\w+\b")
+# Of which the stem is remembered: more than most collections have, in some 100 MB.
+_MOST_WORDS: Final = 1 << 20
 _NON_SPACE: Final = re.compile(r"\S+")
 # Snowball's names of the languages for which there is a stemmer.
 SNOWBALL: Final = {
@@ -36,12 +38,17 @@ def _snowball(language: str) -> Tokenize:
     import Stemmer
     from bm25s.tokenization import _infer_stopwords
 
-    stemmer = Stemmer.Stemmer(SNOWBALL[language])
+    # A cache of its own would only be a second one.
+    stemmer = Stemmer.Stemmer(SNOWBALL[language], 0)
     stop = frozenset(_infer_stopwords(language)) if language in _STOPWORDS else frozenset()
 
+    @lru_cache(_MOST_WORDS)
+    def stem(word: str) -> str | None:
+        return None if word in stop else str(stemmer.stemWord(word))
+
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        words = ([word for word in _WORD.findall(text.lower()) if word not in stop] for text in texts)
-        return [stemmer.stemWords(row) for row in words]
+        words = (map(stem, _WORD.findall(text.lower())) for text in texts)
+        return [[term for term in row if term is not None] for row in words]
 
     return tokenize
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,23 +212,23 @@ def summarise_selection(
     This is the only place after ingestion that reads ``equivalents``; nothing it returns goes back into mining.
     """
     from anmi.corpus.metadata import values_by_id
-    from anmi.evaluation.diagnostics import SCORE_COLUMNS, by_source, distributions, funnel, gap, leak, origins
+    from anmi.evaluation.diagnostics import BySource, Funnel, Gap, Origins, diagnose, leak
+    from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
     from anmi.report.negatives_console import source_lines
 
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
-    # Each pass reads no measurement but what it looks at, and two go side by side: most of the time is reading.
-    passes: dict[str, Callable[[], Any]] = {
-        "distributions": lambda: distributions(selection.only(*SCORE_COLUMNS)),
-        "by_source": lambda: by_source(selection.only("consistent"), rows, source_of, info["collection"]),
-        "origins": lambda: origins(selection.only("tier")),
-        "funnel": lambda: funnel(selection.only(), wanted),
-        "gaps": lambda: {column: gap(selection.only(column), column) for column in ("dense", "elo")},
-    }
-    with ThreadPoolExecutor(2) as pool:
-        begun = {name: pool.submit(each) for name, each in passes.items()}
-    found = {name: each.result() for name, each in begun.items()}
+    seen = diagnose(
+        selection,
+        Distributions(ranges(selection, SCORE_COLUMNS)),
+        BySource(rows, source_of, info["collection"]),
+        Origins(),
+        Funnel(wanted),
+        *(Gap(column) for column in ("dense", "elo")),
+    )
+    found = dict(zip(("distributions", "by_source", "origins", "funnel"), seen, strict=False))
+    found["gaps"] = dict(zip(("dense", "elo"), seen[4:], strict=True))
     for line in source_lines(found["by_source"]):
         _LOG.info("%s", line)
     return {

@@ -1,0 +1,118 @@
+"""Score distributions: by hand, and from stored shards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anmi.candidates import NEGATIVE, Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.evaluation.distributions import distributions, ranges
+
+
+def block(seed: int = 0, queries: int = 6, width: int = 8) -> Candidates:
+    """A selected block: one query dropped, candidates rejected by two steps, up to 3 negatives a query."""
+    rng = np.random.default_rng(seed)
+    documents = np.array([rng.permutation(100)[:width] for _ in range(queries)], np.int32)
+    documents[0, 5:] = -1
+    made = Candidates(
+        query_ids=np.array([f"q{seed}_{i}" for i in range(queries)]),
+        positives=np.full((queries, 1), 200, np.int32),
+        documents=documents,
+        source=np.ones((queries, width), np.uint8),
+        columns={
+            "dense": rng.random((queries, width), np.float32),
+            "elo": 1000 * rng.random((queries, width), np.float32),
+        },
+        positive_columns={
+            "dense": np.full((queries, 1), 0.9, np.float32),
+            "elo": np.full((queries, 1), 1200, np.float32),
+        },
+    )
+    made = made.rejected("denoise", made.columns["dense"] > 0.8)
+    made = made.dropped("consistency", np.arange(queries) == 2)
+    made = made.rejected("max_ratio", made.columns["dense"] > 0.6)
+    drawn = made.undecided & (np.cumsum(made.undecided, axis=1) <= 3)
+    verdict = np.where(drawn, np.int16(NEGATIVE), made.verdict)
+    return Candidates(**{**made.__dict__, "verdict": verdict})
+
+
+def stored(folder: Path, *blocks) -> CandidateShards:
+    for number, each in enumerate(blocks):
+        (folder / f"part-{number}.parquet").write_bytes(each.to_bytes())
+    return CandidateShards.read(sorted(folder.iterdir()))
+
+
+def test_distributions_count_every_candidate_once():
+    blocks = [block(1), block(2)]
+    found = distributions(CandidateShards.of(blocks), columns=("dense", "elo", "cross"))
+    assert set(found) == {"dense", "elo"}
+    dense = found["dense"]
+    filled = sum(int(b.filled.sum()) for b in blocks)
+    assert sum(dense["kept"]) + sum(sum(counts) for counts in dense["rejected"].values()) == filled
+    assert sum(dense["positives"]) == 12
+    assert set(dense["rejected"]) == {"denoise", "consistency", "max_ratio"}
+    lowest = dense["edges"][np.nonzero(dense["rejected"]["denoise"])[0][0] + 1]
+    assert lowest >= 0.8
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_nothing_has_no_distribution() -> None:
+    assert distributions([]) == {}
+
+
+def test_a_one_way_iterator_is_refused():
+    with pytest.raises(AnmiError, match="twice"):
+        distributions(iter([block()]))
+
+
+def test_stored_shards_have_the_same_distributions_as_those_in_memory(tmp_path: Path) -> None:
+    blocks = [block(1), block(2, width=5)]
+    blocks[0].columns["dense"][1, 2] = np.nan
+    columns = ("dense", "elo", "cross")
+    found = stored(tmp_path, *blocks)
+    assert ranges(found, columns) == ranges(blocks, columns)
+    assert distributions(found, columns) == distributions(blocks, columns)
+
+
+def test_an_infinity_in_a_file_is_no_end_of_a_range(tmp_path: Path) -> None:
+    blocks = [block(1), block(2)]
+    blocks[1].columns["dense"][0, 0] = -np.inf
+    found = stored(tmp_path, *blocks)
+    assert ranges(found, ("dense", "elo")) == ranges(blocks, ("dense", "elo"))
+    assert ranges(found, ("dense",))["dense"][0] >= 0
+
+
+def test_a_measurement_of_one_value_has_a_range_and_one_of_none_has_not(tmp_path: Path) -> None:
+    one = block(1)
+    one.columns["dense"][:] = 0.0
+    one.positive_columns["dense"][:] = 0.0
+    one.columns["elo"][:] = np.nan
+    one.positive_columns["elo"][:] = np.nan
+    found = ranges(stored(tmp_path, one), ("dense", "elo"))
+    assert found == {"dense": (0.0, 1.0)}
+    assert json.dumps(found["dense"][0]) == "0.0"
+
+
+def by_hand(part, name: str, low: float, high: float) -> dict[str, list[int]]:
+    """Count one candidate after the other."""
+    edges = np.linspace(low, high, 41)
+    counts: dict[str, list[int]] = {}
+    for row in range(len(part)):
+        for slot in np.flatnonzero(part.filled[row]):
+            code = part.verdict[row, slot]
+            code = part.query_verdict[row] if code == 0 else code
+            bin_ = min(int(np.searchsorted(edges, part.columns[name][row, slot], side="right")) - 1, 39)
+            for group in ["kept"] * (code < 2) + ["negatives"] * (code == 1) + [part.legend[code]] * (code > 1):
+                counts.setdefault(group, [0] * 40)[bin_] += 1
+    return counts
+
+
+def test_each_candidate_is_counted_under_its_verdict() -> None:
+    part = block(5, queries=9, width=12)
+    found = distributions([part], ("dense",))["dense"]
+    expected = by_hand(part, "dense", found["edges"][0], found["edges"][-1])
+    assert {"kept": found["kept"], "negatives": found["negatives"], **found["rejected"]} == expected
