@@ -104,7 +104,7 @@ def by_hand(part, name: str, low: float, high: float) -> dict[str, list[int]]:
     for row in range(len(part)):
         for slot in np.flatnonzero(part.filled[row]):
             code = part.verdict[row, slot]
-            code = part.query_verdict[row] if code == 0 else code
+            code = int(code or part.query_verdict[row])
             bin_ = min(int(np.searchsorted(edges, part.columns[name][row, slot], side="right")) - 1, 39)
             for group in ["kept"] * (code < 2) + ["negatives"] * (code == 1) + [part.legend[code]] * (code > 1):
                 counts.setdefault(group, [0] * 40)[bin_] += 1

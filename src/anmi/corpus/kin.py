@@ -155,13 +155,14 @@ def near_duplicates(
     >>> [found.tolist() for found in near_duplicates(["a b c a b c", "x y z", "b c a b c a"], least_words=1)]
     [[0], [2], [1.0]]
     """
-    words, starts, telling = _words(texts, name_share, show_progress)
+    vocabulary, words, starts = _words(texts, show_progress)
+    counts = _matrix(words, starts)
+    telling = _telling(vocabulary, counts, name_share)
     lengths = np.diff(starts)
     compared = np.repeat(lengths >= least_words, lengths)
     shingles = _matrix(np.where(compared, _shingles(words, starts), -1), starts)
     sizes = np.diff(shingles.indptr)
     first, second = _candidates(shingles, _names(words, starts, telling), similarity)
-    counts = _matrix(words, starts)
     kept: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
     for start in range(0, len(first), _CHUNK):
         i, j = first[start : start + _CHUNK], second[start : start + _CHUNK]
@@ -228,10 +229,8 @@ def siblings(document_ids: Sequence[str], metadata: Sequence[str], keys: Sequenc
     return _unpacked(np.unique(np.concatenate(found)), len(document_ids))
 
 
-def _words(
-    texts: Sequence[str], name_share: float, show_progress: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Words of all texts as numbers, where each text starts [N + 1], and which words of the vocabulary are telling."""
+def _words(texts: Sequence[str], show_progress: bool) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the vocabulary [V], the words of all texts as numbers of it, and where each text starts [N + 1]."""
     from tqdm import tqdm
 
     number: defaultdict[str, int] = defaultdict()
@@ -241,13 +240,16 @@ def _words(
         for text in tqdm(texts, desc="near-duplicates", unit="document", delay=2, disable=not show_progress)
     ]
     starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-    words = np.concatenate([*parts, np.zeros(0, np.int64)])
+    return list(number), np.concatenate([*parts, np.zeros(0, np.int64)]), starts
+
+
+def _telling(vocabulary: list[str], counts: csr_array, name_share: float) -> NDArray[np.bool_]:
+    """Which words tell texts apart, [V], by how often each stands in each text, [N, V]."""
     if name_share == 0:
-        return words, starts, np.zeros(len(number), bool)
-    once = np.unique(np.repeat(np.arange(len(parts)), np.diff(starts)) * max(len(number), 1) + words)
-    frequency = np.bincount(once % max(len(number), 1), minlength=len(number))
-    named = np.fromiter(map(_is_name, number), bool, len(number))
-    return words, starts, named | (frequency < max(name_share * len(texts), _LEAST_COMMON))
+        return np.zeros(len(vocabulary), bool)
+    frequency = np.bincount(counts.indices, minlength=len(vocabulary))
+    named = np.fromiter(map(_is_name, vocabulary), bool, len(vocabulary))
+    return named | (frequency < max(name_share * counts.shape[0], _LEAST_COMMON))
 
 
 def _is_name(word: str) -> bool:

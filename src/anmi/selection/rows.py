@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.metadata import values_by_id
+from anmi.engine.threads import ahead
 
 _SCORES: Final = ("bm25", "bm25_rank", "dense", "dense_rank", "cross", "p_relevant", "elo", "elo_se", "gap_se")
 # Measurements that a row is made of; nothing else need be read.
@@ -56,7 +57,7 @@ def training_rows(
         inside a batch, because they are kin of a positive, or their relevance here was judged uncertain or likely.
     """
     maker = _RowMaker(np.array(document_ids, dtype=object), np.array(document_texts, dtype=object), query_texts, kin)
-    tables = [maker(block) for block in shards.only(*_READ)]
+    tables = [maker(block) for block in ahead(shards.only(*_READ))]
     # A table without rows has columns of no type, and would take the others' from them.
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     excluded = [maker.names[found[maker.used[found]]].tolist() for found in rows.pop("excluded")]
