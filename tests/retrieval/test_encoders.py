@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anmi.engine.threads import side_by_side
+from anmi.engine.threads import for_threads, side_by_side
 from anmi.errors import AnmiError
 from anmi.retrieval import encoders
 from anmi.store import Store
@@ -399,7 +399,7 @@ def test_a_longer_limit_than_the_models_own_is_not_taken() -> None:
 def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:
     texts = [[f"text {number} of thread {thread}" + " and more" * number for number in range(12)] for thread in (0, 1)]
     expected = [encoders.embed(minilm, part, "float32", 4, "", None) for part in texts]
-    shared = encoders.for_threads(copy.deepcopy(minilm))
+    shared = for_threads(copy.deepcopy(minilm))
     for _ in range(3):
         found = [*side_by_side(lambda part: encoders.embed(shared, part, "float32", 4, "", None), texts, 2, 1)]
         assert all(np.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -130,3 +131,18 @@ def ahead(items: Iterable[Item]) -> Iterator[Item]:
         while (item := coming.result()) is not nothing:
             coming = pool.submit(next, iterator, nothing)
             yield item  # type: ignore[misc]
+
+
+def for_threads(model: Any) -> Any:
+    """Let several threads ask a model of sentence-transformers at once.
+
+    Its tokeniser, which may refuse that, is asked by one after the other.
+    """
+    lock, preprocess = threading.Lock(), model.preprocess
+
+    def one_at_a_time(*arguments: Any, **options: Any) -> Any:
+        with lock:
+            return preprocess(*arguments, **options)
+
+    model.preprocess = one_at_a_time
+    return model

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
-from anmi.engine.threads import with_torch
+from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import (
     autocast,
@@ -23,7 +23,6 @@ from anmi.retrieval.encoders import (
     device,
     encode,
     fingerprint,
-    for_threads,
     is_static,
     load_encoder,
     quiet,

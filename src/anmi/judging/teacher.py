@@ -23,11 +23,11 @@ from pydantic import Field
 from tqdm import tqdm
 
 from anmi import seeds
-from anmi.engine.threads import with_torch
+from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Method
 from anmi.judging.pointwise import AT_ONCE, SEPARATOR, JudgeOptions, checked, logits, split
-from anmi.retrieval.encoders import MINILM_SHA256, device, for_threads, minilm_folder, quiet, resolve_precision, verify
+from anmi.retrieval.encoders import MINILM_SHA256, device, minilm_folder, quiet, resolve_precision, verify
 from anmi.store import Store
 
 log = logging.getLogger(__name__)

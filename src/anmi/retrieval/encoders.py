@@ -10,7 +10,6 @@ import re
 import shutil
 import tempfile
 import textwrap
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -134,18 +133,6 @@ def load_encoder(name: str, models: Path, max_length: int | None = None) -> Sent
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     _CALLED[model] = short_name(name)
-    return model
-
-
-def for_threads(model: Any) -> Any:
-    """Let several threads ask a model at once; its tokeniser, which refuses that, is asked by one after the other."""
-    lock, preprocess = threading.Lock(), model.preprocess
-
-    def one_at_a_time(*arguments: Any, **options: Any) -> Any:
-        with lock:
-            return preprocess(*arguments, **options)
-
-    model.preprocess = one_at_a_time
     return model
 
 

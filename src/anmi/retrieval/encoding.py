@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from anmi.engine.threads import for_threads
 from anmi.retrieval.encoders import (
     Role,
     device,
     embed,
-    for_threads,
     is_routed,
     is_static,
     load_encoder,
