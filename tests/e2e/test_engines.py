@@ -18,6 +18,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ENGINES: Final = {
+    "as it is": "engine.kind=local",
     "local 1": "engine.kind=local,engine.workers=1",
     "local 2": "engine.kind=local,engine.workers=2",
     "ray 2": "engine.kind=ray,engine.workers=2",
