@@ -16,7 +16,7 @@ from scipy import stats
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.evaluation.binned import Tally, merge_starts
-from anmi.evaluation.drift import DriftThresholds, changes, compare_distributions, drift, psi
+from anmi.evaluation.drift import DriftThresholds, compare_distributions, drift, psi
 from anmi.evaluation.training_profile import profile
 
 SEEDS = st.integers(0, 2**31)
@@ -261,30 +261,6 @@ def test_only_a_bounded_sample_of_texts_is_read_and_always_the_same() -> None:
     assert one["distributions"]["document_length"]["count"] == one["distributions"]["query_length"]["count"] == 40
     assert one["vocabulary"] == two["vocabulary"]
     assert one["counts"]["documents"] == 120
-
-
-KEYS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("xyz"))
-
-
-@settings(max_examples=12, deadline=None)
-@given(KEYS, KEYS)
-def test_changes_against_dictionaries(old: dict[str, str], new: dict[str, str]) -> None:
-    def tables(texts: dict[str, str]) -> dict[str, pd.DataFrame]:
-        ids, values = list(texts), list(texts.values())
-        qrels = {"query_id": ids, "document_id": ids, "relevance": [ord(v) for v in values], "split": "train"}
-        return {
-            "corpus": pd.DataFrame({"document_id": ids, "title": "", "text": values}, dtype=object),
-            "queries": pd.DataFrame({"query_id": ids, "text": values, "split": "train"}, dtype=object),
-            "qrels": pd.DataFrame(qrels, dtype=object),
-        }
-
-    both = old.keys() & new.keys()
-    same = sum(old[key] == new[key] for key in both)
-    expected = {
-        "added": len(new.keys() - old.keys()), "removed": len(old.keys() - new.keys()),
-        "changed": len(both) - same, "same": same,
-    }  # fmt: skip
-    assert changes(tables(old), tables(new)) == dict.fromkeys(("documents", "queries", "labels"), expected)
 
 
 @pytest.mark.data

@@ -15,6 +15,8 @@ _PACKAGES: Final = {
     "api_docs": ("numpy", "scipy", "pandas", "scikit-learn"),
     "ir_datasets": ("ir_datasets",),
 }
+# How much is done at a time or at once; none of it changes a result.
+_WITHOUT_EFFECT: Final = frozenset({"shard", "concurrency", "requests_per_second"})
 
 
 def files_of(collection: str) -> list[Path]:
@@ -97,6 +99,19 @@ def code_digest() -> str:
         if "__pycache__" not in path.parts:
             state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return state.hexdigest()
+
+
+def with_effect(parameters: Any) -> Any:
+    """Return mappings and lists of parameters without those that change no result.
+
+    Examples
+    --------
+    >>> with_effect({"bm25": {"k1": 0.9, "shard": 512}})
+    {'bm25': {'k1': 0.9}}
+    """
+    if isinstance(parameters, Mapping):
+        return {key: with_effect(item) for key, item in parameters.items() if key not in _WITHOUT_EFFECT}
+    return [with_effect(item) for item in parameters] if isinstance(parameters, (list, tuple)) else parameters
 
 
 def models_in(parameters: Any, project: Path) -> dict[str, str]:

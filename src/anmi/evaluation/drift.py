@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import numpy as np
-import pandas as pd
 import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
@@ -105,50 +104,6 @@ def drift(
         if made[0].get(name) != made[1].get(name)
     }
     return {"compared": True, "verdict": VERDICTS[worst], "different": different, **found, "not_compared": skipped}
-
-
-def changes(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, int]]:
-    """Count what was added, removed and changed between two versions of a collection.
-
-    Parameters
-    ----------
-    old, new
-        ``corpus``, ``queries`` and ``qrels``, as :class:`anmi.corpus.types.Collection` has them.
-
-    Returns
-    -------
-    dict
-        By ``documents``, ``queries`` and ``labels``: ``added``, ``removed``, ``changed`` and ``same``. A document is
-        changed when title or text are, a query when text or split are, a label when relevance or split are.
-
-    Examples
-    --------
-    >>> table = lambda ids, texts: pd.DataFrame({"query_id": ids, "text": texts, "split": "train"})
-    >>> rest = {"corpus": pd.DataFrame(columns=["document_id", "title", "text"]),
-    ...         "qrels": pd.DataFrame(columns=["query_id", "document_id", "relevance", "split"])}
-    >>> old, new = table(["a", "b"], ["x", "y"]), table(["b", "c"], ["z", "z"])
-    >>> changes(rest | {"queries": old}, rest | {"queries": new})["queries"]
-    {'added': 1, 'removed': 1, 'changed': 1, 'same': 0}
-    """
-    return {
-        "documents": _changed(old["corpus"], new["corpus"], ["document_id"], ["title", "text"]),
-        "queries": _changed(old["queries"], new["queries"], ["query_id"], ["text", "split"]),
-        "labels": _changed(old["qrels"], new["qrels"], ["query_id", "document_id"], ["relevance", "split"]),
-    }
-
-
-def _changed(old: pd.DataFrame, new: pd.DataFrame, keys: list[str], values: list[str]) -> dict[str, int]:
-    both = old[keys + values].merge(new[keys + values], on=keys, how="outer", indicator="where", suffixes=("", " new"))
-    common = both[both["where"] == "both"]
-    same = np.ones(len(common), bool)
-    for name in values:
-        same &= common[name].to_numpy(object) == common[f"{name} new"].to_numpy(object)
-    return {
-        "added": int((both["where"] == "right_only").sum()),
-        "removed": int((both["where"] == "left_only").sum()),
-        "changed": int((~same).sum()),
-        "same": int(same.sum()),
-    }
 
 
 def psi(reference: NDArray[np.float64], current: NDArray[np.float64], n: float, m: float) -> float:

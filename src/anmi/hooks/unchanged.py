@@ -18,7 +18,7 @@ from kedro.io import CatalogProtocol
 from kedro.io.core import DatasetError, VersionNotFoundError
 from pydantic import TypeAdapter, ValidationError
 
-from anmi.corpus.contents import code_digest, contents, files_in, models_in
+from anmi.corpus.contents import code_digest, contents, files_in, models_in, with_effect
 from anmi.datasets import remote
 from anmi.errors import AnmiError
 
@@ -27,8 +27,6 @@ _PARTIAL: Final = (
     "tags", "from_nodes", "to_nodes", "node_names", "from_inputs", "to_outputs", "load_versions", "namespaces",
     "only_missing_outputs",
 )  # fmt: skip
-# How much is done at a time or at once; none of it changes a result.
-_WITHOUT_EFFECT: Final = frozenset({"shard", "concurrency", "requests_per_second"})
 _PLACE: Final = ("filepath", "metadata", "credentials")
 _SEVERAL: Final = "what is there comes from several runs"
 _MAY_SKIP: Final[ContextVar[bool]] = ContextVar("anmi_may_skip", default=False)
@@ -116,7 +114,7 @@ def fingerprint(
     kinds = {name: {k: v for k, v in entry.items() if k not in _PLACE} for name, entry in entries.items()}
     return {
         "collection": contents(str(chosen.get("collection", ""))),
-        "parameters": _hash(_with_effect(chosen)),
+        "parameters": _hash(with_effect(chosen)),
         "models": _hash(models_in(chosen, project)),
         "code": code_digest(),
         "libraries": _hash(versions),
@@ -134,12 +132,6 @@ def _branch(parameters: Mapping[str, Any], name: str) -> Any:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
-
-
-def _with_effect(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _with_effect(item) for key, item in value.items() if key not in _WITHOUT_EFFECT}
-    return [_with_effect(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _hash(value: Any) -> str:

@@ -104,7 +104,7 @@ def find_changes(
     earlier_teacher: dict[str, Any],
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Note what the collection consists of, and decide which training queries are to be mined."""
-    from anmi.corpus.contents import code_digest, models_in
+    from anmi.corpus.contents import code_digest, models_in, with_effect
     from anmi.corpus.difference import Difference, contents_of, plan
     from anmi.selection.carrying import losers, places_of
 
@@ -119,7 +119,8 @@ def find_changes(
     # Any fact may be evidence for any query, so a graph that changed counts as a setting.
     facts = digest("graph", graph.to_csv(index=False)).hex()
     models = models_in(chosen, Path.cwd())
-    settings = digest("mining", json.dumps([chosen, models, facts], sort_keys=True, default=str), code_digest()).hex()
+    made_by = json.dumps([with_effect(chosen), models, facts], sort_keys=True, default=str)
+    settings = digest("mining", made_by, code_digest()).hex()
 
     def lacking() -> str:
         if denoising.teacher.confirm is not None and earlier_teacher.get("stack"):
