@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -9,16 +10,27 @@ import numpy as np
 
 
 def plain_fit(found: Any) -> Any:
-    """Return what a step fitted as numbers, lists and mappings of these.
+    """Return what a step fitted as numbers, lists and mappings of these; JSON has no infinity, so that is a text.
+
+    Parameters
+    ----------
+    found
+        A number, a dataclass of numbers and arrays, or None.
 
     Examples
     --------
-    >>> plain_fit(0.5)
-    0.5
+    >>> plain_fit(0.5), plain_fit(math.inf)
+    (0.5, 'inf')
     """
-    if found is None or isinstance(found, float):
-        return found
-    return {name: np.asarray(value).tolist() for name, value in asdict(found).items()}
+    if found is None or isinstance(found, (int, float)):
+        return _plain(found)
+    return {name: _plain(np.asarray(value).tolist()) for name, value in asdict(found).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fit_from(kind: type, found: Any) -> Any:
@@ -33,9 +45,17 @@ def fit_from(kind: type, found: Any) -> Any:
 
     Examples
     --------
-    >>> fit_from(float, 0.5)
-    0.5
+    >>> fit_from(float, "inf")
+    inf
     """
-    if found is None or kind is float:
-        return found
-    return kind(**{name: np.array(value) if isinstance(value, list) else value for name, value in found.items()})
+    if found is None:
+        return None
+    if kind is float:
+        return float(found)
+    return kind(**{name: _number(value) for name, value in found.items()})
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, list):
+        return np.array([_number(item) for item in value])
+    return float(value) if isinstance(value, str) else value
