@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import tempfile
@@ -131,6 +132,18 @@ def test_a_store_that_is_open_already_is_not_called_damaged(tmp_path: Path) -> N
     with Store(tmp_path), pytest.raises(AnmiError, match=r"already open.*close it"):
         Store(tmp_path)
     Store(tmp_path).close()
+
+
+def test_a_store_that_nobody_has_any_more_does_not_count_as_open(tmp_path: Path) -> None:
+    holder: list[object] = [Store(tmp_path)]
+    # In a circle, as after an error: only a search for garbage finds it.
+    holder.append(holder)
+    gc.disable()
+    try:
+        del holder
+        Store(tmp_path).close()
+    finally:
+        gc.enable()
 
 
 def test_a_place_where_no_folder_can_be_is_named(tmp_path: Path) -> None:

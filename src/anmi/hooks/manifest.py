@@ -230,6 +230,8 @@ class ManifestHooks:
             logger.warning("The manifest was not written: %s", error)
 
     def _let_go(self) -> None:
+        # Hooks live as long as the process, and a catalog holds the store open.
+        self._catalog = None
         if self._held is not None:
             self._held.close()
             self._held = None

@@ -276,6 +276,7 @@ class TrackingHooks:
             self._client.log_artifact(self._run_id, str(path))
 
     def _close(self, status: str, error: BaseException | None = None) -> None:
+        self._catalog = None
         if self._run_id is None:
             return
         with self._forgiving("closing the run"), quiet():

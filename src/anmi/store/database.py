@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from anmi.store.registry import Registry
 FORMAT: Final = b"anmi-store-2"
 _MAX_READERS: Final = 512
 _META_PAGES: Final = 2
+_TWICE: Final = "already open"
 _REFILLED: Final = "it will be filled again"
 
 
@@ -60,14 +62,24 @@ class Database:
         """The file that holds everything."""
         return self.path / "data.mdb"
 
+    def _opened(self) -> Any:
+        return lmdb.open(
+            str(self.path), map_size=self._size_limit, max_dbs=2, max_readers=_MAX_READERS, subdir=True, lock=True
+        )
+
     def _open(self) -> None:
         try:
-            self._environment = lmdb.open(
-                str(self.path), map_size=self._size_limit, max_dbs=2, max_readers=_MAX_READERS, subdir=True, lock=True
-            )
+            try:
+                self._environment = self._opened()
+            except lmdb.Error as error:
+                if _TWICE not in str(error):
+                    raise
+                # One that nobody has any more is open until it is found to be garbage.
+                gc.collect()
+                self._environment = self._opened()
         except lmdb.Error as error:
             # Opened twice by one process, LMDB would lose its locks.
-            twice = "already open" in str(error)
+            twice = _TWICE in str(error)
             cure = "close it before opening it again" if twice else f"delete {self.file}, {_REFILLED}"
             raise AnmiError(f"the store in {self.path} could not be opened ({error}): {cure}") from error
         try:
