@@ -1,9 +1,10 @@
 """What a nightly update costs, and whether killed runs and other engines end in the same: production.json.
 
 `incremental`: MedQuAD without 1 % of its training queries and their documents is mined from an empty store; then they
-are there, and mining with `update=true` (as `retrain` does) is timed against the first run. Each is one
-`kedro run --pipelines mining`, with its start, by the wall clock and by the processor's time of the process and its
-workers. With `--compare` all is mined then by the same cross-encoders, and the update's rows are compared with that.
+are there, and mining with `update=true` (as `retrain` does) is timed against the first run: three times from the same
+state, of which the median counts. Each is one `kedro run --pipelines mining`, with its start, by the wall clock and by
+the processor's time of the process and its workers. With `--compare` all is mined then by the same cross-encoders, and
+the update's rows are compared with that.
 `engines`: 2,000 queries of MedQuAD are mined from an empty store by one local worker, two, and two on Ray, and all
 tables and arrays are compared byte for byte. `kills` are taken from what kills.py wrote. `collect` keeps the rows of
 engines that were not measured again. Run from the repository's root:
@@ -26,11 +27,13 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
@@ -40,6 +43,7 @@ DATA = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))
 RESULT = ROOT / "benchmarks" / "results" / "production.json"
 PARTS = ROOT / "build" / "production"
 SHARE = 0.01
+REPEATS = 3
 KINDS = (".parquet", ".npy")
 
 
@@ -78,14 +82,35 @@ def incremental(recipe: str, encoder: str, queries: int, *, compare: bool) -> No
     for name, folder, how in runs[: 3 if compare else 2]:
         collection.unlink(missing_ok=True)
         collection.symlink_to(folder, target_is_directory=True)
-        found[name] = timed(["run", "--pipelines", "mining", "--params", settings + how], folders, work / f"{name}.log")
-        print(name, found[name], flush=True)
+        arguments = ["run", "--pipelines", "mining", "--params", settings + how]
+        times = [
+            timed(arguments, folders, work / f"{name}.log")
+            for _ in (again_from(work, ("data", "store"), REPEATS) if name == "update" else range(1))
+        ]
+        found[name] = {kind: float(np.median([each[kind] for each in times])) for kind in times[0]}
+        found[f"{name}_times"] = [each["seconds"] for each in times]
+        print(name, times, flush=True)
     if compare:
         found |= in_common(*sorted((work / "data").glob("selection/training_rows.parquet/*/*"))[1:])
         print({name: found[name] for name in ("rows_equal", "negatives_equal")}, flush=True)
     (PARTS / f"incremental-{work.name}.json").write_text(json.dumps(found | {"machine": machine()}), encoding="utf-8")
     shutil.rmtree(work / "data")
     shutil.rmtree(work / "store")
+
+
+def again_from(work: Path, folders: tuple[str, ...], times: int) -> Iterator[int]:
+    """Yield so many times, before each with the folders as they were at first."""
+    for number in range(times):
+        for name in folders:
+            if number == 0:
+                shutil.copytree(work / name, work / "before it" / name)
+            else:
+                shutil.rmtree(work / name)
+                shutil.copytree(work / "before it" / name, work / name)
+        # What was just copied is written while nothing is timed.
+        os.sync()
+        yield number
+    shutil.rmtree(work / "before it")
 
 
 def in_common(update: Path, everything: Path) -> dict[str, float]:
@@ -210,7 +235,8 @@ def collect() -> None:
         what = f"{found['recipe']}, {found['encoder']}"
         note = (
             f"medquad, recipe {what}: {found['new_queries']} of {found['training_queries']} training queries and "
-            f"{found['new_documents']} documents new; load {found['machine']['machine']['load']:.1f}"
+            f"{found['new_documents']} documents new; median of {len(found['update_times'])} updates "
+            f"({', '.join(map(str, found['update_times']))} s); load {found['machine']['machine']['load']:.1f}"
         )
         for kind in ("seconds", "processor_seconds"):
             share = found["update"][kind] / found["full"][kind]
