@@ -33,7 +33,7 @@ from anmi.retrieval.model_folder import checked_model
 from anmi.store import Store, digest
 
 SEPARATOR: Final = "\x1f"
-# Pairs per commit to the store, and per item of an engine: a second of work.
+# Pairs per commit to the store, and per item of an engine.
 AT_ONCE: Final = 256
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from anmi.errors import AnmiError, nearest
 
 _WORD: Final = re.compile(r"(?u)\b\w\w+\b")
-# Of which the stem is remembered: more than most collections have, in some 100 MB.
+# Of which the stem is remembered: more than most collections have.
 _MOST_WORDS: Final = 1 << 20
 _NON_SPACE: Final = re.compile(r"\S+")
 # Snowball's names of the languages for which there is a stemmer.
