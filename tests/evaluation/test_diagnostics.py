@@ -21,33 +21,6 @@ from anmi.evaluation.diagnostics import (
 from anmi.selection.back_off import TIERS
 
 
-def block(seed: int = 0, queries: int = 6, width: int = 8) -> Candidates:
-    """A selected block: one query dropped, candidates rejected by two steps, up to 3 negatives a query."""
-    rng = np.random.default_rng(seed)
-    documents = np.array([rng.permutation(100)[:width] for _ in range(queries)], np.int32)
-    documents[0, 5:] = -1
-    made = Candidates(
-        query_ids=np.array([f"q{seed}_{i}" for i in range(queries)]),
-        positives=np.full((queries, 1), 200, np.int32),
-        documents=documents,
-        source=np.ones((queries, width), np.uint8),
-        columns={
-            "dense": rng.random((queries, width), np.float32),
-            "elo": 1000 * rng.random((queries, width), np.float32),
-        },
-        positive_columns={
-            "dense": np.full((queries, 1), 0.9, np.float32),
-            "elo": np.full((queries, 1), 1200, np.float32),
-        },
-    )
-    made = made.rejected("denoise", made.columns["dense"] > 0.8)
-    made = made.dropped("consistency", np.arange(queries) == 2)
-    made = made.rejected("max_ratio", made.columns["dense"] > 0.6)
-    drawn = made.undecided & (np.cumsum(made.undecided, axis=1) <= 3)
-    verdict = np.where(drawn, np.int16(NEGATIVE), made.verdict)
-    return Candidates(**{**made.__dict__, "verdict": verdict})
-
-
 def test_the_funnel_by_hand():
     columns = {"dense": np.array([[0.9, 0.1, 0.2, 0.3], [0.9, 0.7, 0.1, np.nan]], np.float32)}
     made = Candidates(
@@ -74,7 +47,7 @@ def test_the_funnel_by_hand():
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=4, unique=True))
-def test_nothing_is_lost_in_the_funnel_however_it_is_sharded(seeds):
+def test_nothing_is_lost_in_the_funnel_however_it_is_sharded(block, seeds):
     blocks = [block(seed) for seed in seeds]
     rows = funnel(blocks, n=3)
     total = rows[0]["candidates"]
@@ -84,7 +57,7 @@ def test_nothing_is_lost_in_the_funnel_however_it_is_sharded(seeds):
     assert next(r for r in rows if r["step"] == "consistency")["queries"] == len(blocks)
 
 
-def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule():
+def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule(block):
     made = block()
     made = made.rejected("route", made.columns["dense"] > 0.5, "p in doubt", "uncertain")
     made = made.rejected("promote", made.columns["dense"] > 0.4, "p ≥ 0.9", "promoted")
@@ -99,7 +72,7 @@ def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=3, unique=True))
-def test_every_negative_has_one_origin(seeds):
+def test_every_negative_has_one_origin(block, seeds):
     blocks = [
         b.with_columns({"tier": np.arange(8) % 4 * np.ones(b.documents.shape)}) for b in (block(seed) for seed in seeds)
     ]
@@ -114,7 +87,7 @@ def test_every_negative_has_one_origin(seeds):
     assert origins([block(seeds[0])])["tiers"] == {}, "a recipe without back-off has no tiers"
 
 
-def test_sources_by_hand():
+def test_sources_by_hand(block):
     made = block(queries=4).with_columns(query_columns={"consistent": np.array([1, 0, 1, 1], np.float32)})
     rows = pd.DataFrame({"query_id": ["q0_0", "q0_0", "q0_3"], "negative_ids": [["a", "b"], ["a"], []]})
     found = by_source([made], rows, {"q0_0": "first", "q0_1": "first", "q0_2": "second"}, "rest")
@@ -164,7 +137,7 @@ def test_leak_without_negatives():
     assert (found["count"], found["total"], found["low"], found["high"]) == (0, 0, 0.0, 1.0)
 
 
-def test_gap_is_positive_minus_negative():
+def test_gap_is_positive_minus_negative(block):
     blocks = [block(1), block(2)]
     found = gap(CandidateShards.of(blocks), "elo")
     expected = np.concatenate(
@@ -175,7 +148,7 @@ def test_gap_is_positive_minus_negative():
     assert gap(CandidateShards.of(blocks), "cross") == {}
 
 
-def test_all_is_found_in_one_pass_as_one_by_one():
+def test_all_is_found_in_one_pass_as_one_by_one(block):
     blocks = [block(1), block(2, queries=3, width=5)]
     rows = pd.DataFrame({"query_id": ["q1_0"], "negative_ids": [["d"]]})
     passes = []

@@ -8,36 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anmi.candidates import NEGATIVE, Candidates, CandidateShards
+from anmi.candidates import CandidateShards
 from anmi.errors import AnmiError
 from anmi.evaluation.distributions import distributions, ranges
-
-
-def block(seed: int = 0, queries: int = 6, width: int = 8) -> Candidates:
-    """A selected block: one query dropped, candidates rejected by two steps, up to 3 negatives a query."""
-    rng = np.random.default_rng(seed)
-    documents = np.array([rng.permutation(100)[:width] for _ in range(queries)], np.int32)
-    documents[0, 5:] = -1
-    made = Candidates(
-        query_ids=np.array([f"q{seed}_{i}" for i in range(queries)]),
-        positives=np.full((queries, 1), 200, np.int32),
-        documents=documents,
-        source=np.ones((queries, width), np.uint8),
-        columns={
-            "dense": rng.random((queries, width), np.float32),
-            "elo": 1000 * rng.random((queries, width), np.float32),
-        },
-        positive_columns={
-            "dense": np.full((queries, 1), 0.9, np.float32),
-            "elo": np.full((queries, 1), 1200, np.float32),
-        },
-    )
-    made = made.rejected("denoise", made.columns["dense"] > 0.8)
-    made = made.dropped("consistency", np.arange(queries) == 2)
-    made = made.rejected("max_ratio", made.columns["dense"] > 0.6)
-    drawn = made.undecided & (np.cumsum(made.undecided, axis=1) <= 3)
-    verdict = np.where(drawn, np.int16(NEGATIVE), made.verdict)
-    return Candidates(**{**made.__dict__, "verdict": verdict})
 
 
 def stored(folder: Path, *blocks) -> CandidateShards:
@@ -46,7 +19,7 @@ def stored(folder: Path, *blocks) -> CandidateShards:
     return CandidateShards.read(sorted(folder.iterdir()))
 
 
-def test_distributions_count_every_candidate_once():
+def test_distributions_count_every_candidate_once(block):
     blocks = [block(1), block(2)]
     found = distributions(CandidateShards.of(blocks), columns=("dense", "elo", "cross"))
     assert set(found) == {"dense", "elo"}
@@ -64,12 +37,12 @@ def test_nothing_has_no_distribution() -> None:
     assert distributions([]) == {}
 
 
-def test_a_one_way_iterator_is_refused():
+def test_a_one_way_iterator_is_refused(block):
     with pytest.raises(AnmiError, match="twice"):
         distributions(iter([block()]))
 
 
-def test_stored_shards_have_the_same_distributions_as_those_in_memory(tmp_path: Path) -> None:
+def test_stored_shards_have_the_same_distributions_as_those_in_memory(block, tmp_path: Path) -> None:
     blocks = [block(1), block(2, width=5)]
     blocks[0].columns["dense"][1, 2] = np.nan
     columns = ("dense", "elo", "cross")
@@ -78,7 +51,7 @@ def test_stored_shards_have_the_same_distributions_as_those_in_memory(tmp_path: 
     assert distributions(found, columns) == distributions(blocks, columns)
 
 
-def test_an_infinity_in_a_file_is_no_end_of_a_range(tmp_path: Path) -> None:
+def test_an_infinity_in_a_file_is_no_end_of_a_range(block, tmp_path: Path) -> None:
     blocks = [block(1), block(2)]
     blocks[1].columns["dense"][0, 0] = -np.inf
     found = stored(tmp_path, *blocks)
@@ -86,7 +59,7 @@ def test_an_infinity_in_a_file_is_no_end_of_a_range(tmp_path: Path) -> None:
     assert ranges(found, ("dense",))["dense"][0] >= 0
 
 
-def test_a_measurement_of_one_value_has_a_range_and_one_of_none_has_not(tmp_path: Path) -> None:
+def test_a_measurement_of_one_value_has_a_range_and_one_of_none_has_not(block, tmp_path: Path) -> None:
     one = block(1)
     one.columns["dense"][:] = 0.0
     one.positive_columns["dense"][:] = 0.0
@@ -111,7 +84,7 @@ def by_hand(part, name: str, low: float, high: float) -> dict[str, list[int]]:
     return counts
 
 
-def test_each_candidate_is_counted_under_its_verdict() -> None:
+def test_each_candidate_is_counted_under_its_verdict(block) -> None:
     part = block(5, queries=9, width=12)
     found = distributions([part], ("dense",))["dense"]
     expected = by_hand(part, "dense", found["edges"][0], found["edges"][-1])
