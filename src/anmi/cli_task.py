@@ -142,7 +142,7 @@ def run_part(version: str, pipeline: str, parameters: Mapping[str, Any], env: st
 
     from anmi.errors import nearest
     from anmi.hooks.record import data_root
-    from anmi.hooks.unchanged import read_manifest
+    from anmi.lineage.manifests import read_manifest
 
     if not _VERSION.fullmatch(version):
         raise AnmiError(f'version "{version}": take the one that `kedro anmi task open` prints')
