@@ -1,7 +1,7 @@
 """The versions that a run loads, fixed before its first node.
 
-On its own Kedro loads of each dataset the newest version at the moment of loading, whoever saved it. So a run would take
-what another one saves meanwhile, and pipelines that are run separately would mix what does not belong together.
+On its own Kedro loads of each dataset the newest version at the moment of loading, whoever saved it. So a run would
+take what another one saves meanwhile, and pipelines that are run separately would mix what does not belong together.
 """
 
 from __future__ import annotations
