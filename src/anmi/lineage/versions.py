@@ -157,7 +157,7 @@ def _newest(
     """Return the newest version that agrees with the chosen ones, and those of the others that it was made from."""
     obstacle: tuple[str, str, str] | None = None
     # Who asked for a version may want it with what does not belong to it.
-    for asked in (frozenset(), given.keys()) if given else (frozenset(),):
+    for asked in ({}, given) if given else ({},):
         for version in _versions(datasets[name]):
             sources = origins.of(name, version).items()
             wanted = {other: its for other, its in sources if other in datasets and other not in asked}
