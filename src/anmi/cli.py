@@ -170,6 +170,19 @@ def _context(env: str | None) -> Iterator[Any]:
         yield session.load_context()
 
 
+def belonging(context: Any, *names: str) -> Any:
+    """Return the catalog, in which these datasets, as far as they are there, belong together; see :func:`settle`."""
+    from kedro.framework.project import pipelines
+
+    from anmi.hooks.record import data_root
+    from anmi.lineage.versions import Origins, settle
+
+    catalog = context.catalog
+    found = {name: catalog.get(name) for name in names if catalog.exists(name)}
+    settle(found, Origins(data_root(context), pipelines.values()))
+    return catalog
+
+
 def _saved(catalog: Any, name: str, pipeline: str) -> Any:
     if name not in catalog or not catalog.exists(name):
         raise AnmiError(f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`) first')
@@ -182,7 +195,7 @@ def _saved(catalog: Any, name: str, pipeline: str) -> Any:
 def results(as_json: bool, env: str | None) -> None:
     """Print the results of the last run."""
     with _silence() if as_json else nullcontext(), _context(env) as context:
-        catalog = context.catalog
+        catalog = belonging(context, "results", "report", "trained_model")
         if not catalog.exists("results") and catalog.exists("selection_summary"):
             raise AnmiError(
                 'there is no "results" yet, since nothing was evaluated: `kedro anmi negatives` shows what was mined, '

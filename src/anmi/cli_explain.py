@@ -19,6 +19,7 @@ from anmi.errors import AnmiError, visible
 
 _WIDTH: Final = 200
 _LIKELY: Final = 2000
+_SHOWN: Final = ("selection", "corpus", "queries", "fused_judge", "selection_summary", "duplicates")
 
 
 @click.command()
@@ -32,10 +33,10 @@ def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env
 
     The first --top candidates are shown, and those further down that were taken.
     """
-    from anmi.cli import _context, _saved, _silence
+    from anmi.cli import _context, _saved, _silence, belonging
 
     with _silence() if as_json else nullcontext(), _context(env) as context:
-        catalog = context.catalog
+        catalog = belonging(context, *_SHOWN)
         blocks = find_rows(_saved(catalog, "selection", "mining"), query_id)
         corpus, queries = _saved(catalog, "corpus", "ingestion"), _saved(catalog, "queries", "ingestion")
         text = queries.loc[queries["query_id"] == query_id, "text"]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _COLUMN: Final = 16
+_COLLECTION: Final = ("corpus", "queries", "collection_info")
 
 
 def _list_formats(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -51,7 +52,7 @@ def export(
     name: str, folder: Path, negatives: int | None, score: str | None, prompt: str | None, force: bool, env: str | None
 ) -> None:
     """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
-    from anmi.cli import _context, _saved, plain_errors
+    from anmi.cli import _context, _saved, belonging, plain_errors
     from anmi.datasets.artifact import aside
     from anmi.selection.export import ExportOptions, find_format, make_export
 
@@ -61,9 +62,10 @@ def export(
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
     with _context(env) as context:
-        rows = _saved(context.catalog, "training_rows", "mining")
-        source = context.catalog.get("training_rows").place()
-        made = make_export(rows, name, options, _collection(context.catalog))
+        catalog = belonging(context, "training_rows", *_COLLECTION)
+        rows = _saved(catalog, "training_rows", "mining")
+        source = catalog.get("training_rows").place()
+        made = make_export(rows, name, options, _collection(catalog))
         try:
             with aside(folder) as path:
                 made.save(path)
@@ -93,10 +95,10 @@ def _refuse_to_overwrite(folder: Path, force: bool) -> None:
 
 
 def _collection(catalog: Any) -> Collection | None:
-    """Return the newest collection, or None where the artifacts of ingestion are not there."""
+    """Return the collection, or None where the artifacts of ingestion are not there."""
     from anmi.selection.export import Collection
 
-    if not all(catalog.exists(name) for name in ("corpus", "queries", "collection_info")):
+    if not all(catalog.exists(name) for name in _COLLECTION):
         return None
     info = catalog.load("collection_info")
     return Collection(catalog.load("corpus"), catalog.load("queries"), info["collection"], info["language"])

@@ -14,6 +14,7 @@ from kedro.framework.cli.utils import env_option
 from anmi.errors import AnmiError
 
 KEYS: Final = ("recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "leak", "paths")
+_PLACES: Final = ("negatives", "training_rows")
 _WIDTH: Final = 120
 
 
@@ -22,10 +23,10 @@ _WIDTH: Final = 120
 @env_option
 def negatives(as_json: bool, env: str | None) -> None:
     """Print what the last mining run brought: how many negatives, from where, and what became of the rest."""
-    from anmi.cli import _context, _saved, _silence
+    from anmi.cli import _context, _saved, _silence, belonging
 
     with _silence() if as_json else nullcontext(), _context(env) as context:
-        catalog = context.catalog
+        catalog = belonging(context, "selection_summary", *_PLACES)
         summary = _saved(catalog, "selection_summary", "mining")
         if "by_source" not in summary:
             raise AnmiError(
@@ -40,7 +41,7 @@ def negatives(as_json: bool, env: str | None) -> None:
 
 
 def _places(catalog: Any) -> dict[str, str]:
-    names = [name for name in ("negatives", "training_rows") if catalog.exists(name)]
+    names = [name for name in _PLACES if catalog.exists(name)]
     return {name: catalog.get(name).place() for name in names}
 
 

@@ -142,7 +142,7 @@ def run_part(version: str, pipeline: str, parameters: Mapping[str, Any], env: st
 
     from anmi.errors import nearest
     from anmi.hooks.record import data_root
-    from anmi.hooks.unchanged import read_manifest
+    from anmi.lineage.manifests import read_manifest
 
     if not _VERSION.fullmatch(version):
         raise AnmiError(f'version "{version}": take the one that `kedro anmi task open` prints')
@@ -207,8 +207,9 @@ def _checked(key: str) -> str:
 def _tracked(env: str | None) -> Iterator[tuple[Any, Any]]:
     """Give a client of the tracking store, None where runs are not tracked, and the project's context."""
     from anmi.cli import _context
+    from anmi.datasets.model_registry import connect
     from anmi.hooks.record import data_root
-    from anmi.hooks.tracking import connect, quiet, read_settings, tracking_uri, without_password
+    from anmi.hooks.tracking import quiet, read_settings, tracking_uri, without_password
 
     with _context(env) as context:
         settings = read_settings(context)

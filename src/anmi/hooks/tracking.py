@@ -24,6 +24,7 @@ from kedro.pipeline.node import Node
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anmi.datasets.files import plain
+from anmi.datasets.model_registry import connect
 from anmi.errors import AnmiError, masked
 from anmi.hooks.record import RunRecord, all_masked, data_root, flatten, of_this_run
 
@@ -338,17 +339,6 @@ def tracking_uri(settings: TrackingSettings, root: str) -> str:
     if "://" in root:
         raise AnmiError(f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI")
     return f"sqlite:///{root}/tracking/mlflow.db"
-
-
-def connect(uri: str) -> Any:
-    """Return a client of a tracking store; an unreachable one is noticed in seconds, by default it takes minutes."""
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    if uri.startswith("sqlite:///"):
-        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=uri)
 
 
 def _name(key: str) -> str:
