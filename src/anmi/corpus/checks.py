@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 from anmi.corpus.duplicates import find_duplicates, normalised
 from anmi.corpus.equivalents import same_text, superset_of_triples
 from anmi.corpus.facts import stated_facts
-from anmi.corpus.language import detect_language
+from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.splits import choose, cut, first_with_same
@@ -18,6 +19,7 @@ from anmi.corpus.texts import document_texts
 from anmi.corpus.types import SPLITS, Collection
 from anmi.errors import AnmiError
 
+log = logging.getLogger(__name__)
 # Of two queries with the same text the one in the split further right stays.
 _PRECEDENCE: Final = {"train": 0, "dev": 1, "test": 2}
 
@@ -66,7 +68,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     equivalents = same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels)
     return Collection(
         name=name,
-        language=options.language or raw.language or detect_language(texts),
+        language=options.language or _named_language(raw.language) or detect_language(texts),
         corpus=corpus,
         queries=queries[["query_id", "text", "split", "metadata"]].reset_index(drop=True),
         qrels=qrels[["query_id", "document_id", "relevance", "split"]].reset_index(drop=True),
@@ -78,6 +80,15 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         entities=raw.entities.reset_index(drop=True),
         facts=_facts(raw, corpus),
     )
+
+
+def _named_language(named: str | None) -> str | None:
+    """Return the code of the language a source names; what is no language is not worth refusing the source."""
+    try:
+        return language_code(named) if named else None
+    except AnmiError as error:
+        log.warning("the source of the collection names its language, but %s; it is recognised from the texts", error)
+        return None
 
 
 def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:

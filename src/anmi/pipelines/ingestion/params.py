@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from anmi.corpus.language import language_code
+from anmi.errors import AnmiError
 
 
 class IngestionParams(BaseModel):
@@ -30,7 +33,10 @@ class IngestionParams(BaseModel):
     )
     dev_share: float = Field(0.15, gt=0, lt=1, description="Of train, where a collection has no dev split.")
     test_share: float = Field(0.2, gt=0, lt=1, description="Of train, where a collection has no test split.")
-    language: str | None = Field(None, description="ISO 639-1 code; recognised from a sample of documents when empty.")
+    language: str | None = Field(
+        None, description="ISO 639-1 code, such as hi or pt-BR; recognised from a sample of documents when empty. It "
+        "decides how texts are cut into terms.",
+    )  # fmt: skip
     near_similarity: float = Field(
         0.9, gt=0, le=1, description="Documents that share this much of their runs of three words are near-duplicates "
         "and never each other's negatives. Looked at by eye, pairs from 0.8 to 0.9 are about different things.",
@@ -48,3 +54,11 @@ class IngestionParams(BaseModel):
         description="Metadata keys that mean `part of the document with this identifier`; documents of one parent are "
         "never each other's negatives. These two are the usual names; an empty list looks for no parents.",
     )
+
+    @field_validator("language")
+    @classmethod
+    def _is_known(cls, given: str | None) -> str | None:
+        try:
+            return language_code(given) if given else None
+        except AnmiError as error:
+            raise ValueError(str(error)) from None

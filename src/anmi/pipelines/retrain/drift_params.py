@@ -15,7 +15,7 @@ class DriftParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tokenizer: Literal["auto", "snowball", "kiwi", "jieba", "subword", "whitespace"] = Field(
+    tokenizer: Literal["auto", "snowball", "kiwi", "jieba", "ngram", "subword", "whitespace"] = Field(
         "auto", description="What counts lengths and finds new terms. auto: as BM25 by default does for the language, "
         "but words between blanks for Korean, whose morphemes are dear to find.",
     )  # fmt: skip
