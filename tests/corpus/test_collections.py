@@ -12,7 +12,7 @@ from anmi.corpus.sources import load_collection
 DATA = Path(os.environ.get("ANMI_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 pytestmark = [pytest.mark.data, pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is absent")]
 
-# Documents, (train, dev, test) queries as they come out, queries set aside because another split has their text.
+# Documents, (train, dev, test) queries as they come out, queries set aside because another query has their text.
 EXPECTED = {
     "beir:scifact": (5183, (681, 126, 300), 2, "en"),
     "beir:medquad": (15807, (11365, 1435, 1529), 14, "en"),

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.splits import choose, cut, first_with_same, position
+from anmi.corpus.splits import choose, cut, position
 
 NAMES = [f"q{i}" for i in range(4000)]
 
@@ -45,7 +45,3 @@ def test_the_same_in_another_process():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "9"}
     )
     assert done.stdout.split() == cut(NAMES[:50], 3, dev_share=0.3, test_share=0.2).tolist()
-
-
-def test_groups_are_named_by_their_smallest_member():
-    assert first_with_same(["b", "a", "c"], ["x", "x", "y"]) == ["a", "a", "c"]

@@ -74,7 +74,7 @@ def test_a_graph_whose_false_negatives_are_known(mine: Any, shared_data: Path) -
     place, lines = mine(f"collection=beir:{folder}", "recipe=naive_top", "ingestion.max_queries=200")
     check(lines, "en")
     leak = place.json("selection", "selection_summary.json")["leak"]
-    # An oracle of our own: a document that states every triple of the query's documents is relevant.
+    # An oracle of our own: a document that states every triple of one of the query's documents is relevant.
     corpus = place.table("ingestion", "corpus.parquet").set_index("document_id")
     facts = {
         name: {json.dumps(triple) for triple in json.loads(text).get("triples", [])}
@@ -83,7 +83,7 @@ def test_a_graph_whose_false_negatives_are_known(mine: Any, shared_data: Path) -
     rows = place.table("selection", "training_rows.parquet")
     wrong = 0
     for row in rows.drop_duplicates("query_id").itertuples():
-        asked = set().union(*(facts[document] for document in row.positive_ids))
-        wrong += sum(asked <= facts[document] for document in row.negative_ids)
+        asked = [facts[document] for document in row.positive_ids]
+        wrong += sum(any(own <= facts[document] for own in asked) for document in row.negative_ids)
     assert leak["total"] == rows.drop_duplicates("query_id").negative_ids.map(len).sum()
     assert leak["count"] == wrong > 0, "naive mining takes false negatives here"

@@ -15,6 +15,18 @@ _ID_COLUMN: Final = {"document": "document_id", "query": "query_id", "qrel": "qu
 _PLURAL: Final = {"document": "documents", "query": "queries", "qrel": "qrels"}
 
 
+def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
+    """Return how many rows were set aside for each reason; an id that ends one in quotes makes it no other.
+
+    Examples
+    --------
+    >>> counts_by_reason(pd.DataFrame({"reason": ['as "a"', "empty", 'as "b"']}))
+    {'as': 2, 'empty': 1}
+    """
+    reasons = table["reason"].str.replace(r' ".*"$', "", regex=True)
+    return {str(reason): int(count) for reason, count in reasons.groupby(reasons).size().items()}
+
+
 class Quarantine:
     """Collects rows that were set aside.
 

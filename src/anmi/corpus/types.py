@@ -25,7 +25,8 @@ class Collection:
     corpus
         ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is its row.
     queries
-        ``query_id, text, split, metadata``.
+        ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has its text; empty
+        where there is none.
     qrels
         ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
     equivalents

@@ -221,7 +221,7 @@ def run_cell(job: CellJob) -> None:
     training, and go nowhere but into the metrics.
     """
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import run_table, search
+    from anmi.evaluation.retrieval import Ranking, search
     from anmi.hooks.timing import peak_mib, reset_peak
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
@@ -240,15 +240,16 @@ def run_cell(job: CellJob) -> None:
         )  # fmt: skip
         model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(CUTOFFS))
     before = time.monotonic()
     found = search(
-        model, asked.text.tolist(), document_texts(corpus), max(CUTOFFS), precision=job.dense.precision,
+        model, asked.text.tolist(), document_texts(corpus), ranking.searched, precision=job.dense.precision,
         prompts=(job.dense.prompt_query, job.dense.prompt_document), batch_size=job.dense.batch_size,
     )  # fmt: skip
     seconds = round(time.monotonic() - before, 2)
     memory = peak_mib()
     shutil.rmtree(made["trained_model"], ignore_errors=True)
-    run = run_table(asked.query_id.tolist(), corpus.document_id.tolist(), *found)
+    run = ranking.run(*found)
     summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
     _write(job.target, {
         "collection": job.place.name, "recipe": job.recipe, "seed": job.seed, "encoder": job.encoder,
@@ -272,7 +273,7 @@ def measure(
     kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels)
     made = {}
     for name, labels in judgments.items():
-        table = evaluate(labels, run, CUTOFFS).loc[asked.query_id.tolist(), list(METRICS)]
+        table = evaluate(labels, run, CUTOFFS, ignore_identical_ids=False).loc[asked.query_id.tolist(), list(METRICS)]
         made[name] = kinds | {metric: table[metric].tolist() for metric in METRICS}
     return made
 

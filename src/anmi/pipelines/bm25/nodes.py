@@ -40,7 +40,7 @@ def search_bm25(
     engine: EngineParams = IN_PROCESS,
     changes: Mapping[str, Any] = EVERYTHING,
 ) -> CandidateShards:
-    """Retrieve the best documents of every training query to be mined, without its positives and their duplicates."""
+    """Retrieve the best documents of every training query to be mined, without positives, itself and their copies."""
     from anmi.retrieval import pool
     from anmi.retrieval.stages import Asked, Search
 
@@ -53,5 +53,6 @@ def search_bm25(
     for start in range(0, len(train), params.shard):
         part = train.iloc[start : start + params.shard]
         ids = part.query_id.tolist()
-        shards.append(Asked(ids, part.text.tolist(), pool.positives_of(ids, qrels, position)))
+        own = pool.own_documents(part, position)
+        shards.append(Asked(ids, part.text.tolist(), pool.positives_of(ids, qrels, position), own))
     return make_blocks(engine, search, shards, description="BM25", total=len(train))

@@ -81,6 +81,7 @@ def merge_candidates(
         dense_index=dense_index,
         document_embeddings=document_embeddings,
         query_embeddings=query_embeddings,
+        own=pool.own_documents(train, dict(zip(ids, range(len(ids)), strict=True))),
         rows=dict(zip(train.query_id, range(len(train)), strict=True)),
         texts=dict(zip(train.query_id, train.text, strict=True)),
         group=pool.duplicate_groups(ids, duplicates),

@@ -33,25 +33,27 @@ def run_systems(
     dense: DenseParams,
     store: Store,
 ) -> pd.DataFrame:
-    """Rank the whole corpus for every held-out query by BM25, the untrained and the trained encoder."""
+    """Rank the whole corpus for every held-out query by BM25, the untrained and the trained encoder.
+
+    A query that is a document is not among what it finds.
+    """
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import run_table, search
+    from anmi.evaluation.retrieval import Ranking, search
     from anmi.retrieval.encoders import load_encoder
 
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
         raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
-    texts, ids = asked.text.tolist(), asked.query_id.tolist()
-    documents, document_ids = document_texts(corpus), corpus.document_id.tolist()
-    depth = max(params.cutoffs)
-    runs = {"bm25": run_table(ids, document_ids, *bm25_index.search(texts, depth))}
+    texts, documents = asked.text.tolist(), document_texts(corpus)
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(params.cutoffs))
+    runs = {"bm25": ranking.run(*bm25_index.search(texts, ranking.searched))}
     for system, name in (("zero_shot", encoder), (recipe, str(trained_model))):
         model = load_encoder(name, store.path / "models", dense.max_length)
         found = search(
             model,
             texts,
             documents,
-            depth,
+            ranking.searched,
             # A trained model is seen once; keeping its vectors would only fill the store.
             store=store if system == "zero_shot" else None,
             precision=dense.precision,
@@ -59,7 +61,7 @@ def run_systems(
             batch_size=dense.batch_size,
             description=system,
         )
-        runs[system] = run_table(ids, document_ids, *found)
+        runs[system] = ranking.run(*found)
     return pd.concat([run.assign(system=system) for system, run in runs.items()], ignore_index=True)
 
 
@@ -72,7 +74,8 @@ def score_runs(
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     truth = qrels[qrels.query_id.isin(asked.query_id)]
     tables = [
-        evaluate(truth, run, params.cutoffs).reset_index().assign(system=system)
+        # The runs are without queries that are documents already, and ids that coincide mean nothing.
+        evaluate(truth, run, params.cutoffs, ignore_identical_ids=False).reset_index().assign(system=system)
         for system, run in runs.groupby("system", sort=False)
     ]
     return pd.concat(tables, ignore_index=True)

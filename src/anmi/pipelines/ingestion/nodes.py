@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
     """Read, check and split the collection named by one string, and find which documents are kin."""
     from anmi.corpus.kin import find_kin
+    from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.texts import document_texts
 
@@ -57,7 +58,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "fingerprint": fingerprint(found),
         "documents": len(found.corpus),
         "queries": {str(split): int(count) for split, count in counts.items()},
-        "quarantined": {str(k): int(v) for k, v in found.quarantine.groupby("reason").size().items()},
+        "quarantined": counts_by_reason(found.quarantine),
         "duplicates": len(found.duplicates),
         "kin": {str(kind): int(count) for kind, count in kin.groupby("kind").size().items()},
         "equivalents": len(found.equivalents),

@@ -97,7 +97,7 @@ def _rank(
     dense: DenseParams,
 ) -> pd.DataFrame:
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import run_table, search
+    from anmi.evaluation.retrieval import Ranking, search
     from anmi.retrieval.encoders import load_encoder
 
     asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
@@ -106,18 +106,19 @@ def _rank(
             f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
             "cannot be compared; give it some"
         )
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(evaluation.cutoffs))
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
     found = search(
         load_encoder(str(model), model.parent, dense.max_length),
         asked.text.tolist(),
         document_texts(corpus),
-        max(evaluation.cutoffs),
+        ranking.searched,
         precision=dense.precision,
         prompts=(dense.prompt_query, dense.prompt_document),
         batch_size=dense.batch_size,
         description=_SYSTEM,
     )
-    return run_table(asked.query_id.tolist(), corpus.document_id.tolist(), *found).assign(system=_SYSTEM)
+    return ranking.run(*found).assign(system=_SYSTEM)
 
 
 def score_champion(

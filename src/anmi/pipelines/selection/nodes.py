@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.corpus.difference import EVERYTHING, still_there
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.engine.threads import in_threads
@@ -133,12 +133,14 @@ def make_training_rows(
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.diagnostics import funnel
     from anmi.retrieval.kin import Kin
+    from anmi.retrieval.pool import own_documents
     from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
-    kin_of = Kin.from_table(kin, ids, duplicates).of
-    rows = training_rows(selection, ids, document_texts(corpus), texts, kin_of)
+    places = own_documents(queries, dict(zip(ids, range(len(ids)), strict=True)))
+    own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
+    rows = training_rows(selection, ids, document_texts(corpus), texts, Kin.from_table(kin, ids, duplicates), own)
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
         rejected = [
             entry for entry in funnel(selection.only()) if entry["kind"] in ("rejected", "uncertain", "promoted")

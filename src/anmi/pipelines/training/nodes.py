@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows, having made sure that no dev or test query is among them."""
+    """Return the rows, having made sure that no dev or test query is among them, nor its text under another id."""
+    from anmi.corpus.duplicates import normalised
+
     held_out = queries[queries.split != "train"]
     ids = set(rows.query_id) & set(held_out.query_id)
-    texts = set(rows["query"]) & set(held_out.text)
+    known = set(map(normalised, held_out.text))
+    texts = {text for text in rows["query"].unique() if normalised(text) in known}
     if ids or texts:
         found = sorted(ids or texts)[0]
         raise AnmiError(
@@ -95,7 +98,9 @@ def train_retriever(
         seed=seed,
         checkpoints=plan,
         stock=stock,
-        dev_loss=_dev_loss(corpus, queries, qrels, (entities, graph, facts), params, dense.precision, seed),
+        dev_loss=_dev_loss(
+            corpus, queries, qrels, (entities, graph, facts), (kin, duplicates), params, dense.precision, seed
+        ),
     )
     return {
         "trained_model": folder,
@@ -109,18 +114,22 @@ def _dev_loss(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     knowledge: tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame],
+    alike: tuple[pd.DataFrame, pd.DataFrame],
     params: TrainingParams,
     precision: str,
     seed: int,
 ) -> DevLoss | None:
-    """What measures the loss on dev, if it is asked for; documents that state all that is asked are no negatives."""
+    """What measures the loss on dev, if it is asked for; copies and what states all that is asked are no negatives."""
     from anmi.corpus.knowledge import KnowledgeGraph
     from anmi.evaluation.validation import dev_loss
+    from anmi.retrieval.kin import Kin
     from anmi.training.recorder import DevLoss
 
     if params.dev_loss_steps is None:
         return None
-    graph = KnowledgeGraph.from_tables(*knowledge, corpus.document_id.tolist())
+    ids, (kin, duplicates) = corpus.document_id.tolist(), alike
+    graph = KnowledgeGraph.from_tables(*knowledge, ids)
     barred = graph.entailing if graph.stated.nnz else None
-    measure = dev_loss(corpus, queries, qrels, barred, params.dev_documents, precision, seed)
+    known = Kin.from_table(kin, ids, duplicates)
+    measure = dev_loss(corpus, queries, qrels, barred, params.dev_documents, precision, seed, kin=known)
     return None if measure is None else DevLoss(measure, params.dev_loss_steps)
