@@ -1,8 +1,9 @@
 """How sure a share of negatives is, when negatives come in rows.
 
 The negatives of one query are alike: where one of them is relevant, others tend to be. A share of 3 % of 7,500
-negatives of 500 queries is therefore known less well than 7,500 independent draws would tell; on real collections its
-variance is three to eight times theirs (the *design effect*). So queries are what is resampled, never negatives.
+negatives of 500 queries may therefore be known less well than 7,500 independent draws would tell, by the *design
+effect*: about 1 where a query has one or two hidden positives, several times that where equivalents come in groups
+(``benchmarks/right/shares.py``). So queries are what is resampled, never negatives.
 """
 
 from __future__ import annotations
@@ -95,18 +96,19 @@ def share(
     pairs = np.stack([np.asarray(counts, np.float64), asked], axis=1)[asked > 0]
     if (pairs[:, 0] > pairs[:, 1]).any() or (np.asarray(counts) < 0).any():
         raise AnmiError("a query has more relevant negatives than negatives; count both over the same rows")
-    count, total = pairs.sum(axis=0)
-    queries = len(pairs)
+    # Queries of equal counts are alike, and there are few kinds of them; sorted, so that no order of queries matters.
+    kinds, number = np.unique(pairs, axis=0, return_counts=True)
+    queries, (count, total) = len(pairs), number @ kinds
     if not queries:
         return Share(math.nan, 0.0, 1.0, 0, 0, 0, 0, math.nan)
     value = float(count / total)
-    effect = _design_effect(pairs, value)
+    effect = _design_effect(kinds, number, value)
     low, high = wilson(value, queries if math.isnan(effect) else total / max(effect, 1.0), confidence)
     if 0 < value < 1:
         tail = (1 - confidence) / 2
-        ends = np.quantile(_resampled(pairs, seed, resamples), [tail, 1 - tail])
+        ends = np.quantile(_resampled(kinds, number, seed, resamples), [tail, 1 - tail])
         low, high = min(low, float(ends[0])), max(high, float(ends[1]))
-    return Share(value, low, high, int(count), int(total), queries, int((pairs[:, 0] > 0).sum()), effect)
+    return Share(value, low, high, int(count), int(total), queries, int(number[kinds[:, 0] > 0].sum()), effect)
 
 
 def share_of_pairs(pairs: pd.DataFrame, relevant: pd.DataFrame, *, seed: int = 0) -> Share:
@@ -153,26 +155,21 @@ def wilson(value: float, trials: float, confidence: float = 0.95) -> tuple[float
     return (0.0 if value <= 0 else max(centre - half, 0.0)), (1.0 if value >= 1 else min(centre + half, 1.0))
 
 
-def _design_effect(pairs: NDArray[np.float64], value: float) -> float:
+def _design_effect(kinds: NDArray[np.float64], number: NDArray[np.int64], value: float) -> float:
     """Variance of a ratio over queries, linearised (Cochran 1977, §6.4), over that of independent negatives."""
-    queries, total = len(pairs), pairs[:, 1].sum()
+    queries, total = int(number.sum()), float(number @ kinds[:, 1])
     if queries < 2 or not 0 < value < 1:
         return math.nan
-    left = pairs[:, 0] - value * pairs[:, 1]
-    variance = queries / (queries - 1) * float((left**2).sum()) / total**2
-    return float(variance / (value * (1 - value) / total))
+    left = kinds[:, 0] - value * kinds[:, 1]
+    variance = queries / (queries - 1) * float(number @ left**2) / total**2
+    return variance / (value * (1 - value) / total)
 
 
-def _resampled(pairs: NDArray[np.float64], seed: int, resamples: int) -> NDArray[np.float64]:
-    """Shares of samples of the queries, drawn with replacement, [resamples].
-
-    Queries of equal counts are alike, so how often each kind is drawn is multinomial: there are few kinds, however
-    many queries, and their order does not matter.
-    """
-    kinds, number = np.unique(pairs, axis=0, return_counts=True)
-    generator, chances = stream(seed, "share"), number / number.sum()
+def _resampled(kinds: NDArray[np.float64], number: NDArray[np.int64], seed: int, resamples: int) -> NDArray[np.float64]:
+    """Shares of samples of the queries, drawn with replacement, [resamples]; how often a kind comes is multinomial."""
+    generator, queries = stream(seed, "share"), int(number.sum())
     parts, size = [], max(1, _BATCH_VALUES // len(kinds))
     for start in range(0, resamples, size):
-        drawn = generator.multinomial(len(pairs), chances, size=min(size, resamples - start)) @ kinds
+        drawn = generator.multinomial(queries, number / queries, size=min(size, resamples - start)) @ kinds
         parts.append(drawn[:, 0] / drawn[:, 1])
     return np.concatenate(parts)

@@ -322,8 +322,8 @@ def leak_sentence(leak: Mapping[str, Any]) -> str:
         return "No negatives were selected, so none of them can be relevant."
     sentence = (
         f"{leak['count']:,} of {leak['total']:,} {leak.get('of', 'selected')} negatives ({100 * leak['share']:.2f} %; "
-        f"95 % interval over queries {100 * leak['low']:.2f} to {100 * leak['high']:.2f} %) were in truth relevant, in {leak['queries']:,} of "
-        f"{leak['queries_total']:,} queries."
+        f"95 % interval over queries {100 * leak['low']:.2f} to {100 * leak['high']:.2f} %) were in truth relevant, in "
+        f"{leak['queries']:,} of {leak['queries_total']:,} queries."
     )
     if not leak["known"]:
         return sentence + " For none of these queries are unlabelled relevant documents known: more may be hidden."
