@@ -107,7 +107,7 @@ def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Pa
     assert "denoise" in output
     assert "/somewhere/report.html" in output
     assert f"sqlite:///{tmp_path}/tracking/mlflow.db" in output
-    assert "in truth relevant: 3 of 70 (4.3%, 95 % interval 1.5% to 11.9%)" in output
+    assert "in truth relevant: 3 of 70 (4.3%, 95 % interval over queries 1.5% to 11.9%)" in output
     assert output.strip().endswith("next: kedro anmi explain q-alpha")
 
 

@@ -243,18 +243,14 @@ def _print_results(saved: dict[str, Any]) -> None:
     import pandas as pd
     from rich.console import Console
 
-    from anmi.report.console import rejections_table, results_table
+    from anmi.report.console import leak_lines, rejections_table, results_table
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(results_table(pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])))
     console.print(rejections_table(pd.DataFrame(saved["funnel"])))
-    leak = saved.get("leak")
-    if leak:
-        # What a label alone cannot show: known only where the collection holds its own truth.
-        click.echo(
-            f"selected negatives that are in truth relevant: {leak['count']} of {leak['total']} "
-            f"({leak['share']:.1%}, 95 % interval {leak['low']:.1%} to {leak['high']:.1%})"
-        )
+    # What a label alone cannot show: known only where the collection holds its own truth.
+    for line in leak_lines(saved.get("leak") or {}):
+        click.echo(line)
     quarantined = saved.get("quarantined")
     if quarantined:
         click.echo("quarantined: " + ", ".join(f"{count} x {reason}" for reason, count in quarantined.items()))

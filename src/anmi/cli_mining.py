@@ -48,7 +48,7 @@ def _places(catalog: Any) -> dict[str, str]:
 def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from anmi.report.console import rejections_table
+    from anmi.report.console import leak_lines, rejections_table
     from anmi.report.negatives_console import dropped_table, origins_table, source_table
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
@@ -62,12 +62,8 @@ def _print(found: dict[str, Any]) -> None:
         f"recipe {found['recipe']}: {found['rows']:,} rows, {found['coverage']:.1%} of them with all "
         f"{found['negatives_wanted']} negatives"
     )
-    leak = found["leak"]
-    if leak:
-        click.echo(
-            f"selected negatives that are in truth relevant: {leak['count']} of {leak['total']} "
-            f"({leak['share']:.1%}, 95 % interval {leak['low']:.1%} to {leak['high']:.1%})"
-        )
+    for line in leak_lines(found["leak"] or {}):
+        click.echo(line)
     for name, place in found["paths"].items():
         # Not through the console, which would break a long path.
         click.echo(f"{name.replace('_', ' '):<18} {place}")

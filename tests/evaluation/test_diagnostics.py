@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import binomtest
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.evaluation.diagnostics import (
@@ -113,22 +113,21 @@ def test_leak_by_hand():
     assert (found["queries"], found["queries_total"], found["known"]) == (2, 3, 2)
 
 
-@given(st.integers(1, 400), st.data())
-@settings(max_examples=30, deadline=None)
-def test_the_interval_of_the_leak_is_wilsons(total, data):
-    count = data.draw(st.integers(0, total))
-    rows = pd.DataFrame({"query_id": ["q"], "negative_ids": [[str(i) for i in range(total)]]})
-    equivalents = pd.DataFrame({"query_id": "q", "document_id": [str(i) for i in range(count)]}, dtype="str")
+def test_the_interval_of_the_leak_is_over_queries():
+    """One query in ten has relevant negatives only: 70 of 700, known as well as 10 of 100."""
+    rows = pd.DataFrame({"query_id": [f"q{i}" for i in range(100)], "negative_ids": [list("abcdefg")] * 100})
+    equivalents = pd.DataFrame(
+        [(f"q{i}", name) for i in range(10) for name in "abcdefg"], columns=["query_id", "document_id"]
+    )
     qrels = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
     found = leak(rows, equivalents, qrels)
-    z, p = norm.ppf(0.975), count / total
-    centre = (p + z * z / (2 * total)) / (1 + z * z / total)
-    half = z * np.sqrt(p * (1 - p) / total + z * z / (4 * total**2)) / (1 + z * z / total)
-    assert found["share"] == p
-    assert (found["low"], found["high"]) == (
-        pytest.approx(centre - half, abs=1e-9),
-        pytest.approx(centre + half, abs=1e-9),
-    )
+    assert (found["share"], found["queries"]) == (0.1, 10)
+    expected = binomtest(10, 100).proportion_ci(0.95, method="wilson")
+    assert found["low"] == pytest.approx(expected.low, abs=0.01)
+    assert found["high"] == pytest.approx(expected.high, abs=0.01)
+    # As if a document stood in two rows of a query.
+    twice = leak(pd.concat([rows, rows]), equivalents, qrels)
+    assert (twice["count"], twice["high"]) == (140, pytest.approx(found["high"], abs=1e-9))
 
 
 def test_leak_without_negatives():

@@ -15,8 +15,9 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, features, transferred
-from anmi.judging.fusing import FusedJudge, FusedOptions, contributions
+from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
 from anmi.judging.teacher import fold_of
+from anmi.report.inputs import judged_by
 from anmi.retrieval.dense import similarities
 
 SEED = 7
@@ -115,7 +116,30 @@ def test_transfer_can_be_asked_for(collection: Collection, caplog: pytest.LogCap
 def test_the_truth_of_a_collection_can_be_left_out_of_the_coefficients(collection: Collection) -> None:
     judge = fitted(collection, collection.block(known=1), without="api_docs")
     assert judge.models == [transferred("minilm", "api_docs")] != [transferred("minilm")]
-    assert judge.summary["options"]["without"] == "api_docs"
+    assert judge.summary["without"] == "api_docs"
+    assert "api_docs" not in judge.summary["fitted_on"]
+
+
+def test_the_built_in_collection_is_left_out_unless_all_are_asked_for(collection: Collection) -> None:
+    """Its truth had a part in the coefficients, so a figure measured on it by those of all would be in-sample."""
+    block = collection.block(known=1)
+
+    def fitted_for(name: str, **options: object) -> FusedJudge:
+        judge = FusedJudge(FusedOptions.model_validate(options), collection.material, "minilm", SEED, name)
+        judge.fit(CandidateShards.of([block]))
+        return judge
+
+    assert fitted_for("api_docs").models == [transferred("minilm", "api_docs")]
+    whole = fitted_for("api_docs", without=None)
+    assert whole.models == [transferred("minilm")]
+    assert judged_by(provenance(whole.summary)).endswith("so in-sample on these")
+    place = fitted_for("beir:data/scifact")
+    assert (place.models, place.summary["without"]) == ([transferred("minilm")], None)
+    assert "scifact" in judged_by(provenance(place.summary))
+    left = fitted_for("beir:data/scifact", without="scifact")
+    assert left.models == [transferred("minilm", "scifact")]
+    assert judged_by(provenance(left.summary)) == "judged by coefficients that had no part of scifact"
+    assert judged_by(provenance({"mode": "none"})) == ""
 
 
 def test_an_encoder_nobody_fitted_is_said_to_be_judged_without_vectors(

@@ -107,8 +107,10 @@ def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFr
     qrels = pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]})
     told = queries.assign(metadata=['{"source": "a"}', '{"source": "a"}', "{}", "{}"])
     info = {"collection": "mine"}
-    summary = summarise_selection(chosen, rows, equivalents, qrels, told, info, "nearest", BOOK)
+    judge = {"mode": "transfer", "without": "mine", "fitted_on": ["other"], "models": []}
+    summary = summarise_selection(chosen, rows, equivalents, qrels, told, info, judge, "nearest", BOOK)
     assert (summary["leak"]["count"], summary["leak"]["total"]) == (1, 8)
+    assert summary["leak"]["judge"] == {"without": "mine", "fitted_on": ["other"]}
     assert summary["coverage"] == 1
     counted = ("source", "queries", "passed", "failed", "rows", "negatives_mean", "negatives_min", "negatives_max")
     assert [tuple(row[key] for key in counted) for row in summary["by_source"]] == [
@@ -116,7 +118,7 @@ def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFr
         ("mine", 1, 0, 1, 1, 2.0, 2, 2),
     ]
     assert sum(summary["origins"]["sources"].values()) == 8
-    without = summarise_selection(chosen, rows, equivalents.iloc[:0], qrels, told, info, "nearest", BOOK)
+    without = summarise_selection(chosen, rows, equivalents.iloc[:0], qrels, told, info, judge, "nearest", BOOK)
     assert without["leak"] is None, "where the truth is not known, nothing is claimed"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -32,9 +33,11 @@ class FusedOptions(BaseModel):
         "`transfer` uses the shipped ones; `auto` takes hidden where there are enough such queries.",
     )
     without: str | None = Field(
-        None,
-        description="Collection whose truth is to have had no part in the shipped coefficients, such as `api_docs`. "
-        "None, since yours had none; for measuring on one of the six that they were fitted on.",
+        "auto",
+        description="Collection whose truth is to have had no part in the shipped coefficients, such as `scifact`; "
+        "for measuring on one of the six that they were fitted on. auto: leaves out the built-in `api_docs` where it "
+        "is what is mined, and nothing for collections that are read from a place, whose name says nothing of what is "
+        "there. None: leaves out nothing.",
     )
     least_queries: int = Field(
         200, ge=1, description="Queries with several positives from which `auto` learns; fewer are mostly noise."
@@ -55,6 +58,37 @@ class FusedOptions(BaseModel):
     )
 
 
+def left_out(without: str | None, collection: str) -> str | None:
+    """Return which collection's truth had no part in the coefficients; None where all six had.
+
+    Parameters
+    ----------
+    without
+        Of :class:`FusedOptions`.
+    collection
+        What is mined, as the parameter ``collection`` says it.
+
+    Examples
+    --------
+    >>> left_out("auto", "api_docs"), left_out("auto", "beir:data/scifact"), left_out("scifact", "beir:data/scifact")
+    ('api_docs', None, 'scifact')
+    """
+    if without != "auto":
+        return without
+    return collection if collection in shipped()["without"] else None
+
+
+def provenance(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a judge's summary whose truth had a part in its shipped coefficients and whose had none.
+
+    Returns
+    -------
+    dict
+        ``without`` (None for nothing) and ``fitted_on``; empty where no judge was asked.
+    """
+    return {name: summary[name] for name in ("without", "fitted_on") if name in summary}
+
+
 @dataclass
 class FusedJudge:
     """Adds P(relevant | evidence) to candidates.
@@ -69,12 +103,15 @@ class FusedJudge:
         Name of the encoder behind ``dense``; decides which shipped coefficients are used.
     seed
         Of the run; keys the folds.
+    collection
+        What is mined, as the parameter ``collection`` says it; decides what ``without: auto`` leaves out.
     """
 
     options: FusedOptions
     material: Material
     encoder: str
     seed: int
+    collection: str = ""
     models: list[FusedModel] = field(default_factory=list)
     queries: int = 0
     summary: dict[str, Any] = field(default_factory=dict)
@@ -87,7 +124,8 @@ class FusedJudge:
         AnmiError
             ``mode: hidden`` with too few queries that have several positives.
         """
-        shared = transferred(self.encoder, self.options.without)
+        without = left_out(self.options.without, self.collection)
+        shared = transferred(self.encoder, without)
         self.models, self.queries, several = [], 0, 0
         for block in shards.only():
             self.queries += len(block)
@@ -98,7 +136,12 @@ class FusedJudge:
                 f"denoising.fused.mode is hidden, but only {several} queries have several positives, fewer than the "
                 f"{self.options.folds} folds; use mode: transfer, or auto"
             )
-        self.summary = {"options": self.options.model_dump(mode="json"), "queries_with_several_positives": several}
+        self.summary = {
+            "options": self.options.model_dump(mode="json"),
+            "without": without,
+            "fitted_on": [name for name in shipped()["without"] if name != without],
+            "queries_with_several_positives": several,
+        }
         if self.options.mode == "transfer" or not enough:
             self.models = [shared]
             known = self.encoder in shipped()["models"]

@@ -138,12 +138,18 @@ def cells(row: Row, results: Row) -> dict[str, str]:
     if results["focus"]:
         texts |= {f"lead of {results['focus']}": _signed(row["focus_difference"], to_focus)}
     return texts | {
-        "leak": "–" if row["leak"] is None else f"{row['leak']:.2%}",
+        "leak": _leak(row),
         "coverage": f"{row['coverage']:.1%}",
         "training": f"{row['train_seconds']:.0f} s",
         "memory": f"{row['memory_mb']:,.0f} MiB",
         "seeds": str(row["seed_count"]),
     }
+
+
+def _leak(row: Row) -> str:
+    if row["leak"] is None:
+        return "–"
+    return f"{row['leak']:.2%} ({100 * row['leak_low']:.2f} to {100 * row['leak_high']:.2f})"
 
 
 def _signed(value: float | None, sign: str) -> str:

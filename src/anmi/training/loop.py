@@ -76,7 +76,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         if self.checkpoints is not None:
             self._before_step = random_state()
         step = self.state.global_step
-        batch = self.batcher(self.sampler(inputs["row"].cpu().numpy(), step))
+        self.recorder.rows = self.sampler(inputs["row"].cpu().numpy(), step)
+        batch = self.batcher(self.recorder.rows)
         self.size, self._query_ids = BatchSize.of(batch), batch["query_ids"]
         loss = self.loss(self._prepare_input(batch) | {"step": step})
         self.recorder.loss = loss.item()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -14,7 +14,9 @@ from torch import nn
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
+from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
+from anmi.training.drawn import DrawnNegatives
 from anmi.training.observed import Observed
 
 DEV_METRIC = "dev_ndcg@10"
@@ -72,6 +74,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._validation: float | None = None
         # What draws the negatives, whose ``report`` is logged if it has one.
         self.sampler: Any = None
+        # Of the step that is being made; what was drawn counts once the step was.
+        self.rows: Sequence[Row] = ()
+        self.drawn: DrawnNegatives | None = None
         # What the step encoded, for a sampler that goes by it.
         self.observed: Observed | None = None
         # Encodes and compares; its ``report`` is logged.
@@ -113,6 +118,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             "validation": self._validation,
             "seconds": self.seconds,
             "step_seconds": self.step_seconds,
+            "drawn": {} if self.drawn is None else self.drawn.state_dict(),
         }
         return values, self._best_state
 
@@ -126,6 +132,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._validation = values["validation"]
         self._best_state = best
         self._earlier, self.step_seconds = values["seconds"], values["step_seconds"]
+        if self.drawn is not None:
+            self.drawn.load_state_dict(values["drawn"])
         self.resumed_from = len(self._steps)
 
     def log(self) -> pd.DataFrame:
@@ -158,6 +166,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the step while the learning rate is still the one it was made with."""
+        if self.drawn is not None:
+            self.drawn.add(self.rows)
         step = state.global_step + 1
         self._steps.append(
             {

@@ -27,6 +27,7 @@ from anmi.retrieval.two_encoders import two_encoders
 from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import build_curriculum
+from anmi.training.drawn import DrawnNegatives
 from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
 from anmi.training.mixed import Stock
@@ -52,11 +53,15 @@ class TrainingResult:
         the last step of an epoch.
     summary
         Plain values about the run: rows, steps, seconds, best epoch, precision, how far the weights moved.
+    drawn
+        ``query_id, document_id, count``: how often each document was drawn as a negative of a query, for at most
+        2,000 queries chosen by hash; empty where a row has the same negatives in every step.
     """
 
     model: SentenceTransformer
     log: pd.DataFrame
     summary: dict[str, Any]
+    drawn: pd.DataFrame
 
 
 def train(
@@ -167,7 +172,8 @@ def train(
         save(encoder, output)
     if kept is not None and kept.owned:
         kept.remove()
-    return TrainingResult(encoder, log, summary)
+    drawn = recorder.drawn or DrawnNegatives([], seed)
+    return TrainingResult(encoder, log, summary, drawn.table())
 
 
 def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:
@@ -244,6 +250,8 @@ def _run(
     columns = getattr(loss, "columns", ())
     trainer.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
     recorder.sampler = trainer.sampler
+    if options.draws:
+        recorder.drawn = DrawnNegatives((row.query_id for row in data), arguments.seed)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     trainer.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)

@@ -24,6 +24,7 @@ CUTOFFS: Final = (10, 100)
 METRICS: Final = ("ndcg@10", "mrr@10", "recall@100")
 _SELECTION_CODE: Final = (
     "selection", "candidates.py", "seeds.py", "pipelines/selection", "evaluation/audit.py", "evaluation/diagnostics.py",
+    "evaluation/shares.py",
 )  # fmt: skip
 _TRAINING_CODE: Final = (
     "training", "evaluation/metrics.py", "evaluation/retrieval.py", "evaluation/buckets.py", "evaluation/completed.py",
@@ -194,24 +195,28 @@ def select(job: SelectionJob) -> None:
 
 def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     """Return the share of negatives that are in truth relevant, and by what it is known or why it is not."""
+    unknown = dict.fromkeys(("leak", "leak_low", "leak_high"))
     if job.place.leak == "none":
-        return {"leak": None, "leak_from": "not measured: the set's collection says leak: none"}
+        return unknown | {"leak_from": "not measured: the set's collection says leak: none"}
     if not rows.negative_ids.map(len).sum():
-        return {"leak": None, "leak_from": "no mined negatives"}
+        return unknown | {"leak_from": "no mined negatives"}
     data = job.place.mined
     if job.place.truth == "equivalents":
         from anmi.evaluation.diagnostics import leak
 
-        return {"leak": leak(rows, data["equivalents"], data["qrels"])["share"], "leak_from": "equivalents"}
+        counted = leak(rows, data["equivalents"], data["qrels"])
+        share = {"leak": counted["share"], "leak_low": counted["low"], "leak_high": counted["high"]}
+        return share | {"leak_from": "equivalents"}
     if data.no_audit:
-        return {"leak": None, "leak_from": f"no audit: {data.no_audit}"}
+        return unknown | {"leak_from": f"no audit: {data.no_audit}"}
     from anmi.pipelines.audit.nodes import audit_recipes
 
     found = audit_recipes(
         data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
         data["audit.collection_info"], book_of(job.recipes, [job.recipe]), job.seed,
     )  # fmt: skip
-    return {"leak": float(found.loc[found.default, "leak"].iloc[0]), "leak_from": "audit: hidden positives"}
+    own = found[found.default].iloc[0]
+    return {name: float(own[name]) for name in unknown} | {"leak_from": "audit: hidden positives"}
 
 
 def run_cell(job: CellJob) -> None:

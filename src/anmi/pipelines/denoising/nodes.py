@@ -40,6 +40,7 @@ def judge_by_evidence(
     engine: EngineParams = IN_PROCESS,
     changes: Mapping[str, Any] = EVERYTHING,
     earlier_fused_judge: dict[str, Any] | None = None,
+    collection: str = "",
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
 
@@ -59,7 +60,7 @@ def judge_by_evidence(
         vectors=np.asarray(document_embeddings),
         facts=facts_of(corpus, graph),
     )
-    judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed)
+    judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, collection)
     if changes["queries"] is None:
         judge.fit(candidates)
     else:

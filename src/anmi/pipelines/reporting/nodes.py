@@ -36,9 +36,18 @@ def versions() -> dict[str, str]:
 
 
 def collect_results(
-    metrics: pd.DataFrame, comparisons: pd.DataFrame, selection_summary: dict[str, Any], info: dict[str, Any]
+    metrics: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    selection_summary: dict[str, Any],
+    drawn: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
+    info: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return everything `kedro anmi results` shows, as one JSON document."""
+    """Return everything `kedro anmi results` shows, as one JSON document.
+
+    Where training drew negatives, the relevant ones among those are counted, not among what they were drawn from.
+    """
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
@@ -46,9 +55,21 @@ def collect_results(
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
-        "leak": selection_summary["leak"],
+        "leak": _leak(selection_summary, drawn, equivalents, qrels),
         "quarantined": info["quarantined"],
     }
+
+
+def _leak(
+    selection_summary: dict[str, Any], drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame
+) -> dict[str, Any] | None:
+    from anmi.evaluation.diagnostics import leak_of_pairs
+
+    selected: dict[str, Any] | None = selection_summary["leak"]
+    if drawn.empty or equivalents.empty:
+        return selected
+    counted = leak_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
+    return counted | {"of": "drawn", "judge": (selected or {}).get("judge", {})}
 
 
 def render_report(
@@ -93,7 +114,7 @@ def render_report(
             calibration=teacher.get("reliability", {}),
             judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
-            leak=selection_summary["leak"] or {},
+            leak=results["leak"] or {},
             hardness=hardness_results,
             knowledge=knowledge_metrics,
             neighbours=neighbours,

@@ -12,7 +12,10 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             collect_results,
-            inputs=["metrics", "comparisons", "selection_summary", "collection_info"],
+            inputs=[
+                "metrics", "comparisons", "selection_summary", "drawn_negatives", "equivalents", "qrels",
+                "collection_info",
+            ],
             outputs="results",
             name="collect_results",
         ),

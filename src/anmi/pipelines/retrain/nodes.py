@@ -29,6 +29,8 @@ from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.params import RetrainParams, model_name
+from anmi.pipelines.selection.nodes import select_negatives
+from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -43,16 +45,44 @@ def audit_recipe(
     rated: CandidateShards,
     consistency: pd.DataFrame,
     truth: pd.DataFrame,
+    queries: pd.DataFrame,
     corpus: pd.DataFrame,
     info: dict[str, Any],
+    training_log: pd.DataFrame,
     recipes: RecipeBook,
     recipe: str,
+    training: TrainingParams,
     seed: int,
 ) -> pd.DataFrame:
-    """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked."""
+    """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked.
+
+    Where training draws from what the recipe chose, the leak is that of what it would have drawn for the audited
+    queries.
+    """
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
     chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
-    return audit_recipes(rated, consistency, truth, corpus, info, RecipeBook.model_construct(**chosen), seed)
+    table = audit_recipes(rated, consistency, truth, corpus, info, RecipeBook.model_construct(**chosen), seed)
+    options = merged_options(recipes.get(recipe), training)
+    own = (table["recipe"] == recipe) & table["default"] & (table["failed"] == "")
+    same = not options.draws and options.negatives == recipes.get(recipe).negatives
+    if same or options.negatives == 0 or not own.any():
+        return table
+    from anmi.evaluation.shares import share_of_pairs
+    from anmi.selection.rows import training_rows
+    from anmi.training.batch import read_rows
+    from anmi.training.replay import drawn_again
+
+    selection = select_negatives(rated, consistency, recipe, recipes, seed)
+    ids, texts = corpus.document_id.tolist(), dict(zip(queries.query_id, queries.text, strict=True))
+    rows = read_rows(training_rows(selection, ids, ids, texts), options.curriculum.reads)
+    found = share_of_pairs(drawn_again(rows, options, training_log, seed), truth, seed=seed)
+    log.info("Of %d negatives drawn again for the audited queries %d are planted", found.total, found.count)
+    measured = {
+        "leak": found.value, "leak_low": found.low, "leak_high": found.high, "design_effect": found.design_effect,
+        "leaked": found.count, "negatives": found.total,
+    }  # fmt: skip
+    table.loc[own, list(measured)] = list(measured.values())
+    return table
 
 
 def evaluate_champion(
@@ -135,9 +165,13 @@ def decide_promotion(
     champion_metrics: pd.DataFrame,
     query_metrics: pd.DataFrame,
     audited: pd.DataFrame,
+    drawn: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
     trained_model: Path,
     recipe: str,
     recipes: RecipeBook,
+    training: TrainingParams,
     params: RetrainParams,
     evaluation: EvaluationParams,
     seed: int,
@@ -148,7 +182,12 @@ def decide_promotion(
     challenger = query_metrics[query_metrics.system == recipe].set_index("query_id")[_METRIC]
     held = champion["version"] is not None
     before = champion_metrics.set_index("query_id")[_METRIC] if held else None
-    leak = leak_of(audited, recipe) if recipes.get(recipe).negatives else None
+    options = merged_options(recipes.get(recipe), training)
+    if options.sources.kind == "mixed":
+        # An audit sees what a recipe chooses, and here training drew from the corpus itself.
+        leak: Leak | None = leak_of_drawn(drawn, equivalents, qrels, seed)
+    else:
+        leak = leak_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
     found = decide(challenger, before, leak, params.rule, seed=seed, resamples=evaluation.resamples)
     decision, reasons = found.decision, list(found.reasons)
     fingerprint = _fingerprint(trained_model)
@@ -178,6 +217,33 @@ def leak_of(audited: pd.DataFrame, recipe: str) -> Leak:
         float(row["leak"]), float(row["leak_low"]), float(row["leak_high"]), int(row["leaked"]), int(row["negatives"]),
         str(row["failed"] or ""),
     )  # fmt: skip
+
+
+def leak_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> Leak:
+    """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
+
+    Parameters
+    ----------
+    drawn
+        ``query_id, document_id, count``.
+    equivalents
+        ``query_id, document_id``: relevant though no label says so.
+    qrels
+        ``query_id, document_id, relevance``.
+    seed
+        Of the resampling.
+    """
+    from anmi.evaluation.shares import share_of_pairs
+
+    known = drawn[drawn["query_id"].isin(equivalents["query_id"])]
+    if known.empty:
+        return Leak(
+            float("nan"), 0.0, 1.0, 0, 0, "training drew its negatives from the whole corpus, and of none of its "
+            "queries is it known which documents are relevant without a label",
+        )  # fmt: skip
+    pair = ["query_id", "document_id"]
+    found = share_of_pairs(known, pd.concat([equivalents[pair], qrels.loc[qrels["relevance"] > 0, pair]]), seed=seed)
+    return Leak(found.value, found.low, found.high, found.count, found.total, of="drawn")
 
 
 def _fingerprint(folder: Path) -> str:

@@ -206,16 +206,19 @@ def summarise_selection(
     qrels: pd.DataFrame,
     queries: pd.DataFrame,
     info: dict[str, Any],
+    fused_judge: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
 ) -> dict[str, Any]:
     """Count what happened to the candidates, and how many negatives were in truth relevant.
 
-    This is the only place after ingestion that reads ``equivalents``; nothing it returns goes back into mining.
+    Reads ``equivalents``, so nothing that it returns goes back into mining. With what it counts stands whose truth
+    had a part in the judge's coefficients.
     """
     from anmi.corpus.metadata import values_by_id
     from anmi.evaluation.diagnostics import BySource, Funnel, Gap, Origins, diagnose, leak
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
+    from anmi.judging.fusing import provenance
     from anmi.report.negatives_console import source_lines
 
     wanted = recipes.get(recipe).negatives
@@ -233,13 +236,14 @@ def summarise_selection(
     found["gaps"] = dict(zip(("dense", "elo"), seen[4:], strict=True))
     for line in source_lines(found["by_source"]):
         _LOG.info("%s", line)
+    counted = leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None
     return {
         "recipe": recipe,
         "rows": len(rows),
         "negatives_wanted": wanted,
         "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
         "promoted": len(promoted),
-        "leak": leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None,
+        "leak": None if counted is None else counted | {"of": "selected", "judge": provenance(fused_judge)},
         **found,
     }
 

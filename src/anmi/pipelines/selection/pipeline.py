@@ -61,7 +61,7 @@ def create_pipeline() -> Pipeline:
             summarise_selection,
             inputs=[
                 "selection", "training_rows", "equivalents", "qrels", "queries", "collection_info",
-                "params:recipe", "params:recipes",
+                "fused_judge", "params:recipe", "params:recipes",
             ],
             outputs="selection_summary",
             name="summarise_selection",

@@ -105,6 +105,7 @@ def train_retriever(
     return {
         "trained_model": folder,
         "training_log": result.log,
+        "drawn_negatives": result.drawn,
         "training_summary": result.summary | {"encoder": encoder, "recipe": recipe, "options": options.model_dump()},
     }
 
