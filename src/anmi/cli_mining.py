@@ -13,7 +13,9 @@ from kedro.framework.cli.utils import env_option
 
 from anmi.errors import AnmiError
 
-KEYS: Final = ("recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "leak", "paths")
+KEYS: Final = (
+    "recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected", "leak", "paths",
+)  # fmt: skip
 _WIDTH: Final = 120
 
 
@@ -48,7 +50,7 @@ def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
 
     from anmi.report.console import rejections_table
-    from anmi.report.negatives_console import dropped_table, origins_table, source_table
+    from anmi.report.negatives_console import dropped_table, expected_sentence, origins_table, source_table
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(source_table(found["by_source"]))
@@ -61,6 +63,8 @@ def _print(found: dict[str, Any]) -> None:
         f"recipe {found['recipe']}: {found['rows']:,} rows, {found['coverage']:.1%} of them with all "
         f"{found['negatives_wanted']} negatives"
     )
+    if expected := expected_sentence(found["expected"]):
+        click.echo(expected)
     leak = found["leak"]
     if leak:
         click.echo(

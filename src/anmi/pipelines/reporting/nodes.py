@@ -46,6 +46,7 @@ def collect_results(
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
+        "expected": selection_summary.get("expected"),
         "leak": selection_summary["leak"],
         "quarantined": info["quarantined"],
     }
@@ -93,6 +94,7 @@ def render_report(
             calibration=teacher.get("reliability", {}),
             judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
+            expected=selection_summary.get("expected") or {},
             leak=selection_summary["leak"] or {},
             hardness=hardness_results,
             knowledge=knowledge_metrics,

@@ -212,9 +212,9 @@ def summarise_selection(
     This is the only place after ingestion that reads ``equivalents``; nothing it returns goes back into mining.
     """
     from anmi.corpus.metadata import values_by_id
-    from anmi.evaluation.diagnostics import BySource, Funnel, Gap, Origins, diagnose, leak
+    from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, leak
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
-    from anmi.report.negatives_console import source_lines
+    from anmi.report.negatives_console import expected_sentence, source_lines
 
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
@@ -225,12 +225,14 @@ def summarise_selection(
         BySource(rows, source_of, info["collection"]),
         Origins(),
         Funnel(wanted),
+        Expected(),
         *(Gap(column) for column in ("dense", "elo")),
     )
-    found = dict(zip(("distributions", "by_source", "origins", "funnel"), seen, strict=False))
-    found["gaps"] = dict(zip(("dense", "elo"), seen[4:], strict=True))
-    for line in source_lines(found["by_source"]):
-        _LOG.info("%s", line)
+    found = dict(zip(("distributions", "by_source", "origins", "funnel", "expected"), seen, strict=False))
+    found["gaps"] = dict(zip(("dense", "elo"), seen[5:], strict=True))
+    for line in [*source_lines(found["by_source"]), expected_sentence(found["expected"])]:
+        if line:
+            _LOG.info("%s", line)
     return {
         "recipe": recipe,
         "rows": len(rows),
