@@ -31,7 +31,7 @@ from anmi.datasets.disk import unwritable
 from anmi.errors import AnmiError, visible
 from anmi.hooks.retraining import EXIT_CODES, EXIT_HELP, AlreadyRetraining, RetrainHooks
 
-RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
+RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "expected", "leak", "paths")
 _WIDTH: Final = 120
 
 
@@ -244,10 +244,13 @@ def _print_results(saved: dict[str, Any]) -> None:
     from rich.console import Console
 
     from anmi.report.console import leak_lines, rejections_table, results_table
+    from anmi.report.negatives_console import expected_sentence
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(results_table(pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])))
     console.print(rejections_table(pd.DataFrame(saved["funnel"])))
+    if expected := expected_sentence(saved.get("expected")):
+        click.echo(expected)
     # What a label alone cannot show: known only where the collection holds its own truth.
     for line in leak_lines(saved.get("leak") or {}):
         click.echo(line)

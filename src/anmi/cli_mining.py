@@ -13,7 +13,9 @@ from kedro.framework.cli.utils import env_option
 
 from anmi.errors import AnmiError
 
-KEYS: Final = ("recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "leak", "paths")
+KEYS: Final = (
+    "recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected", "leak", "paths",
+)  # fmt: skip
 _PLACES: Final = ("negatives", "training_rows")
 _WIDTH: Final = 120
 
@@ -49,7 +51,7 @@ def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
 
     from anmi.report.console import leak_lines, rejections_table
-    from anmi.report.negatives_console import dropped_table, origins_table, source_table
+    from anmi.report.negatives_console import dropped_table, expected_sentence, origins_table, source_table
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(source_table(found["by_source"]))
@@ -62,6 +64,8 @@ def _print(found: dict[str, Any]) -> None:
         f"recipe {found['recipe']}: {found['rows']:,} rows, {found['coverage']:.1%} of them with all "
         f"{found['negatives_wanted']} negatives"
     )
+    if expected := expected_sentence(found["expected"]):
+        click.echo(expected)
     for line in leak_lines(found["leak"] or {}):
         click.echo(line)
     for name, place in found["paths"].items():

@@ -180,6 +180,41 @@ class Origins:
         return {"sources": dict(self._sources.most_common()), "tiers": dict(self._tiers.most_common())}
 
 
+class Expected:
+    """Finds which share of the selected negatives the judge itself expects to be relevant.
+
+    Attributes
+    ----------
+    column
+        Calibrated probability of relevance.
+    """
+
+    def __init__(self, column: str = "p_relevant") -> None:
+        self.column = column
+        self.columns: tuple[str, ...] = (column, "tier")
+        self._sum, self._judged, self._total, self._doubtful = 0.0, 0, 0, 0
+
+    def see(self, block: Candidates) -> None:
+        """Add up the negatives of a block."""
+        drawn = block.negatives & (block.query_verdict == OPEN)[:, None]
+        values = block.columns.get(self.column, np.full(drawn.shape, np.nan))[drawn].astype(np.float64)
+        self._sum += float(np.nansum(values))
+        self._judged += int(np.isfinite(values).sum())
+        self._total += int(drawn.sum())
+        if "tier" in block.columns:
+            self._doubtful += int((block.columns["tier"][drawn] == TIERS.index("uncertain")).sum())
+
+    def found(self) -> dict[str, Any] | None:
+        """Return ``share`` in [0, 1], the ``judged`` negatives it is of, all (``total``), and those taken in doubt.
+
+        ``doubtful`` are those of the last tier. None where no negative was judged.
+        """
+        if not self._judged:
+            return None
+        counts = {"judged": self._judged, "total": self._total, "doubtful": self._doubtful}
+        return {"share": self._sum / self._judged, **counts}
+
+
 def by_source(
     shards: Iterable[Candidates], rows: pd.DataFrame, source_of: Mapping[str, str], default: str
 ) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
+from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
 
 _TEMPLATE: Final = "report.html.jinja"
@@ -62,6 +63,7 @@ def render(inputs: ReportInputs) -> str:
         funnel_rows=_funnel_rows(inputs),
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
         origins=_origins(inputs),
+        expected=expected_sentence(inputs.expected),
         leak=leak_sentence(inputs.leak),
         gap=embedded(figures.elo_gap(inputs.gap)),
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],

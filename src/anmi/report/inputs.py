@@ -55,6 +55,8 @@ class ReportInputs:
         calibrated); any of the three may be missing. See :func:`judge_entries`. None or empty omits the section.
     gap
         From :func:`anmi.evaluation.diagnostics.gap` on ``elo``.
+    expected
+        From :class:`anmi.evaluation.diagnostics.Expected`.
     leak
         From :func:`anmi.evaluation.diagnostics.leak`.
     hardness
@@ -83,6 +85,7 @@ class ReportInputs:
     training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
     calibration: Mapping[str, Any] = field(default_factory=dict)
     gap: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, Any] = field(default_factory=dict)
     leak: Mapping[str, Any] = field(default_factory=dict)
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -55,6 +55,7 @@ def collect_results(
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
+        "expected": selection_summary.get("expected"),
         "leak": _leak(selection_summary, drawn, equivalents, qrels),
         "quarantined": info["quarantined"],
     }
@@ -114,6 +115,7 @@ def render_report(
             calibration=teacher.get("reliability", {}),
             judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
+            expected=selection_summary.get("expected") or {},
             leak=results["leak"] or {},
             hardness=hardness_results,
             knowledge=knowledge_metrics,

@@ -216,10 +216,10 @@ def summarise_selection(
     had a part in the judge's coefficients.
     """
     from anmi.corpus.metadata import values_by_id
-    from anmi.evaluation.diagnostics import BySource, Funnel, Gap, Origins, diagnose, leak
+    from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, leak
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
     from anmi.judging.fusing import provenance
-    from anmi.report.negatives_console import source_lines
+    from anmi.report.negatives_console import expected_sentence, source_lines
 
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
@@ -230,12 +230,14 @@ def summarise_selection(
         BySource(rows, source_of, info["collection"]),
         Origins(),
         Funnel(wanted),
+        Expected(),
         *(Gap(column) for column in ("dense", "elo")),
     )
-    found = dict(zip(("distributions", "by_source", "origins", "funnel"), seen, strict=False))
-    found["gaps"] = dict(zip(("dense", "elo"), seen[4:], strict=True))
-    for line in source_lines(found["by_source"]):
-        _LOG.info("%s", line)
+    found = dict(zip(("distributions", "by_source", "origins", "funnel", "expected"), seen, strict=False))
+    found["gaps"] = dict(zip(("dense", "elo"), seen[5:], strict=True))
+    for line in [*source_lines(found["by_source"]), expected_sentence(found["expected"])]:
+        if line:
+            _LOG.info("%s", line)
     counted = leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None
     return {
         "recipe": recipe,
