@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class IngestionParams(BaseModel):
@@ -48,3 +50,12 @@ class IngestionParams(BaseModel):
         description="Metadata keys that mean `part of the document with this identifier`; documents of one parent are "
         "never each other's negatives. These two are the usual names; an empty list looks for no parents.",
     )
+
+    @model_validator(mode="after")
+    def _something_to_train_on(self) -> Self:
+        """Fail before a file is read."""
+        if self.dev_share + self.test_share >= 1:
+            raise ValueError(
+                f"dev_share {self.dev_share:g} and test_share {self.test_share:g} leave nothing to train on; lower them"
+            )
+        return self
