@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from typing import Any, Final
 
 import click
@@ -23,6 +24,7 @@ from anmi.cli_explain import explain
 from anmi.cli_export import export
 from anmi.cli_mining import negatives
 from anmi.cli_package import package
+from anmi.cli_params import split_params
 from anmi.cli_retrain import champion, rollback
 from anmi.cli_runs import prune, reproduce, resume, runs
 from anmi.cli_store import store
@@ -61,13 +63,26 @@ def user_error(error: BaseException) -> str | None:
         if isinstance(found, VersionNotFoundError):
             name = str(error).split(":", 1)[0]
             return f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
-        if isinstance(found, (ParameterValidationError, OmegaConfBaseException, DatasetNotFoundError)):
+        if isinstance(found, OmegaConfBaseException):
+            return _reference(found)
+        if isinstance(found, (ParameterValidationError, DatasetNotFoundError)):
             return " ".join(str(found).split())
         if isinstance(found, ValueError) and str(found).startswith("Failed to find the pipeline named"):
             return " ".join(str(found).split())
         if isinstance(found, OSError) and (told := unwritable(found)):
             return str(told)
     return None
+
+
+def _reference(error: Any) -> str:
+    """Say which setting refers to something that is not there."""
+    place, what = error.full_key or error.key or "?", str(error.msg or error).split("\n")[0]
+    return str(
+        AnmiError(
+            f'"{place}" of the configuration cannot be resolved ({what}): correct what stands in its ${{…}}, or set '
+            "the variable of the environment that it names"
+        )
+    )
 
 
 @contextmanager
@@ -135,8 +150,17 @@ def _run(**options: Any) -> Any:
     return result
 
 
+def _options() -> list[click.Parameter]:
+    """Return Kedro's options; those that hold parameters say what cannot be read of them."""
+    options = [copy(option) for option in kedro_run.params]
+    for option in options:
+        if option.name in ("params", "runner_params"):
+            option.callback = split_params
+    return options
+
+
 # Kedro's own command with Kedro's own options; only what becomes of an error, or of a challenger, is ours.
-run = click.Command("run", callback=_run, params=kedro_run.params, help=f"{kedro_run.help}\n\n{EXIT_HELP}")
+run = click.Command("run", callback=_run, params=_options(), help=f"{kedro_run.help}\n\n{EXIT_HELP}")
 cli.add_command(run)
 cli.add_command(package)
 

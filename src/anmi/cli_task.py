@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import click
-from kedro.framework.cli.utils import _split_params, env_option
+from kedro.framework.cli.utils import env_option
 from kedro.pipeline import Pipeline
 
+from anmi.cli_params import split_params
 from anmi.errors import AnmiError
 
 _VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
@@ -50,7 +51,7 @@ def open_task(key: str, env: str | None) -> None:
 @task.command("run")
 @click.argument("version")
 @click.argument("pipeline")
-@click.option("--params", default="", callback=_split_params, help="As in kedro run.")
+@click.option("--params", default="", callback=split_params, help="As in kedro run.")
 @env_option
 def run_task(version: str, pipeline: str, params: dict[str, Any], env: str | None) -> None:
     """Run PIPELINE under VERSION, without the nodes that an earlier attempt has finished.

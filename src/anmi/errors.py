@@ -17,6 +17,7 @@ _SECRET: Final = frozenset({"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PAS
 # Variables that say where a secret lies hold none.
 _PLACES: Final = frozenset({"PATH", "FILE", "DIR", "FOLDER", "HOME", "VARIABLE"})
 _SHORTEST_SECRET: Final = 8
+_LONGEST: Final = 2000
 # Control characters but for tab and line feed, and those that turn the direction of writing: a terminal obeys them.
 _COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _PLAIN_NAME: Final = re.compile(r"[^\W_][\w.-]{0,99}")
@@ -26,11 +27,23 @@ class AnmiError(Exception):
     """A one-sentence message that names what is wrong, where, and what to do.
 
     The command line prints it without a traceback; anything else that is raised is a defect of ours. Whatever the
-    sentence quotes, it shows no password and gives no command to a terminal.
+    sentence quotes, it shows no password, gives no command to a terminal, and fits a screen.
     """
 
     def __init__(self, *parts: Any) -> None:
-        super().__init__(*(visible(masked(part)) if isinstance(part, str) else part for part in parts))
+        super().__init__(*(shortened(visible(masked(part))) if isinstance(part, str) else part for part in parts))
+
+
+def shortened(text: str) -> str:
+    """Return a text without the middle of what is too long for a sentence, such as an id of a megabyte.
+
+    Examples
+    --------
+    >>> len(shortened("a" * 1_000_000 + " is no id")), shortened("a" * 1_000_000 + " is no id")[-11:]
+    (2003, 'aa is no id')
+    """
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
 def masked(text: str) -> str:

@@ -9,15 +9,32 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+
+# What every library that is seeded takes; larger ones would be cut or refused by some.
+LIMIT: Final = 2**32
+Seed = Annotated[int, Field(strict=True, ge=0, lt=LIMIT)]
 
 # Multipliers and Weyl constants of Philox4x64-10 (Salmon et al., SC 2011, table 2).
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+
+
+def is_seed(value: Any) -> bool:
+    """Tell whether a value is a whole number from 0 to 2³² − 1.
+
+    Examples
+    --------
+    >>> is_seed(7), is_seed(-1), is_seed(2**32), is_seed(True), is_seed("7")
+    (True, False, False, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LIMIT
 
 
 def key(seed: int, step: str, query_id: str) -> NDArray[np.uint64]:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kedro.config import AbstractConfigLoader
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.framework.project import pipelines
@@ -16,11 +16,21 @@ from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 from kedro.validation.type_extractor import TypeExtractor
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from anmi.errors import AnmiError, nearest
+from anmi.hooks.parameters import (
+    check_model,
+    check_names,
+    check_numbers,
+    check_shapes,
+    check_values,
+    configured,
+    references,
+)
 from anmi.hooks.secrets import check_no_secrets, mask_logs
 from anmi.pipelines.ablation.params import AblationParams
+from anmi.pipelines.audit.params import AuditParams
 from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import Recipe, RecipeBook
 
@@ -36,34 +46,35 @@ COLLECTIONS: Final = {
     "kg": "kg:DIR",
 }
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_RUNTIME_REFERENCE: Final = re.compile(r"\$\{runtime_params:\s*(\w+)")
-
-
-# Parameters of a single value that nodes read as they are; those of a branch have a model.
-_SWITCHES: Final = ("keep_judges", "update")
 
 
 class CheckHooks:
     """Name what is misspelt on the command line, with the nearest valid name."""
 
-    _draws_on_facts = False
+    def __init__(self) -> None:
+        self._roots: tuple[tuple[str, str], ...] = ()
+        self._draws_on_facts = False
+        self._evaluated: str | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
         """Check runtime parameters, recipe, encoder and collection, and that no parameter holds a secret."""
         mask_logs()
         loader = context.config_loader
-        check_no_secrets(loader.runtime_params or {})
-        check_names(loader.runtime_params or {}, known_parameters(loader))
+        asked = loader.runtime_params or {}
+        check_no_secrets(asked)
+        known = configured(loader)
+        check_names(asked, known.keys() | references(loader))
+        check_shapes(asked, known)
         parameters = loader["parameters"]
         check_no_secrets(parameters)
+        self._roots = roots(loader["globals"], context.project_path)
+        check_values(parameters)
         if isinstance(parameters.get("recipes"), Mapping) and "recipe" in parameters:
             check_recipe(parameters["recipe"], parameters["recipes"])
-            audited = (parameters.get("audit") or {}).get("recipe")
-            if audited is not None:
-                check_recipe(audited, parameters["recipes"])
-        for name in _SWITCHES:
-            check_switch(name, parameters.get(name, False))
+            judged = parameters.get("audit_judges_for", RecipeBook.every)
+            if judged != RecipeBook.every:
+                check_recipe(judged, parameters["recipes"])
         if "encoder" in parameters:
             check_encoder(parameters["encoder"], context.project_path)
         if "collection" in parameters:
@@ -72,10 +83,14 @@ class CheckHooks:
             check_model(name, parameters, model)
             if model is RecipeBook:
                 check_training(parameters[name])
+            if model is AuditParams and (audited := parameters[name].get("recipe")) is not None:
+                check_recipe(audited, parameters["recipes"])
 
     @hook_impl
     def before_pipeline_run(self, run_params: Mapping[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
-        """Check what only some runs ask for: an ablation's set, and packages that its nodes need."""
+        """Check where it is written to, and what only some runs ask for: an ablation's set, packages, queries."""
+        for place, setting in self._roots:
+            make_root(place, setting)
         if "ablation" in (run_params.get("pipeline_names") or ()):
             check_ablation(catalog.load("params:ablation"), catalog.load("params:recipes"), Path.cwd())
         nodes = {node.name for node in pipeline.nodes}
@@ -83,99 +98,66 @@ class CheckHooks:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             check_packages(recipe, catalog.load("params:training"))
             self._draws_on_facts = draws_on_facts(recipe, catalog.load("params:training"))
+        self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
 
     @hook_impl
     def after_node_run(self, node: Node, outputs: dict[str, Any], inputs: dict[str, Any]) -> None:
-        """Refuse a recipe that draws on what documents state where they state nothing; training would, hours later."""
-        if node.name == "ingest" and self._draws_on_facts and not len(outputs["facts"]):
+        """Refuse a collection that lacks what the end of the run needs; training or evaluation would, hours later."""
+        if node.name != "ingest":
+            return
+        split = self._evaluated
+        if split is not None and not (outputs["queries"]["split"] == split).any():
+            raise AnmiError(
+                f'the collection "{inputs["params:collection"]}" has no "{split}" query with a relevant document, so '
+                f"nothing could be evaluated: add labels for the split, raise ingestion.{split}_share, or run "
+                "`--pipelines mining,training`"
+            )
+        if self._draws_on_facts and not len(outputs["facts"]):
             raise AnmiError(
                 f'the recipe draws negatives from mixed sources, and the documents of "{inputs["params:collection"]}" '
                 "state no facts: read a collection with a graph by kg:DIR, or choose another recipe"
             )
 
 
-def check_switch(name: str, value: Any) -> None:
-    """Refuse what is neither true nor false: a node would take any other text, `no` among them, for true.
+def roots(folders: Mapping[str, Any], project: Path) -> tuple[tuple[str, str], ...]:
+    """Return where artifacts and the store lie, each with the environment variable that chooses it; no addresses.
+
+    Raises
+    ------
+    AnmiError
+        One is not named, so that files would be written to the root of the file system.
+    """
+    found = []
+    for name, setting in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
+        place = folders.get(name, name)
+        if not isinstance(place, str) or not place.strip():
+            raise AnmiError(f"{setting} is set to nothing: name a folder, or unset it")
+        if "://" not in place:
+            found.append((str(project / place), setting))
+    return tuple(found)
+
+
+def make_root(place: str, setting: str) -> None:
+    """Make a folder unless it is there, and refuse one that cannot be made or written to.
 
     Examples
     --------
-    >>> check_switch("update", True)
+    >>> make_root("/dev/null", "ANMI_STORE")
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: nothing can be written to /dev/null (File exists): set ANMI_STORE to a folder that can be \
+written to
     """
-    if not isinstance(value, bool):
-        raise AnmiError(f'parameter "{name}": true or false was expected, not {value!r}')
-
-
-def known_parameters(loader: AbstractConfigLoader) -> set[str]:
-    """Return the top-level parameters of the configuration, and those it takes through ``${runtime_params:...}``."""
-    arguments = {"base_env": loader.base_env, "default_run_env": loader.default_run_env}
-    plain = type(loader)(
-        conf_source=loader.conf_source,
-        env=loader.env,
-        config_patterns=loader.config_patterns,
-        merge_strategy=loader.merge_strategy,
-        runtime_params={},
-        custom_resolvers=getattr(loader, "_custom_resolvers", None),
-        **arguments,
-    )
-    references = {
-        name
-        for environment in (loader.base_env, loader.env or loader.default_run_env)
-        for file in Path(loader.conf_source, environment).glob("**/*.yml")
-        for name in _RUNTIME_REFERENCE.findall(file.read_text(encoding="utf-8"))
-    }
-    return set(plain["parameters"]) | references
-
-
-def check_names(asked: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a runtime parameter that the configuration does not have."""
-    known = set(known)
-    for name in asked:
-        if name not in known:
-            raise AnmiError(f'there is no parameter "{name}": {nearest(name, known)}')
-
-
-def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
-    """Refuse a branch of the parameters that its model does not accept.
-
-    Kedro would, too; it cannot say which name is the nearest, and it prints many lines.
-
-    Parameters
-    ----------
-    name
-        Dotted name of the branch, as in ``params:NAME``.
-    parameters
-        All of them.
-    model
-        What the node that takes the branch is annotated with; anything but a pydantic model is left to Kedro.
-    """
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return
-    value: Any = parameters
-    for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            raise AnmiError(f'the configuration lacks the parameter "{name}"')
-        value = value[part]
     try:
-        model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join([name, *map(str, first["loc"])])
-        if first["type"] == "extra_forbidden":
-            raise AnmiError(f'there is no parameter "{place}": {_nearest_field(model, first["loc"])}') from None
-        given = f", not {first['input']!r}" if isinstance(first["input"], (str, int, float)) else ""
-        message = first["msg"].removeprefix("Value error, ")
-        raise AnmiError(f'parameter "{place}": {message}{given}') from None
-
-
-def _nearest_field(model: type[BaseModel], place: tuple[int | str, ...]) -> str:
-    inner: Any = model
-    for part in place[:-1]:
-        field = getattr(inner, "model_fields", {}).get(part)
-        inner = None if field is None else field.annotation
-    known = getattr(inner, "model_fields", None)
-    return nearest(str(place[-1]), known) if known else "its model has no such field"
+        Path(place).mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(place, os.W_OK | os.X_OK) else "Permission denied"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    if reason:
+        raise AnmiError(
+            f"nothing can be written to {place} ({reason}): set {setting} to a folder that can be written to"
+        )
 
 
 def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
@@ -192,9 +174,11 @@ def check_training(recipes: Mapping[str, Any]) -> None:
     for name in book.names():
         recipe = book.get(name)
         try:
-            unread = merged_options(recipe, TrainingParams()).reads - recipe.requires
+            options = merged_options(recipe, TrainingParams())
         except AnmiError as error:
             raise AnmiError(f'recipe "{name}", {error}') from None
+        check_numbers(f"recipes.{name}.training", recipe.training, options)
+        unread = options.reads - recipe.requires
         if unread:
             columns = ", ".join(sorted(unread))
             raise AnmiError(

@@ -215,13 +215,21 @@ class RecipeBook(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Recipe]
-    reserved: ClassVar[tuple[str, ...]] = ("bm25", "zero_shot")
+    # Other systems in the tables of results.
+    reserved: ClassVar[tuple[str, ...]] = ("bm25", "zero_shot", "champion")
     every: ClassVar[str] = "*"
 
     @model_validator(mode="before")
     @classmethod
     def _inherit(cls, value: Any) -> Any:
-        return inherited(value) if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        if taken := [name for name in cls.reserved if name in value]:
+            # Its results would be taken for theirs.
+            raise ValueError(
+                f"{taken[0]}: the name stands for another system in the results; call the recipe otherwise"
+            )
+        return inherited(value)
 
     @model_validator(mode="after")
     def _make_sense(self) -> RecipeBook:
@@ -263,9 +271,6 @@ def recipe_book(raw: dict[str, Any]) -> RecipeBook:
     AnmiError
         One sentence naming the recipe and what is wrong with it.
     """
-    taken = [name for name in RecipeBook.reserved if name in raw]
-    if taken:
-        raise AnmiError(f'recipe "{taken[0]}": the name stands for a baseline in the results; choose another')
     try:
         return RecipeBook(**raw)
     except ValidationError as error:

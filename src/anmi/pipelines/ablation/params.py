@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anmi.errors import is_plain_name, nearest
+from anmi.seeds import Seed
 
 
 class AblationCollection(BaseModel):
@@ -40,12 +41,17 @@ class AblationCollection(BaseModel):
         from anmi.judging.fusing import FusedOptions
         from anmi.pipelines.ingestion.params import IngestionParams
 
-        if wrong := [name for name in self.ingestion if name not in IngestionParams.model_fields]:
-            raise ValueError(
-                f'ingestion has no parameter "{wrong[0]}"; {nearest(wrong[0], IngestionParams.model_fields)}'
-            )
-        if wrong := [name for name in self.fused if name not in FusedOptions.model_fields]:
-            raise ValueError(f'fused has no parameter "{wrong[0]}"; {nearest(wrong[0], FusedOptions.model_fields)}')
+        models: dict[str, type[BaseModel]] = {"ingestion": IngestionParams, "fused": FusedOptions}
+        for branch, model in models.items():
+            given = getattr(self, branch)
+            if wrong := [name for name in given if name not in model.model_fields]:
+                raise ValueError(f'{branch} has no parameter "{wrong[0]}"; {nearest(wrong[0], model.model_fields)}')
+            try:
+                model(**given)
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                place = ".".join([branch, *map(str, first["loc"])])
+                raise ValueError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
         return self
 
 
@@ -56,7 +62,7 @@ class AblationSet(BaseModel):
 
     description: str = Field(description="One sentence for people who choose among sets.")
     recipes: list[str] = Field(min_length=1, description="Names of recipes; those of the baseline and the focus, too.")
-    seeds: list[int] = Field([1, 2, 3], min_length=1, description="Of training; three show how much chance there is.")
+    seeds: list[Seed] = Field([1, 2, 3], min_length=1, description="Of training; three show how much chance there is.")
     collections: list[str] = Field(min_length=1, description="Names under `ablation.collections`.")
     encoder: str = Field("static", description="Trained and mined with; static trains in seconds on a CPU.")
     baseline: str = Field("naive_top", description="Recipe that all others are tested against; the usual first choice.")
@@ -97,7 +103,9 @@ class AblationParams(BaseModel):
         1, ge=1, description="Threads of each cell. 1: for small models two cells with one thread each are faster than "
         "one with two. More can change the last digits, as sums are cut differently.",
     )  # fmt: skip
-    resamples: int = Field(10_000, ge=100, description="Of bootstrap and permutation; gives p-values to about 0.01.")
+    resamples: int = Field(
+        10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01."
+    )
     confidence: float = Field(0.95, gt=0, lt=1, description="Of the intervals.")
     level: float = Field(0.05, gt=0, lt=1, description="Corrected p-value below which a difference counts; customary.")
     collections: dict[str, AblationCollection] = Field(

@@ -13,11 +13,13 @@ class BM25Params(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     engine: Literal["bm25s", "rank_bm25"] = Field("bm25s", description="rank_bm25 is slow and serves for comparison.")
-    tokenizer: str = Field("auto", description="auto | snowball | kiwi | jieba | ngram | subword | whitespace.")
+    tokenizer: TokenizerName = Field(
+        "auto", description="auto | snowball | kiwi | jieba | ngram | subword | whitespace."
+    )
     k1: float = Field(0.9, ge=0, description="Saturation of term frequency; 0.9 is Anserini's and BEIR's.")
     b: float = Field(0.4, ge=0, le=1, description="Length normalisation; 0.4 is Anserini's and BEIR's.")
     method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field(
         "lucene", description="Variant of the formula."
     )
-    depth: int = Field(1000, ge=1, description="Candidates per query, as in the published miner.")
+    depth: int = Field(1000, ge=1, le=100_000, description="Candidates per query, as in the published miner.")
     shard: int = Field(512, ge=1, description="Queries per shard; bounds memory, never changes a result.")

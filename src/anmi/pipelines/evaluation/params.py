@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,8 +15,12 @@ class EvaluationParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     split: Literal["test", "dev"] = Field("test", description="dev while settings are being chosen, test in the end.")
-    cutoffs: tuple[int, ...] = Field((1, 5, 10, 20, 50, 100), description="k of all metrics.")
-    resamples: int = Field(10_000, ge=100, description="Of bootstrap and permutation; gives p-values to about 0.01.")
+    cutoffs: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field(
+        (1, 5, 10, 20, 50, 100), min_length=1, description="k of all metrics; at least one."
+    )
+    resamples: int = Field(
+        10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01."
+    )
     confidence: float = Field(0.95, gt=0, lt=1, description="Of the intervals.")
     hardness: HardnessParams = Field(
         HardnessParams(code_mix="script"),

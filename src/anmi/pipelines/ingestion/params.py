@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from anmi.corpus.language import language_code
 from anmi.errors import AnmiError
@@ -62,3 +64,12 @@ class IngestionParams(BaseModel):
             return language_code(given) if given else None
         except AnmiError as error:
             raise ValueError(str(error)) from None
+
+    @model_validator(mode="after")
+    def _something_to_train_on(self) -> Self:
+        """Fail before a file is read."""
+        if self.dev_share + self.test_share >= 1:
+            raise ValueError(
+                f"dev_share {self.dev_share:g} and test_share {self.test_share:g} leave nothing to train on; lower them"
+            )
+        return self

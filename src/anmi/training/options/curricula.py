@@ -22,7 +22,7 @@ class WindowOptions(PartOptions):
     window: Literal["elo", "rank"] = Field(
         "elo",
         description="What the window is in. elo: gaps to the positive, as in methods §3.6; inside are rated candidates "
-        "only, so let `elo.candidates` rate as many as the pool holds. rank: the place in the row's pool as a share, 0 "
+        "only, so let `elo.depth` rate as many as the pool holds. rank: the place in the row's pool as a share, 0 "
         "the first, for recipes that rate nobody; the pool is to be ordered by hardness.",
     )
     danger: float = Field(
