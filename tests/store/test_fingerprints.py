@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.prompts import Prompts
 from anmi.store import Store
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "fox", "blue", "whale", "the", "den"]
@@ -44,12 +45,12 @@ def store(folder: Path, tmp_path: Path) -> Any:
         yield opened
 
 
-def computed(store: Store, folder: Path, prompt: str = "", **load: Any) -> int:
+def computed(store: Store, folder: Path, **load: Any) -> int:
     """Return how many values were new to the store, checked against a model without a store."""
     before = sum(record.entries for record in store.records())
     model = load_encoder(str(folder), folder, **load)
-    found = encode(model, TEXTS, store, "float32", prompt=prompt)
-    np.testing.assert_allclose(found, encode(model, TEXTS, None, "float32", prompt=prompt), atol=1e-5)
+    found = encode(model, TEXTS, store, "float32", role="query")
+    np.testing.assert_allclose(found, encode(model, TEXTS, None, "float32", role="query"), atol=1e-5)
     return sum(record.entries for record in store.records()) - before
 
 
@@ -77,7 +78,7 @@ def test_one_changed_word_of_the_tokenizer_misses(store: Store, folder: Path, tm
     assert computed(store, tmp_path / "tiny") == 3
 
 
-@pytest.mark.parametrize("change", [{"max_length": 8}, {"prompt": "the "}], ids=str)
+@pytest.mark.parametrize("change", [{"max_length": 8}, {"prompts": Prompts("the ")}], ids=str)
 def test_another_length_or_prompt_misses(store: Store, folder: Path, change: dict[str, Any]) -> None:
     assert computed(store, folder, **change) == 3
     assert computed(store, folder) == 0
