@@ -13,26 +13,15 @@ from anmi.retrieval.encoders import encode, load_encoder
 from anmi.retrieval.prompts import Prompts
 from anmi.store import Store
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "fox", "blue", "whale", "the", "den"]
+WORDS = ["red", "fox", "blue", "whale", "the", "den"]
 TEXTS = ["the red fox", "a blue whale", "den " * 30]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(network_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of one layer, saved as sentence-transformers do."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    base, target = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("models") / "tiny"
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, **sizes)).save_pretrained(base)
-    BertTokenizerFast(vocab={word: i for i, word in enumerate(WORDS)}).save_pretrained(base)
-    modules = [Transformer(str(base), max_seq_length=16), Pooling(16, "mean")]
-    SentenceTransformer(modules=modules, device="cpu").save(str(target), create_model_card=False)
+    target = tmp_path_factory.mktemp("models") / "tiny"
+    network_encoder(WORDS).save(str(target), create_model_card=False)
     return target
 
 
