@@ -33,7 +33,9 @@ from anmi.datasets.disk import unwritable
 from anmi.errors import AnmiError, visible
 from anmi.hooks.retraining import EXIT_CODES, EXIT_HELP, AlreadyRetraining, RetrainHooks
 
-RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "expected", "leak", "paths")
+RESULT_KEYS: Final = (
+    "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "leak", "paths",
+)  # fmt: skip
 _WIDTH: Final = 120
 
 
@@ -269,6 +271,7 @@ def _print_results(saved: dict[str, Any]) -> None:
 
     from anmi.report.console import leak_lines, rejections_table, results_table
     from anmi.report.negatives_console import expected_sentence
+    from anmi.retrieval.prompts import in_words
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(results_table(pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])))
@@ -281,6 +284,9 @@ def _print_results(saved: dict[str, Any]) -> None:
     quarantined = saved.get("quarantined")
     if quarantined:
         click.echo("quarantined: " + ", ".join(f"{count} x {reason}" for reason, count in quarantined.items()))
+    prompts = saved.get("prompts") or {}
+    if any(prompts.values()):
+        click.echo(f"{'prompts':<18} {in_words(prompts)}")
     for name, place in (saved.get("paths") or {}).items():
         # Not through the console, which would break a long path.
         click.echo(f"{name.replace('_', ' '):<18} {place}")

@@ -54,6 +54,7 @@ def export(
     """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
     from anmi.cli import _context, _saved, belonging, plain_errors
     from anmi.datasets.artifact import aside
+    from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
 
     folder = folder.resolve()
@@ -62,16 +63,19 @@ def export(
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
     with _context(env) as context:
-        catalog = belonging(context, "training_rows", *_COLLECTION)
+        catalog = belonging(context, "training_rows", "encoder_info", *_COLLECTION)
         rows = _saved(catalog, "training_rows", "mining")
         source = catalog.get("training_rows").place()
-        made = make_export(rows, name, options, _collection(catalog))
+        encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
+        made = make_export(rows, name, options, _collection(catalog), encoder_info)
         try:
             with aside(folder) as path:
                 made.save(path)
         except OSError as error:
             raise AnmiError(f"cannot write to {folder}: {error.strerror or error}; choose another folder") from error
     click.echo(f"{len(made.table):,} lines of {name} in {folder}, of {source}")
+    if any(made.prompts.values()):
+        click.echo(f"prompts, not in the texts: {in_words(made.prompts)}")
     if made.score is not None:
         click.echo(f"scores: {made.score}")
     for what, count in made.left_out.items():

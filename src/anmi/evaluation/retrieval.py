@@ -121,11 +121,10 @@ def search(
     *,
     store: Store | None = None,
     precision: str = "auto",
-    prompts: tuple[str, str] = ("", ""),
     batch_size: int = 64,
     description: str = "",
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Encode and search exactly.
+    """Encode, with the model's prompts, and search exactly.
 
     Parameters
     ----------
@@ -139,8 +138,6 @@ def search(
         Cache for models that are used more than once.
     precision, batch_size, description
         See :func:`anmi.retrieval.encoders.encode`.
-    prompts
-        Put before queries and before documents.
 
     Returns
     -------
@@ -151,8 +148,8 @@ def search(
 
     options: dict[str, Any] = {"store": store, "precision": precision, "batch_size": batch_size}
     label = f"encoding for {description}" if description else ""
-    documents = vectors(model, document_texts, "document", prompt=prompts[1], description=label, **options)
-    queries = vectors(model, query_texts, "query", prompt=prompts[0], **options)
+    documents = vectors(model, document_texts, "document", description=label, **options)
+    queries = vectors(model, query_texts, "query", **options)
     index = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
     return index.search(queries, k)
 
@@ -164,11 +161,12 @@ def vectors(
     *,
     store: Store | None = None,
     precision: str = "auto",
-    prompt: str = "",
     batch_size: int = 64,
     description: str = "",
 ) -> NDArray[np.float32]:
-    """Encode texts, by a static encoder without tokenising again what this process read before.
+    """Encode texts with the model's prompt for them.
+
+    A static encoder does not tokenise again what this process read before.
 
     Parameters
     ----------
@@ -178,7 +176,7 @@ def vectors(
         T texts.
     role
         What they are.
-    store, precision, prompt, batch_size, description
+    store, precision, batch_size, description
         See :func:`anmi.retrieval.encoders.encode`.
 
     Returns
@@ -188,10 +186,12 @@ def vectors(
     """
     from anmi.evaluation.static_tokens import encode_static, is_readable
     from anmi.retrieval.encoders import encode
+    from anmi.retrieval.prompts import prompts_of
 
     if store is None and is_readable(model):
+        prompt = prompts_of(model)[role]
         return encode_static(model, [prompt + text for text in texts])
-    return encode(model, texts, store, precision, batch_size, prompt, description, role)
+    return encode(model, texts, store, precision, batch_size, description, role)
 
 
 @dataclass(frozen=True)

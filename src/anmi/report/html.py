@@ -87,6 +87,7 @@ def _summary(summary: Mapping[str, Any]) -> dict[str, Any]:
     counts = {name: f"{value:,}" for name, value in (summary.get("counts") or {}).items()}
     known = summary.get("recipe") and summary.get("collection")
     title = f"{named['recipe']} on {named['collection']}" if known else "ANMI run"
+    named["prompts"] = str(summary.get("prompts") or "")
     return named | {"title": title, "counts": counts, "versions": dict(summary.get("versions") or {})}
 
 

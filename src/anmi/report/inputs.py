@@ -73,7 +73,8 @@ class ReportInputs:
     parameters
         What the run was given; nested, JSON-like.
     summary
-        ``collection``, ``recipe``, ``encoder``, ``date``, ``versions`` (name → version), and under ``counts``
+        ``collection``, ``recipe``, ``encoder``, ``prompts`` (what the encoder puts before texts, in words; left out
+        where it is empty), ``date``, ``versions`` (name → version), and under ``counts``
         numbers to be named in the head (for example ``documents``, ``test queries``).
     """
 

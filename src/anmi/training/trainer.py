@@ -23,6 +23,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import is_static, resolve_precision
+from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
@@ -86,7 +87,7 @@ def train(
         negatives, weights, query_weight, positive_ids``. Negatives are ordered best first and may be empty lists;
         ``positive_ids`` are all documents known to be relevant to the query.
     encoder
-        Trained on the device where it is.
+        Trained on the device where it is, with its prompts, which are saved with it.
     options
         Settings.
     output
@@ -111,6 +112,7 @@ def train(
         Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did not suffice, a given
         checkpoint is of another training, or no weight has changed.
     """
+    settle_prompts(encoder)
     if options.encoders == "two":
         encoder = two_encoders(encoder)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
@@ -162,6 +164,7 @@ def train(
         "learning_rate": arguments.learning_rate,
         "precision": str(precision).removeprefix("torch."),
         "device": str(encoder.device),
+        "prompts": prompts_of(encoder),
         "relative_weight_change": moved,
         "resumed_from_step": recorder.resumed_from,
         "seconds": round(recorder.seconds, 2),

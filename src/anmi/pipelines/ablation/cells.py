@@ -249,7 +249,7 @@ def run_cell(job: CellJob) -> None:
     before = time.monotonic()
     found = search(
         model, asked.text.tolist(), document_texts(corpus), ranking.searched, precision=job.dense.precision,
-        prompts=(job.dense.prompt_query, job.dense.prompt_document), batch_size=job.dense.batch_size,
+        batch_size=job.dense.batch_size,
     )  # fmt: skip
     seconds = round(time.monotonic() - before, 2)
     memory = peak_mib()

@@ -28,22 +28,27 @@ def encode_collection(
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import encode, fingerprint
     from anmi.retrieval.encoding import Encoding, opened
+    from anmi.retrieval.prompts import prompts_of
 
-    place = (params.encoder or encoder, store.path / "models", params.max_length)
+    place = (params.encoder or encoder, store.path / "models", params.max_length, params.prompts)
     model = opened(*place)
     train = queries[queries.split == "train"]
     store.run = running(engine).ordered
 
-    def vectors(texts: list[str], role: Literal["query", "document"], prompt: str) -> NDArray[np.float32]:
+    def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
-        batch = Encoding(*place, params.precision, params.batch_size, prompt, role)
+        batch = Encoding(*place, params.precision, params.batch_size, role)
         sent = batch if batch.worth_sending or engine.ray_gpus else None
-        return encode(model, texts, store, params.precision, params.batch_size, prompt, description, role, sent)
+        return encode(model, texts, store, params.precision, params.batch_size, description, role, sent)
 
     return {
-        "document_embeddings": vectors(document_texts(corpus), "document", params.prompt_document),
-        "query_embeddings": vectors(train.text.tolist(), "query", params.prompt_query),
-        "encoder_info": {"encoder": params.encoder or encoder, "fingerprint": fingerprint(model)},
+        "document_embeddings": vectors(document_texts(corpus), "document"),
+        "query_embeddings": vectors(train.text.tolist(), "query"),
+        "encoder_info": {
+            "encoder": params.encoder or encoder,
+            "fingerprint": fingerprint(model),
+            "prompts": prompts_of(model),
+        },
     }
 
 

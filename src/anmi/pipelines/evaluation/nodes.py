@@ -18,6 +18,8 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.store import Store
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
     from anmi.evaluation.factuality import Encode
 
 
@@ -40,6 +42,7 @@ def run_systems(
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import Ranking, search
     from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.prompts import OWN
 
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
@@ -47,8 +50,9 @@ def run_systems(
     texts, documents = asked.text.tolist(), document_texts(corpus)
     ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(params.cutoffs))
     runs = {"bm25": ranking.run(*bm25_index.search(texts, ranking.searched))}
-    for system, name in (("zero_shot", encoder), (recipe, str(trained_model))):
-        model = load_encoder(name, store.path / "models", dense.max_length)
+    # The trained model has in its folder what it was trained with.
+    for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
+        model = load_encoder(name, store.path / "models", dense.max_length, prompts)
         found = search(
             model,
             texts,
@@ -57,7 +61,6 @@ def run_systems(
             # A trained model is seen once; keeping its vectors would only fill the store.
             store=store if system == "zero_shot" else None,
             precision=dense.precision,
-            prompts=(dense.prompt_query, dense.prompt_document),
             batch_size=dense.batch_size,
             description=system,
         )
@@ -162,6 +165,8 @@ def measure_knowledge(
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.factuality import factuality_pairs
     from anmi.evaluation.linking import confusions, first_types, neighbour_examples, neighbours
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.prompts import OWN
 
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     training = queries[queries.split == "train"]
@@ -173,12 +178,13 @@ def measure_knowledge(
     known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
     about = dict(zip(ids, known.about.tolist(), strict=True))
     metrics: dict[str, Any] = {}
-    for system, name in (("zero_shot", encoder), (recipe, str(trained_model))):
+    for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
         metrics[system] = _linking(runs[runs.system == system], truth, about, params, seed)
         if len(pairs):
             # As with runs, the vectors of a model that is seen once are not kept.
             kept = store if system == "zero_shot" else None
-            encode = _encoding(name, store.path / "models", dense, kept, f"variants for {system}")
+            model = load_encoder(name, store.path / "models", dense.max_length, prompts)
+            encode = _encoding(model, dense, kept, f"variants for {system}")
             metrics[system] |= _factuality(pairs, encode, params, seed)
     near = neighbours(runs[runs.system == recipe], truth, known, ids, depth=params.neighbours)
     return metrics, {
@@ -220,12 +226,8 @@ def _factuality(pairs: pd.DataFrame, encode: Encode, params: EvaluationParams, s
     return {**overall, "factuality": rows}
 
 
-def _encoding(name: str, models: Path, dense: DenseParams, store: Store | None, description: str) -> Encode:
+def _encoding(model: SentenceTransformer, dense: DenseParams, store: Store | None, description: str) -> Encode:
     from anmi.evaluation.retrieval import vectors
-    from anmi.retrieval.encoders import load_encoder
-
-    model = load_encoder(name, models, dense.max_length)
-    prompts = {"query": dense.prompt_query, "document": dense.prompt_document}
 
     def encode(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
         return vectors(
@@ -234,7 +236,6 @@ def _encoding(name: str, models: Path, dense: DenseParams, store: Store | None, 
             role,
             store=store,
             precision=dense.precision,
-            prompt=prompts[role],
             batch_size=dense.batch_size,
             description=f"encoding {description}" if role == "document" else "",
         )

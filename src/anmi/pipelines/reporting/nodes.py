@@ -38,6 +38,7 @@ def versions() -> dict[str, str]:
 def collect_results(
     metrics: pd.DataFrame,
     comparisons: pd.DataFrame,
+    training_summary: dict[str, Any],
     selection_summary: dict[str, Any],
     drawn: pd.DataFrame,
     equivalents: pd.DataFrame,
@@ -52,6 +53,7 @@ def collect_results(
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
+        "prompts": training_summary.get("prompts"),
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
@@ -85,6 +87,7 @@ def render_report(
     knowledge_metrics: dict[str, Any],
     neighbours: dict[str, Any],
     info: dict[str, Any],
+    encoder_info: dict[str, Any],
     encoder: str,
     recipe: str,
     params: ReportingParams,
@@ -102,6 +105,7 @@ def render_report(
                 "collection": info["collection"],
                 "recipe": recipe,
                 "encoder": encoder,
+                "prompts": _prompts(training_summary, encoder_info),
                 "date": results["date"],
                 "versions": results["versions"],
                 "counts": {"documents": info["documents"]}
@@ -124,12 +128,24 @@ def render_report(
             examples=example_table(training_rows, count=params.examples) if has_negatives else pd.DataFrame(),
             parameters={
                 "collection": info,
+                "mining encoder": encoder_info,
                 "training": training_summary,
                 "teacher": {key: value for key, value in teacher.items() if key != "reliability"},
                 "fused judge": {key: value for key, value in fused_judge.items() if key not in ("judges", "models")},
             },
         )
     )
+
+
+def _prompts(training_summary: dict[str, Any], encoder_info: dict[str, Any]) -> str:
+    """Say what the encoder was trained and measured with, and what was mined with where that is something else."""
+    from anmi.retrieval.prompts import in_words
+
+    trained, mined = (part.get("prompts") for part in (training_summary, encoder_info))
+    texts = [in_words(trained)] if trained else []
+    if mined and mined != trained:
+        texts.append(f"mining: {in_words(mined)}")
+    return "; ".join(texts)
 
 
 def _keeps_best(training_summary: dict[str, Any]) -> bool:

@@ -48,6 +48,8 @@ def profile_training_data(
             "recipe": selection_summary["recipe"],
             "encoder": encoder_info["encoder"],
             "encoder fingerprint": encoder_info["fingerprint"],
+            # Only where there is one, so that a profile from before prompts were noted does not seem to differ.
+            **{f"{role} prompt": text for role, text in (encoder_info.get("prompts") or {}).items() if text},
         },
         hard=params.hardness,
         most_terms=params.terms,

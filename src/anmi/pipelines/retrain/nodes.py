@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _SYSTEM: Final = "champion"
 _METRIC: Final = "ndcg@10"
+_OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 # Beside the recipe's own leak that of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
 
@@ -112,7 +113,8 @@ def evaluate_champion(
         return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system"])
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
-        serving = read_beside(folder, SERVING)
+        # Prompts are its own or those it is served with, whatever today's challenger is trained with.
+        serving = _OWN_PROMPTS | read_beside(folder, SERVING)
         run = _rank(folder / WEIGHTS, corpus, queries, qrels, evaluation, dense.model_copy(update=serving))
         profile = read_beside(folder, PROFILE)
     return known | {"version": found.version, "created": found.created, "tags": found.tags}, profile, run
@@ -139,12 +141,11 @@ def _rank(
     ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(evaluation.cutoffs))
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
     found = search(
-        load_encoder(str(model), model.parent, dense.max_length),
+        load_encoder(str(model), model.parent, dense.max_length, dense.prompts),
         asked.text.tolist(),
         document_texts(corpus),
         ranking.searched,
         precision=dense.precision,
-        prompts=(dense.prompt_query, dense.prompt_document),
         batch_size=dense.batch_size,
         description=_SYSTEM,
     )
@@ -265,6 +266,7 @@ def register_challenger(
 ) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion."""
     from anmi.retrieval.encoders import load_encoder, short_name
+    from anmi.retrieval.prompts import prompts_of
 
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
     before = registry.at(name, CHAMPION)
@@ -285,9 +287,10 @@ def register_challenger(
         "reasons": "; ".join(reasons),
         "compared_with": "" if promotion["champion"] is None else promotion["champion"],
     }
-    serving = dense.model_dump(include={"max_length", "prompt_query", "prompt_document", "precision"})
     with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
         model = load_encoder(str(trained_model), trained_model.parent)
+        serving = dense.model_dump(include={"max_length", "precision"})
+        serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
         made = registry.register(name, model_folder(model, Path(room) / "model", serving, training_profile), tags)
     if decision == PROMOTED:
         registry.crown(made, before)

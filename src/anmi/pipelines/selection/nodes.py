@@ -251,7 +251,12 @@ def summarise_selection(
 
 
 def export_formats(
-    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any], selection: SelectionParams
+    rows: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    info: dict[str, Any],
+    selection: SelectionParams,
+    encoder_info: dict[str, Any] | None = None,
 ) -> Exports:
     """Turn the rows into the formats of other trainers that the parameters name.
 
@@ -263,7 +268,7 @@ def export_formats(
     from anmi.selection.export import Collection, make_export
 
     collection = Collection(corpus, queries, info["collection"], info["language"])
-    made = [make_export(rows, export.format, export.options, collection) for export in selection.exports]
+    made = [make_export(rows, each.format, each.options, collection, encoder_info) for each in selection.exports]
     for part in made:
         for what, count in part.left_out.items():
             _LOG.warning("export %s: left out %s: %d", part.name, what, count)

@@ -68,7 +68,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             export_formats,
-            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection"],
+            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection", "encoder_info"],
             outputs="exports",
             name="export_formats",
         ),

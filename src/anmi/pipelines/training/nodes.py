@@ -65,7 +65,7 @@ def train_retriever(
 
     rows = check_splits(rows, queries)
     options = complete_options(merged_options(recipes.get(recipe), params), rows, len(corpus))
-    model = load_encoder(encoder, store.path / "models", dense.max_length)
+    model = load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
     measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
     folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
     stock: Any = None
