@@ -13,7 +13,18 @@ from kedro.framework.cli.utils import env_option
 
 from anmi.errors import AnmiError
 
-KEYS: Final = ("recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "leak", "paths")
+KEYS: Final = (
+    "recipe",
+    "rows",
+    "dev_rows",
+    "negatives_wanted",
+    "coverage",
+    "by_source",
+    "origins",
+    "funnel",
+    "leak",
+    "paths",
+)
 _WIDTH: Final = 120
 
 
@@ -61,6 +72,8 @@ def _print(found: dict[str, Any]) -> None:
         f"recipe {found['recipe']}: {found['rows']:,} rows, {found['coverage']:.1%} of them with all "
         f"{found['negatives_wanted']} negatives"
     )
+    if found["dev_rows"]:
+        click.echo(f"and {found['dev_rows']:,} rows of dev queries for a refit, which are counted nowhere else here")
     leak = found["leak"]
     if leak:
         click.echo(

@@ -55,7 +55,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     if missing:
         notes["splits"] = f"{' and '.join(missing)} cut from train by a hash of the query id"
     queries = _without_leaks(queries, quarantine)
-    queries = _subset(queries, options, notes)
+    queries, subset_share = _subset(queries, options, notes)
     if not (queries["split"] == "train").any():
         raise AnmiError(f'collection "{name}" has no training query with a positive; there is nothing to mine for')
 
@@ -77,6 +77,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         notes=notes,
         entities=raw.entities.reset_index(drop=True),
         facts=_facts(raw, corpus),
+        subset_share=subset_share,
     )
 
 
@@ -171,14 +172,14 @@ def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFram
     return queries[order == last]
 
 
-def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
+def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> tuple[pd.DataFrame, float]:
     train = (queries["split"] == "train").to_numpy()
     if options.subset is None or train.sum() <= options.subset:
-        return queries
+        return queries, 1.0
     notes["subset"] = f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query id"
     kept = ~train
     kept[train] = choose(queries.loc[train, "query_id"].tolist(), options.subset, options.seed)
-    return queries[kept]
+    return queries[kept], options.subset / int(train.sum())
 
 
 def _facts(raw: RawCollection, corpus: pd.DataFrame) -> pd.DataFrame:

@@ -83,6 +83,11 @@ class CheckHooks:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             check_packages(recipe, catalog.load("params:training"))
             self._draws_on_facts = draws_on_facts(recipe, catalog.load("params:training"))
+        if {"train_retriever", "run_systems"} <= nodes:
+            from anmi.pipelines.evaluation.nodes import check_held_out
+
+            trained = ["train", "dev"] if catalog.load("params:training").refit else ["train"]
+            check_held_out(catalog.load("params:evaluation").split, trained)
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
 

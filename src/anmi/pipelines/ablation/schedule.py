@@ -57,6 +57,8 @@ class Plan:
             "denoising": denoising.model_copy(update={"fused": type(fused)(**fused.model_dump())}),
             "encoder": given.encoder,
             "recipe": RecipeBook.every,
+            # Cells are not refitted, so no dev query need be mined.
+            "training.refit": False,
             "audit_judges_for": RecipeBook.every,
             "recipes": self.recipes,
             "seed": self.seed,

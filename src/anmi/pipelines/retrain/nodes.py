@@ -26,7 +26,7 @@ from anmi.errors import AnmiError
 from anmi.evaluation.promotion import KEPT, PROMOTED, Leak, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.nodes import score_runs
+from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.selection.recipe import RecipeBook
@@ -37,6 +37,8 @@ _SYSTEM: Final = "champion"
 _METRIC: Final = "ndcg@10"
 # Beside the recipe's own leak that of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
+# Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
+_TRAINED_ON: Final = "trained_on"
 
 
 def audit_recipe(
@@ -80,6 +82,7 @@ def evaluate_champion(
     if found is None:
         log.info('"%s" has no champion yet', name)
         return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system"])
+    check_held_out(evaluation.split, found.tags.get(_TRAINED_ON, "train").split("+"), "the champion")
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
         serving = read_beside(folder, SERVING)
@@ -195,6 +198,7 @@ def register_challenger(
     recipe: str,
     dense: DenseParams,
     registry: ModelRegistry,
+    training_summary: dict[str, Any],
 ) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion."""
     from anmi.retrieval.encoders import load_encoder, short_name
@@ -213,6 +217,7 @@ def register_challenger(
         "recipe": recipe,
         "encoder": short_name(encoder),
         "fingerprint": promotion["fingerprint"],
+        _TRAINED_ON: "+".join(trained_on(training_summary)),
         "ndcg": f"{promotion['promotion']['challenger']:.4f}",
         "decision": decision,
         "reasons": "; ".join(reasons),
