@@ -347,9 +347,9 @@ def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({}, "no training query changed"),
-        ({"most_changed": 0.5}, "no training query changed"),
-        ({"bm25": {"shard": 7}}, "no training query changed"),
+        ({}, "no query changed"),
+        ({"most_changed": 0.5}, "no query changed"),
+        ({"bm25": {"shard": 7}}, "no query changed"),
         ({"update": False}, "not asked for"),
         ({"seed": 2}, "settings, code or models"),
         ({"recipe": "nothing"}, "settings, code or models"),

@@ -103,6 +103,7 @@ def compare_recipes(cells: pd.DataFrame, queries: pd.DataFrame, ablation: Ablati
         "level": ablation.level,
         "confidence": ablation.confidence,
         "resamples": ablation.resamples,
+        "refit": ablation.refit,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
