@@ -116,6 +116,8 @@ class Judge:
         if self.judgments is None:
             raise AnmiError("the judge was not fitted")
         total = sum(self._to_judge(block) for block in shards.only())
+        if not total:
+            return self.judgments
         raw = self._collect(shards.only(), [judge.score for judge in self.judges], "judging dev queries", total)
         self.summary["judged_pairs_of_dev"] = len(raw.pairs()[0])
         # A fold without a training query has no calibration of its own; any other saw no query of it either.

@@ -227,12 +227,13 @@ def summarise_selection(
     from anmi.report.negatives_console import source_lines
     from anmi.selection.rows import of_split
 
+    selection = of_train(selection, queries)
     rows, dev_rows = of_split(rows, "train"), len(of_split(rows, "dev"))
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
     seen = diagnose(
-        of_train(selection, queries),
+        selection,
         Distributions(ranges(selection, SCORE_COLUMNS)),
         BySource(rows, source_of, info["collection"]),
         Origins(),
