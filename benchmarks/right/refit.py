@@ -39,7 +39,9 @@ def refit_gain(work: Path = WORK) -> list[dict[str, Any]]:
     for case, read in (("rows", lambda summary: summary["rows"]), ("seconds of training", _seconds)):
         once, twice = ([read(found[seed][kind][1]) for seed in SEEDS] for kind in ("once", "twice"))
         note = f"with refit, mean of three seeds; without it {np.mean(once):.1f}"
-        rows.append({"case": f"refit_gain_scifact, {case}", "value": round(np.mean(twice), 1), "unit": "", "note": note})
+        rows.append(
+            {"case": f"refit_gain_scifact, {case}", "value": round(np.mean(twice), 1), "unit": "", "note": note}
+        )
     return rows
 
 

@@ -268,7 +268,9 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
     nothing: Any = None
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"]})
     with pytest.raises(AnmiError, match='no "test" queries'):
-        run_systems(nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(), nothing, nothing, {})
+        run_systems(
+            nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(), nothing, nothing, {}
+        )
 
 
 def only(*mined: str, removed: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -25,6 +25,8 @@ class TrainingParams(BaseModel):
     )
     refit: bool = Field(
         True,
+        # Mining reads the value as it is given.
+        strict=True,
         description="Train again from the start on train and dev, for the epochs that dev chose in a first pass on "
         "train alone. On: a sixth of the labels, as on SciFact, is too much to leave out; it doubles the time of "
         "training, and mines dev queries, too. Dev figures are those of the first pass.",
