@@ -91,6 +91,14 @@ def test_options_reach_the_format(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_rows_of_dev_queries_are_written_when_told(data: Path, tmp_path: Path) -> None:
+    both = pd.concat([rows_of(["a"])[:1], rows_of(["b"])[:1]]).assign(split=["train", "dev"])
+    save(data, "selection", "training_rows.parquet", both, "2027-01-01T00.00.00.000Z")
+    for more, lines in (([], 1), (["--dev"], 2)):
+        done = invoke("triplet", str(tmp_path / f"out{lines}"), *more)
+        assert f"{lines} lines of triplet" in done.stdout, done.output
+
+
 def test_types_and_language_come_from_the_newest_collection(data: Path, tmp_path: Path) -> None:
     refused = invoke("pairs", str(tmp_path / "out"))
     assert refused.exit_code == 1 and "run ingestion" in refused.stderr and not (tmp_path / "out").exists()

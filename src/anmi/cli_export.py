@@ -38,6 +38,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 @click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of each row, best first; default all.")
 @click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
 @click.option("--prompt", metavar="TEXT", help="The prompt of every query.")
+@click.option("--dev", is_flag=True, help="The rows of dev queries, too; without it those of train only.")
 @click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
 @click.option(
     "--list",
@@ -49,13 +50,21 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 )
 @env_option
 def export(
-    name: str, folder: Path, negatives: int | None, score: str | None, prompt: str | None, force: bool, env: str | None
+    name: str,
+    folder: Path,
+    negatives: int | None,
+    score: str | None,
+    prompt: str | None,
+    dev: bool,
+    force: bool,
+    env: str | None,
 ) -> None:
     """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
     from anmi.cli import _context, _saved, belonging, plain_errors
     from anmi.datasets.artifact import aside
     from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
+    from anmi.selection.rows import of_split
 
     folder = folder.resolve()
     options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt)
@@ -67,6 +76,7 @@ def export(
         rows = _saved(catalog, "training_rows", "mining")
         source = catalog.get("training_rows").place()
         encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
+        rows = rows if dev else of_split(rows, "train")
         made = make_export(rows, name, options, _collection(catalog), encoder_info)
         try:
             with aside(folder) as path:

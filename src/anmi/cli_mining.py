@@ -14,7 +14,8 @@ from kedro.framework.cli.utils import env_option
 from anmi.errors import AnmiError
 
 KEYS: Final = (
-    "recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected", "leak", "paths",
+    "recipe", "rows", "dev_rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected", "leak",
+    "paths",
 )  # fmt: skip
 _PLACES: Final = ("negatives", "training_rows")
 _WIDTH: Final = 120
@@ -64,6 +65,8 @@ def _print(found: dict[str, Any]) -> None:
         f"recipe {found['recipe']}: {found['rows']:,} rows, {found['coverage']:.1%} of them with all "
         f"{found['negatives_wanted']} negatives"
     )
+    if found["dev_rows"]:
+        click.echo(f"and {found['dev_rows']:,} rows of dev queries for a refit, which are counted nowhere else here")
     if expected := expected_sentence(found["expected"]):
         click.echo(expected)
     for line in leak_lines(found["leak"] or {}):

@@ -210,7 +210,7 @@ def test_up_to_the_share_only_what_changed_is_mined() -> None:
         "queries": {"added": 0, "changed": 1, "removed": 0},
     }
     assert found["since_all"] == {"documents": 2, "queries": 1}
-    assert found["why"] == "1 of 10 training queries are new, changed or lost a document"
+    assert found["why"] == "1 of 10 queries are new, changed or lost a document"
 
 
 def test_changes_add_up_over_updates_until_all_is_mined_again() -> None:
@@ -239,7 +239,7 @@ def test_new_changed_and_losing_queries_are_mined_and_removed_ones_named() -> No
     found = planned(now, most=1.0, losers=losers)
     assert found["queries"] == ["q2", "q3", "q5", "new"], "in the order of the collection, each once"
     assert found["removed"] == ["q4"]
-    assert found["why"] == "4 of 10 training queries are new, changed or lost a document"
+    assert found["why"] == "4 of 10 queries are new, changed or lost a document"
     assert seen == [Difference.between(BEFORE, now)]
 
 
@@ -250,7 +250,7 @@ def test_where_nothing_changed_one_query_is_mined_all_the_same() -> None:
 
 
 def test_a_query_that_is_mined_for_want_of_any_other_is_not_said_to_be_new() -> None:
-    assert not planned()["why"].startswith("1 of 10 training queries are new, changed or lost")
+    assert not planned()["why"].startswith("1 of 10 queries are new, changed or lost")
 
 
 def test_losers_are_not_looked_for_where_all_is_mined() -> None:

@@ -12,12 +12,14 @@ from anmi.errors import AnmiError
 from anmi.hooks.checks import (
     check_collection,
     check_encoder,
+    check_evaluation,
     check_model,
     check_names,
     check_packages,
     check_recipe,
     check_switch,
 )
+from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import Recipe
 
@@ -86,6 +88,15 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: py
         check_packages(recipe, TrainingParams())
     check_packages(recipe, TrainingParams(options={"hardness": {"hans": {"heuristic": {"code_mix": "script"}}}}))
     check_packages(recipe, TrainingParams(options={"hardness": "none"}))
+
+
+def test_a_run_that_would_evaluate_on_what_it_trains_on_is_refused_before_mining() -> None:
+    with pytest.raises(AnmiError, match=r"evaluation\.split is dev, .* train with training\.refit=false"):
+        check_evaluation(TrainingParams(), EvaluationParams(split="dev"))
+    check_evaluation(TrainingParams(refit=False), EvaluationParams(split="dev"))
+    check_evaluation(TrainingParams(), EvaluationParams())
+    with pytest.raises(AnmiError, match=r'parameter "training\.refit": Input should be a valid boolean, not \'no\''):
+        check_model("training", {"training": {"refit": "no"}}, TrainingParams)
 
 
 @pytest.mark.parametrize("name", ["minilm", "static", "sentence-transformers/all-mpnet-base-v2", "models/own", "own"])

@@ -97,3 +97,11 @@ def test_the_console_shows_every_recipe(results: dict[str, Any]) -> None:
     assert "does not earn its place" in shown
     assert cells(results["rows"][0], results)["leak"] == "–"
     assert cells(results["rows"][1], results)["leak"] == "1.00% (0.50 to 2.00)"
+
+
+@pytest.mark.parametrize(
+    ("refit", "said"), [(True, "trained again on train and dev"), (False, "of a single pass on train")]
+)
+def test_it_says_which_pass_the_models_are_of(results: dict[str, Any], refit: bool, said: str) -> None:
+    assert said in markdown(results | {"refit": refit})
+    assert said in render(results | {"refit": refit})

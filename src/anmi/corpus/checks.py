@@ -59,7 +59,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     queries = _without_leaks(queries, quarantine)
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
-    queries = _subset(queries, options, notes)
+    queries, subset_share = _subset(queries, options, notes)
     if not (queries["split"] == "train").any():
         raise AnmiError(f'collection "{name}" has no training query with a positive; there is nothing to mine for')
 
@@ -84,6 +84,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         notes=notes,
         entities=raw.entities.reset_index(drop=True),
         facts=_facts(raw, corpus),
+        subset_share=subset_share,
     )
 
 
@@ -203,14 +204,14 @@ def _merged(queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine) 
     return queries[~again], qrels.sort_index()
 
 
-def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
+def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> tuple[pd.DataFrame, float]:
     train = (queries["split"] == "train").to_numpy()
     if options.subset is None or train.sum() <= options.subset:
-        return queries
+        return queries, 1.0
     notes["subset"] = f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query's text"
     kept = ~train
     kept[train] = choose(queries.loc[train, "normalised"].tolist(), options.subset, options.seed)
-    return queries[kept]
+    return queries[kept], options.subset / int(train.sum())
 
 
 def _facts(raw: RawCollection, corpus: pd.DataFrame) -> pd.DataFrame:

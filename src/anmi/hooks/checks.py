@@ -35,6 +35,7 @@ from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import Recipe, RecipeBook
 
 if TYPE_CHECKING:
+    from anmi.pipelines.evaluation.params import EvaluationParams
     from anmi.pipelines.training.params import TrainingParams
 
 ENCODERS: Final = ("minilm", "static")
@@ -99,6 +100,8 @@ class CheckHooks:
             check_packages(recipe, catalog.load("params:training"))
             self._draws_on_facts = draws_on_facts(recipe, catalog.load("params:training"))
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
+        if {"train_retriever", "run_systems"} <= nodes:
+            check_evaluation(catalog.load("params:training"), catalog.load("params:evaluation"))
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
 
@@ -194,6 +197,13 @@ def check_packages(recipe: Recipe, training: TrainingParams) -> None:
     hardness = merged_options(recipe, training).hardness
     if isinstance(hardness, HansOptions):
         hardness.heuristic.check_installed()
+
+
+def check_evaluation(training: TrainingParams, evaluation: EvaluationParams) -> None:
+    """Refuse to train on the split that is to be evaluated on; the evaluation would, hours later."""
+    from anmi.pipelines.evaluation.nodes import check_held_out
+
+    check_held_out(evaluation.split, ["train", "dev"] if training.refit else ["train"])
 
 
 def draws_on_facts(recipe: Recipe, training: TrainingParams) -> bool:

@@ -27,6 +27,7 @@ from anmi.datasets.files import plain
 from anmi.datasets.model_registry import connect
 from anmi.errors import AnmiError, masked
 from anmi.hooks.record import RunRecord, all_masked, data_root, flatten, of_this_run
+from anmi.report.inputs import by_pass
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +124,8 @@ class TrackingHooks:
             elif kind == "cells":
                 self._log_cells(data)
             elif kind == "history":
-                self._log_history(dataset_name, data)
+                for part, rows in by_pass(dataset_name, data).items():
+                    self._log_history(part, rows)
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Pipeline) -> None:

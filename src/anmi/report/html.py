@@ -18,6 +18,7 @@ from anmi.report.inputs import (
     ZERO_SHOT,
     ReportInputs,
     difference,
+    first_pass,
     leak_sentence,
     lookup,
     method_name,
@@ -71,10 +72,11 @@ def render(inputs: ReportInputs) -> str:
         judges=_judges(inputs.judges or {}),
         judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges or {})],
         training=embedded(figures.training(inputs.training_log)),
+        passes=inputs.passes,
         hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),
         hardness_rows=hardness_rows(inputs.hardness),
         hardness_metric=metric_name(inputs.hardness.get("metric", "")),
-        curriculum=embedded(figures.curriculum(inputs.training_log)),
+        curriculum=embedded(figures.curriculum(first_pass(inputs.training_log))),
         hardening=_hardening(inputs),
         score_names=_score_names(inputs.examples),
         examples=_examples(inputs.examples),
@@ -182,7 +184,7 @@ def _three(value: float | None) -> str:
 
 
 def _hardening(inputs: ReportInputs) -> dict[str, Any] | None:
-    found = hardening(inputs.training_log, inputs.knowledge, inputs.neighbours, inputs.kept_epoch)
+    found = hardening(first_pass(inputs.training_log), inputs.knowledge, inputs.neighbours, inputs.kept_epoch)
     return found and found | {"figures": [embedded(figure) for figure in found["figures"]]}
 
 

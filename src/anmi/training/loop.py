@@ -221,7 +221,8 @@ class Timer(TrainerCallback):  # type: ignore[misc]
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Ask between epochs; after the last one the model itself is saved."""
-        if state.global_step < state.max_steps:
+        # The recorder, which comes first, has said by now whether a refit ends here.
+        if state.global_step < state.max_steps and not control.should_training_stop:
             self._ask(state, control)
 
     def _ask(self, state: Any, control: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,26 @@ class DevLoss(NamedTuple):
     every: int
 
 
+@dataclass(frozen=True)
+class Refit:
+    """A second pass, over rows of dev queries as well, for as many epochs as dev chose in the first.
+
+    Every epoch has the learning rate and the stage of the curriculum that it had in the first pass, which is what dev
+    chose, and the pass ends with the chosen one. No dev metric can be measured: its queries are trained on.
+
+    Attributes
+    ----------
+    epochs
+        Ends after so many, at least 1.
+    told
+        The dev metric of the first pass by epoch, which a curriculum that goes by it is told at the ends of the same
+        epochs; empty where there was none.
+    """
+
+    epochs: int
+    told: tuple[float, ...] = ()
+
+
 class Recorder(TrainerCallback):  # type: ignore[misc]
     """Records every step and, at the end of every epoch, the dev metric.
 
@@ -47,6 +67,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         Draw a progress bar.
     dev_loss
         Measured every so many steps, smaller is better; None measures none.
+    refit
+        Ends training after its epochs; None for a first pass.
     """
 
     def __init__(
@@ -58,6 +80,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         keep_best: bool,
         show_progress: bool,
         dev_loss: DevLoss | None = None,
+        refit: Refit | None = None,
     ) -> None:
         self._loss = loss
         self._curriculum = curriculum
@@ -65,6 +88,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._keep_best = keep_best
         self._show_progress = show_progress
         self._dev_loss = dev_loss
+        self._refit = refit
         self._bar: Any = None
         self._best_state: dict[str, torch.Tensor] | None = None
         self._steps: list[dict[str, float]] = []
@@ -152,10 +176,11 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the progress bar."""
+        share = 1.0 if self._refit is None else self._refit.epochs / args.num_train_epochs
         self._bar = tqdm(
-            total=state.max_steps,
+            total=round(share * state.max_steps),
             initial=state.global_step,
-            desc="training",
+            desc="training" if self._refit is None else "training again with dev",
             unit="step",
             disable=not self._show_progress,
         )
@@ -202,7 +227,12 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure on dev, and remember the weights if they are the best so far."""
+        """Measure on dev, and remember the weights if they are the best so far; end a refit after its last epoch."""
+        if self._refit is not None:
+            epoch = round(state.epoch)
+            self._validation = self._refit.told[epoch - 1] if self._refit.told else None
+            control.should_training_stop |= epoch >= self._refit.epochs
+            return
         if self._evaluate_dev is None:
             return
         model = kwargs["model"]

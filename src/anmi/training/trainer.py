@@ -35,7 +35,7 @@ from anmi.training.mixed import Stock
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sources import MixedSources
-from anmi.training.recorder import DevLoss, Recorder
+from anmi.training.recorder import DevLoss, Recorder, Refit
 from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
 from anmi.training.tokenise import Tokeniser
@@ -77,6 +77,7 @@ def train(
     checkpoints: CheckpointPlan | None = None,
     stock: Stock | None = None,
     dev_loss: DevLoss | None = None,
+    refit: Refit | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -105,6 +106,8 @@ def train(
         What negatives of mixed sources are drawn from; None where the options ask for none.
     dev_loss
         Measured on a model every so many steps and logged; changes nothing of the training.
+    refit
+        Given, this is the second pass of :func:`anmi.training.refit.train_twice`, and nothing is measured on dev.
 
     Raises
     ------
@@ -146,6 +149,7 @@ def train(
             checkpoints=kept,
             stock=stock,
             dev_loss=dev_loss,
+            refit=refit,
         )
     moved = _moved(before, encoder)
     if options.keep_best:
@@ -156,7 +160,7 @@ def train(
         "rows": len(data),
         "mined_negatives": sum(weight > 0 for row in data for weight in row.weights[: options.negatives]),
         "steps": len(log),
-        "epochs": options.epochs,
+        "epochs": options.epochs if refit is None else refit.epochs,
         "best_epoch": recorder.best_epoch,
         "best_dev_ndcg@10": recorder.best_dev,
         "final_loss": float(log["loss"].iloc[-1]),
@@ -216,6 +220,7 @@ def _run(
     checkpoints: Checkpoints | None,
     stock: Stock | None,
     dev_loss: DevLoss | None,
+    refit: Refit | None,
 ) -> Recorder:
     mixed = options.sources if isinstance(options.sources, MixedSources) else None
     curriculum = build_curriculum(
@@ -225,7 +230,7 @@ def _run(
         options.negatives,
         mix=None if mixed is None else mixed.mix,
         epochs=options.epochs,
-        dev=evaluate_dev is not None,
+        dev=evaluate_dev is not None or (refit is not None and bool(refit.told)),
     )
     recorder = Recorder(
         loss,
@@ -234,6 +239,7 @@ def _run(
         keep_best=options.keep_best,
         show_progress=show_progress,
         dev_loss=dev_loss,
+        refit=refit,
     )
     margin = None if mixed is None else mixed.margin
     objective = ContrastiveObjective(

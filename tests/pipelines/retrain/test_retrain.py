@@ -103,7 +103,9 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
     """Go through the nodes of one night, and return decision and registration."""
     params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}", rule={"min_queries": 2})
 
-    def night(meanwhile: Callable[[], object] = lambda: None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def night(
+        meanwhile: Callable[[], object] = lambda: None, trained_on: tuple[str, ...] = ("train", "dev")
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         champion, profile, run = evaluate_champion(*tables, "api_docs", params, EVALUATION, DenseParams(), registry)
         assert profile == ({} if champion["version"] is None else {"terms": 3})
         scores = score_champion(run, *tables[1:], EVALUATION)
@@ -114,8 +116,9 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
         meanwhile()
         info = {"collection": "api_docs"}
         done = register_challenger(
-            trained, made, champion, {"terms": 3}, info, "static", "mine", DenseParams(), registry
-        )
+            trained, made, champion, {"terms": 3}, info, "static", "mine", DenseParams(), registry,
+            {"trained_on": list(trained_on)},
+        )  # fmt: skip
         return made, done
 
     night.model = params.model  # type: ignore[attr-defined]
@@ -158,6 +161,19 @@ def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) 
             corpus, queries[queries.split == "train"], qrels, "api_docs", RetrainParams(model=nightly.model),
             EVALUATION, DenseParams(), registry,
         )  # fmt: skip
+
+
+def test_a_champion_is_not_asked_what_it_was_trained_on(nightly: Any, registry: Any, tables: Any) -> None:
+    corpus, queries, qrels = tables
+    tables = (corpus, queries.assign(split=queries.split.replace("test", "dev")), qrels)
+    params, evaluation = RetrainParams(model=nightly.model), EVALUATION.model_copy(update={"split": "dev"})
+    nightly(trained_on=("train",))
+    known, _, run = evaluate_champion(*tables, "api_docs", params, evaluation, DenseParams(), registry)
+    assert (known["tags"]["trained_on"], len(run)) == ("train", 4), "as one of an earlier release"
+    nightly()
+    assert registry.at(nightly.model, CHAMPION).tags["trained_on"] == "train+dev"
+    with pytest.raises(AnmiError, match=r"evaluation\.split is dev, which the champion was trained on"):
+        evaluate_champion(*tables, "api_docs", params, evaluation, DenseParams(), registry)
 
 
 def test_without_its_metric_nothing_is_decided(trained: Path) -> None:

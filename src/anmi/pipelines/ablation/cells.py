@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -129,6 +130,7 @@ class CellJob:
         options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
         dense = self.dense.model_dump(mode="json")
         parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
+        parts.append(self.training.refit)
         object.__setattr__(self, "fingerprint", digest([*parts, self.place.truth, code(*_TRAINING_CODE)]))
 
     @property
@@ -167,16 +169,19 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 def select(job: SelectionJob) -> None:
     """Run a recipe on the rated candidates; leave the training rows and what is to be said of them."""
     from anmi.datasets.artifact import aside
-    from anmi.pipelines.selection.nodes import make_training_rows, make_variants, select_negatives
+    from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, make_variants, select_negatives
     from anmi.pipelines.selection.params import SelectionParams
+    from anmi.selection.rows import of_split
 
     started = time.monotonic()
     data, recipe = job.place.mined, job.recipes.get(job.recipe)
-    selection = select_negatives(data["rated_candidates"], data["consistency"], job.recipe, job.recipes, job.seed)
+    mined = (data["rated_candidates"], data["consistency"], job.recipe, job.recipes, job.seed)
+    selection = select_negatives(*mined, fits=fit_recipe(*mined, data["queries"]))
     rows = make_training_rows(
         selection, data["corpus"], data["queries"], data["kin"], data["duplicates"], job.recipe, job.recipes
     )
-    labelled = rows[rows.origin == "qrels"]
+    counted = of_split(rows, "train")
+    labelled = counted[counted.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
     variants = make_variants(
@@ -188,7 +193,7 @@ def select(job: SelectionJob) -> None:
         with aside(target) as path:
             table.to_parquet(path, index=False, compression="zstd")
     _write(job.target, {
-        "rows": len(labelled), "promoted": len(rows) - len(labelled), "coverage": float(filled.mean()),
+        "rows": len(labelled), "promoted": len(counted) - len(labelled), "coverage": float(filled.mean()),
         "select_seconds": seconds, **_leak(job, labelled),
     })  # fmt: skip
 
@@ -256,15 +261,22 @@ def run_cell(job: CellJob) -> None:
     shutil.rmtree(made["trained_model"], ignore_errors=True)
     run = ranking.run(*found)
     summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
+    queries_of = measure(run, asked, qrels, data, job.place.truth, summary["trained_on"])
+    passes = (summary, summary.get("first_pass", {}))
     _write(job.target, {
         "collection": job.place.name, "recipe": job.recipe, "seed": job.seed, "encoder": job.encoder,
-        "started": started, "ended": time.time(), "train_seconds": summary["seconds"], "search_seconds": seconds,
-        "memory_mb": round(memory), "training": summary, "queries": measure(run, asked, qrels, data, job.place.truth),
+        "started": started, "ended": time.time(), "search_seconds": seconds, "memory_mb": round(memory),
+        "train_seconds": sum(each.get("seconds", 0.0) for each in passes), "training": summary, "queries": queries_of,
     })  # fmt: skip
 
 
 def measure(
-    run: pd.DataFrame, asked: pd.DataFrame, qrels: pd.DataFrame, data: Any, truth: str
+    run: pd.DataFrame,
+    asked: pd.DataFrame,
+    qrels: pd.DataFrame,
+    data: Any,
+    truth: str,
+    trained_on: Sequence[str] = ("train",),
 ) -> dict[str, dict[str, list[Any]]]:
     """Return for ``original`` and, where truth is known, ``completed`` judgments the columns of a table of queries."""
     from anmi.evaluation.ablation import COMPLETED, ORIGINAL
@@ -275,7 +287,7 @@ def measure(
     judgments = {ORIGINAL: own}
     if truth == "equivalents":
         judgments[COMPLETED] = completed_judgments(own, data["equivalents"])
-    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels)
+    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels, trained_on)
     made = {}
     for name, labels in judgments.items():
         table = evaluate(labels, run, CUTOFFS, ignore_identical_ids=False).loc[asked.query_id.tolist(), list(METRICS)]
@@ -283,18 +295,18 @@ def measure(
     return made
 
 
-def buckets(asked: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, list[str]]:
+def buckets(asked: pd.DataFrame, qrels: pd.DataFrame, trained_on: Sequence[str] = ("train",)) -> dict[str, list[str]]:
     """Return what kind each query is, in two ways.
 
-    ``documents``: ``seen`` where a document of its own was also labelled for a training query, and a model may score by
-    memory; what it learnt shows on the ``unseen``. ``hardness``: thirds of the queries by how hard their text is, since
-    nearly all queries of a collection would fall into one bucket of fixed borders. The script alone tells languages
-    apart here, so that no optional package is needed.
+    ``documents``: ``seen`` where a document of its own was also labelled for a query of the splits trained on, and a
+    model may score by memory; what it learnt shows on the ``unseen``. ``hardness``: thirds of the queries by how hard
+    their text is, since nearly all queries of a collection would fall into one bucket of fixed borders. The script
+    alone tells languages apart here, so that no optional package is needed.
     """
     from anmi.corpus.hardness import HardnessParams, hardness
     from anmi.evaluation.buckets import bucket_of, thirds
 
-    trained = set(qrels.loc[qrels.split == "train", "document_id"])
+    trained = set(qrels.loc[qrels.split.isin(trained_on), "document_id"])
     touched = set(qrels.loc[qrels.document_id.isin(trained) & qrels.query_id.isin(asked.query_id), "query_id"])
     hard = hardness(asked.text.tolist(), HardnessParams(code_mix="script")).value
     return {

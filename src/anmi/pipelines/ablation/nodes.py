@@ -118,6 +118,7 @@ def compare_recipes(
         "level": ablation.level,
         "confidence": ablation.confidence,
         "resamples": ablation.resamples,
+        "refit": ablation.refit,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,16 +34,23 @@ def run_systems(
     params: EvaluationParams,
     dense: DenseParams,
     store: Store,
+    training_summary: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Rank the whole corpus for every held-out query by BM25, the untrained and the trained encoder.
 
     A query that is a document is not among what it finds.
+
+    Raises
+    ------
+    AnmiError
+        There is no such query, or the model was trained on them.
     """
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import Ranking, search
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.prompts import OWN
 
+    check_held_out(params.split, trained_on(training_summary))
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
         raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
@@ -66,6 +73,20 @@ def run_systems(
         )
         runs[system] = ranking.run(*found)
     return pd.concat([run.assign(system=system) for system, run in runs.items()], ignore_index=True)
+
+
+def trained_on(training_summary: Mapping[str, Any]) -> list[str]:
+    """Return the splits that a model was trained on; one of an earlier release does not say, and knew train only."""
+    return list(training_summary.get("trained_on") or ["train"])
+
+
+def check_held_out(split: str, trained: Sequence[str], model: str = "the model") -> None:
+    """Raise an AnmiError where a model would be evaluated on a split that it was trained on."""
+    if split in trained:
+        raise AnmiError(
+            f"evaluation.split is {split}, which {model} was trained on by training.refit: evaluate on test, or train "
+            "with training.refit=false"
+        )
 
 
 def score_runs(
@@ -153,6 +174,7 @@ def measure_knowledge(
     dense: DenseParams,
     seed: int,
     store: Store,
+    training_summary: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measure which entity both encoders find, whether they tell facts from false ones, and what they take for near.
 
@@ -169,7 +191,7 @@ def measure_knowledge(
     from anmi.retrieval.prompts import OWN
 
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
-    training = queries[queries.split == "train"]
+    training = queries[queries.split.isin(trained_on(training_summary))]
     truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
     texts = dict(zip(ids, document_texts(corpus), strict=True))
     # Variants of a document that was trained on were perhaps trained on, too.

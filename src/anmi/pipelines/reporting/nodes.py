@@ -94,9 +94,11 @@ def render_report(
 ) -> str:
     """Return the report as one self-contained HTML document."""
     from anmi.report.html import render
-    from anmi.report.inputs import ReportInputs, example_table, judge_entries
+    from anmi.report.inputs import ReportInputs, example_table, judge_entries, passes_sentence
+    from anmi.selection.rows import of_split
 
-    has_negatives = bool(training_rows.negative_ids.map(len).sum())
+    rows = of_split(training_rows, "train")
+    has_negatives = bool(rows.negative_ids.map(len).sum())
     return render(
         ReportInputs(
             results=pd.DataFrame(results["rows"]),
@@ -110,7 +112,8 @@ def render_report(
                 "versions": results["versions"],
                 "counts": {"documents": info["documents"]}
                 | {f"{split} queries": count for split, count in info["queries"].items()}
-                | {"training rows": len(training_rows)},
+                | {"training rows": len(rows)}
+                | ({"rows of dev queries": len(training_rows) - len(rows)} if len(training_rows) > len(rows) else {}),
             },
             funnel=selection_summary["funnel"],
             origins=selection_summary.get("origins") or (),
@@ -124,8 +127,9 @@ def render_report(
             hardness=hardness_results,
             knowledge=knowledge_metrics,
             neighbours=neighbours,
-            kept_epoch=training_summary.get("best_epoch") if _keeps_best(training_summary) else None,
-            examples=example_table(training_rows, count=params.examples) if has_negatives else pd.DataFrame(),
+            kept_epoch=_kept_epoch(training_summary),
+            passes=passes_sentence(training_summary),
+            examples=example_table(rows, count=params.examples) if has_negatives else pd.DataFrame(),
             parameters={
                 "collection": info,
                 "mining encoder": encoder_info,
@@ -148,5 +152,8 @@ def _prompts(training_summary: dict[str, Any], encoder_info: dict[str, Any]) -> 
     return "; ".join(texts)
 
 
-def _keeps_best(training_summary: dict[str, Any]) -> bool:
-    return bool((training_summary.get("options") or {}).get("keep_best"))
+def _kept_epoch(training_summary: dict[str, Any]) -> int | None:
+    """Return whose weights were kept by dev, which measured the first of two passes; None for the last epoch's."""
+    keeps = (training_summary.get("options") or {}).get("keep_best")
+    epoch: int | None = training_summary.get("first_pass", training_summary).get("best_epoch") if keeps else None
+    return epoch

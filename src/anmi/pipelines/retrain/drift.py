@@ -26,6 +26,7 @@ def profile_training_data(
     params: DriftParams,
 ) -> dict[str, Any]:
     """Write down what a later version of the collection will be compared with."""
+    from anmi.corpus.mined import of_train
     from anmi.evaluation.training_profile import profile
     from anmi.retrieval.tokenize import resolve
 
@@ -37,7 +38,8 @@ def profile_training_data(
         queries,
         corpus,
         qrels,
-        selection,
+        # Like its other figures those of the selection are about training queries.
+        of_train(selection, queries),
         language=language,
         kind=kind,
         wanted=selection_summary["negatives_wanted"],

@@ -26,7 +26,7 @@ from anmi.errors import AnmiError
 from anmi.evaluation.promotion import KEPT, PROMOTED, Leak, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.nodes import score_runs
+from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.selection.nodes import select_negatives
@@ -40,6 +40,8 @@ _METRIC: Final = "ndcg@10"
 _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 # Beside the recipe's own leak that of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
+# Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
+_TRAINED_ON: Final = "trained_on"
 
 
 def audit_recipe(
@@ -111,6 +113,7 @@ def evaluate_champion(
     if found is None:
         log.info('"%s" has no champion yet', name)
         return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system"])
+    check_held_out(evaluation.split, found.tags.get(_TRAINED_ON, "train").split("+"), "the champion")
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
         # Prompts are its own or those it is served with, whatever today's challenger is trained with.
@@ -263,6 +266,7 @@ def register_challenger(
     recipe: str,
     dense: DenseParams,
     registry: ModelRegistry,
+    training_summary: dict[str, Any],
 ) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion."""
     from anmi.retrieval.encoders import load_encoder, short_name
@@ -282,6 +286,7 @@ def register_challenger(
         "recipe": recipe,
         "encoder": short_name(encoder),
         "fingerprint": promotion["fingerprint"],
+        _TRAINED_ON: "+".join(trained_on(training_summary)),
         "ndcg": f"{promotion['promotion']['challenger']:.4f}",
         "decision": decision,
         "reasons": "; ".join(reasons),

@@ -74,7 +74,7 @@ def create_pipeline() -> Pipeline:
             register_challenger,
             inputs=[
                 "trained_model", "promotion", "champion", "training_profile", "collection_info", "params:encoder",
-                "params:recipe", "params:dense", "model_registry",
+                "params:recipe", "params:dense", "model_registry", "training_summary",
             ],
             outputs="registration",
             name="register_challenger",

@@ -30,17 +30,20 @@ def fit_recipe(
     recipe: str,
     recipes: RecipeBook,
     seed: int,
+    queries: pd.DataFrame,
     changes: Mapping[str, Any] = EVERYTHING,
     earlier_recipe_fits: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Fit those steps of the recipe that pool over queries.
+    """Fit those steps of the recipe that pool over queries, on training queries.
 
     Where rows of an earlier mining are kept, what was fitted then stays: all rows are chosen by the same bars.
     """
     if changes["queries"] is not None:
         return still_there(earlier_recipe_fits, "recipe_fits")
+    from anmi.corpus.mined import of_train
+
     runner = Runner(recipes.get(recipe), seed)
-    _fit(runner, rated, _ranks(consistency))
+    _fit(runner, of_train(rated, queries), _ranks(consistency))
     return {"recipe": recipe, "steps": runner.fits()}
 
 
@@ -123,7 +126,7 @@ def make_training_rows(
     recipe: str,
     recipes: RecipeBook,
 ) -> pd.DataFrame:
-    """Write the selection out as training rows with texts, weights and every score.
+    """Write the selection out as training rows with texts, weights, every score and the ``split`` of the query.
 
     Raises
     ------
@@ -141,6 +144,8 @@ def make_training_rows(
     places = own_documents(queries, dict(zip(ids, range(len(ids)), strict=True)))
     own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
     rows = training_rows(selection, ids, document_texts(corpus), texts, Kin.from_table(kin, ids, duplicates), own)
+    split = rows.query_id.map(dict(zip(queries.query_id, queries.split, strict=True)))
+    rows.insert(rows.columns.tolist().index("origin"), "split", split.astype("str"))
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
         rejected = [
             entry for entry in funnel(selection.only()) if entry["kind"] in ("rejected", "uncertain", "promoted")
@@ -192,10 +197,13 @@ def make_variants(
     return variants
 
 
-def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> pd.DataFrame:
+def export_pairs(
+    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any], selection: SelectionParams
+) -> pd.DataFrame:
     """Return the rows in the pair format."""
-    from anmi.selection.rows import pair_rows
+    from anmi.selection.rows import of_split, pair_rows
 
+    rows = rows if selection.export_dev else of_split(rows, "train")
     return pair_rows(rows, corpus, queries, info["collection"], info["language"])
 
 
@@ -210,17 +218,21 @@ def summarise_selection(
     recipe: str,
     recipes: RecipeBook,
 ) -> dict[str, Any]:
-    """Count what happened to the candidates, and how many negatives were in truth relevant.
+    """Count what happened to the candidates of training queries, and how many negatives were in truth relevant.
 
-    Reads ``equivalents``, so nothing that it returns goes back into mining. With what it counts stands whose truth
-    had a part in the judge's coefficients.
+    Of dev queries only the rows are counted, apart. Reads ``equivalents``, so nothing that it returns goes back into
+    mining. With what it counts stands whose truth had a part in the judge's coefficients.
     """
     from anmi.corpus.metadata import values_by_id
+    from anmi.corpus.mined import of_train
     from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, leak
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
     from anmi.judging.fusing import provenance
     from anmi.report.negatives_console import expected_sentence, source_lines
+    from anmi.selection.rows import of_split
 
+    selection = of_train(selection, queries)
+    rows, dev_rows = of_split(rows, "train"), len(of_split(rows, "dev"))
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
@@ -242,6 +254,7 @@ def summarise_selection(
     return {
         "recipe": recipe,
         "rows": len(rows),
+        "dev_rows": dev_rows,
         "negatives_wanted": wanted,
         "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
         "promoted": len(promoted),
@@ -266,7 +279,9 @@ def export_formats(
         A score that was not measured, or nothing is left to export.
     """
     from anmi.selection.export import Collection, make_export
+    from anmi.selection.rows import of_split
 
+    rows = rows if selection.export_dev else of_split(rows, "train")
     collection = Collection(corpus, queries, info["collection"], info["language"])
     made = [make_export(rows, each.format, each.options, collection, encoder_info) for each in selection.exports]
     for part in made:

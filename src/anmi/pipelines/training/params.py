@@ -23,6 +23,14 @@ class TrainingParams(BaseModel):
     options: dict[str, Any] = Field(
         default_factory=dict, description="Options that win over the recipe's, such as `training.options.epochs=3`."
     )
+    refit: bool = Field(
+        True,
+        # Mining reads the value as it is given.
+        strict=True,
+        description="Train again from the start on train and dev, for the epochs that dev chose in a first pass on "
+        "train alone. On: a sixth of the labels, as on SciFact, is too much to leave out; it doubles the time of "
+        "training, and mines dev queries, too. Dev figures are those of the first pass.",
+    )
     dev_documents: int = Field(
         20_000, ge=1, description="Documents searched when an epoch is measured on dev; the positives are among them."
     )
