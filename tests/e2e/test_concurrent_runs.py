@@ -30,12 +30,17 @@ def mine(in_process: Callable[..., Result]) -> Callable[[Any, str], None]:
     return run
 
 
-def made(place: Any, recipe: str) -> dict[str, bytes]:
-    """Return what training reads of the one run of a recipe, file by file."""
+def run_of(place: Any, recipe: str) -> dict[str, Any]:
+    """Return the manifest of the one run of a recipe."""
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in (place.data / "runs").glob("*/manifest.json")]
     (run,) = [run for run in runs if run["parameters"]["recipe"] == recipe]
-    assert set(run["loaded"].values()) <= {run["run_id"], None}
-    folders = {name: place.data / "selection" / name / run["run_id"] for name in ("selection", "training_rows.parquet")}
+    return run
+
+
+def made(place: Any, recipe: str) -> dict[str, bytes]:
+    """Return what training reads of the run of a recipe, file by file."""
+    version = run_of(place, recipe)["run_id"]
+    folders = {name: place.data / "selection" / name / version for name in ("selection", "training_rows.parquet")}
     files = {
         f"{name}/{file.relative_to(folder)}": file for name, folder in folders.items() for file in folder.rglob("*")
     }
@@ -74,5 +79,8 @@ def test_a_run_that_is_overtaken_mines_what_it_would_have_mined_alone(
     assert code == 0, log.read_text()
     assert made(shared, "nv_retriever") == made(alone[0], "nv_retriever")
     assert made(shared, "naive_top") == made(alone[1], "naive_top")
+    for recipe in ("nv_retriever", "naive_top"):
+        run = run_of(shared, recipe)
+        assert {version for version in run["loaded"].values() if version} == {run["run_id"]}
     shown = in_process(shared, "anmi", "negatives", "--json")
     assert json.loads(shown.stdout)["recipe"] == "naive_top", "that of the run that began last"
