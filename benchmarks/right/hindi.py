@@ -1,4 +1,6 @@
-"""nDCG@10 of BM25 on Hindi questions, by the road a user takes. Run from the repository's root:
+"""nDCG@10 of BM25 on Hindi questions, by the road a user takes.
+
+Run from the repository's root:
 
 python benchmarks/right/hindi.py
 """

@@ -20,6 +20,7 @@ from anmi.hooks.checks import (
     check_switch,
 )
 from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import Recipe
 
@@ -48,6 +49,15 @@ def test_a_wrong_parameter_is_named(value: dict[str, Any], message: str) -> None
     with pytest.raises(AnmiError) as caught:
         check_model("stage", {"stage": value}, Outer)
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_language_is_refused_with_the_nearest() -> None:
+    with pytest.raises(AnmiError) as caught:
+        check_model("ingestion", {"ingestion": {"language": "hindi"}}, IngestionParams)
+    assert 'parameter "ingestion.language": there is no language "hindi"; did you mean "hi" (Hindi)?' in str(
+        caught.value
+    )
     assert "\n" not in str(caught.value)
 
 

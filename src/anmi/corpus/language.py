@@ -66,11 +66,12 @@ def language_code(given: str) -> str:
     if code in {known for known, _ in py3langid.rank("")}:
         return code
     named = {name.lower(): known for known, name in LANGUAGES.items()}
-    # A word is read as a name, and two letters as a code.
-    close = get_close_matches(code, named if len(code) > 3 else [*LANGUAGES, *named], n=1, cutoff=0.5)
+    close = [name for name in named if code and name.startswith(code)] or get_close_matches(
+        code, named if len(code) > 3 else [*LANGUAGES, *named], n=1, cutoff=0.5
+    )
     nearest = next((named.get(found, found) for found in close), "en")
-    hint = f'did you mean "{nearest}" ({LANGUAGES[nearest]})? ' if close else ""
-    raise AnmiError(f'there is no language "{given}"; {hint}Give an ISO 639-1 code such as "{nearest}"')
+    hint = f'did you mean "{nearest}" ({LANGUAGES[nearest]})? Expected' if close else "expected"
+    raise AnmiError(f'there is no language "{given}"; {hint}: an ISO 639-1 code such as "{nearest}"')
 
 
 def detect_language(texts: Sequence[str], *, sample: int = 200, characters: int = 400) -> str:
