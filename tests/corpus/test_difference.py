@@ -213,15 +213,17 @@ def test_up_to_the_share_only_what_changed_is_mined() -> None:
     assert found["why"] == "1 of 10 queries are new, changed or lost a document"
 
 
-def test_changes_add_up_over_updates_until_all_is_mined_again() -> None:
-    earlier, before, queries = ALL_MINED, BEFORE, QUERIES
+@pytest.mark.parametrize(("kind", "changed", "most"), [("queries", ["q7"], 0.25), ("documents", ["d3", "d4"], 0.2)])
+def test_changes_add_up_over_updates_until_all_is_mined_again(kind: str, changed: list[str], most: float) -> None:
+    earlier, before, parts = ALL_MINED, BEFORE, {"documents": DOCUMENTS, "queries": QUERIES}
     for number, mined in enumerate(["changed", "changed", "all", "changed"]):
-        # The same query each time: what was mined under the old labels of others counts as well.
-        queries = with_changed(["q7"], queries, to=f"at {number}")
-        now = version(DOCUMENTS, queries)
-        found = planned(now, before, earlier, most=0.25)
+        # The same each time: what was mined under the old labels, or beside the old texts, of others counts as well.
+        parts = parts | {kind: with_changed(changed, parts[kind], to=f"at {number}")}
+        now = version(**parts)
+        found = planned(now, before, earlier, most=most)
         assert found["mined"] == mined, number
-        assert found["since_all"]["queries"] == [1, 2, 0, 1][number]
+        other = "documents" if kind == "queries" else "queries"
+        assert found["since_all"] == {kind: len(changed) * [1, 2, 0, 1][number], other: 0}
         earlier, before = found, now
 
 

@@ -45,3 +45,10 @@ def test_the_same_in_another_process():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "9"}
     )
     assert done.stdout.split() == cut(NAMES[:50], 3, dev_share=0.3, test_share=0.2).tolist()
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(NAMES[:20]), max_size=40), st.integers(0, 2**31))
+def test_equal_texts_share_a_split_and_move_no_other(texts, seed):
+    split = dict(zip(NAMES[:20], cut(NAMES[:20], seed, dev_share=0.3, test_share=0.3), strict=True))
+    assert cut(texts, seed, dev_share=0.3, test_share=0.3).tolist() == [split[text] for text in texts]

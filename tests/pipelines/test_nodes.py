@@ -140,7 +140,7 @@ def test_a_recipe_that_leaves_nothing_says_which_step(
         make_training_rows(chosen, corpus, queries, *NO_KIN, "nothing", BOOK)
 
 
-@pytest.mark.parametrize(("query_id", "text"), [("t0", "something"), ("other", "what is t0")])
+@pytest.mark.parametrize(("query_id", "text"), [("t0", "something"), ("other", "what is t0"), ("other", "What is T0?")])
 def test_no_held_out_query_is_trained_on(query_id: str, text: str, queries: pd.DataFrame) -> None:
     rows = pd.DataFrame({"query_id": ["q0", query_id], "query": ["what is q0", text]})
     with pytest.raises(AnmiError, match="1 dev or test queries stand in the training rows"):
