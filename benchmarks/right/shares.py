@@ -10,6 +10,7 @@ the repository's root, a few minutes on two cores:
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -26,14 +27,13 @@ def shares(work: Path = WORK) -> list[dict[str, Any]]:
     rows = []
     for collection in COLLECTIONS:
         for recipe, (truth, without, found) in _measured(collection, work).items():
+            counted = f"{found.count} of {found.total} negatives by {truth}, without={without}"
+            interval = f"95 % interval over queries {found.low:.2%} to {found.high:.2%}"
+            case, share = f"{collection}, {recipe}", round(100 * found.value, 2)
             rows += [
+                {"case": f"{case}: relevant in truth", "value": share, "unit": "%", "note": f"{counted}; {interval}"},
                 {
-                    "case": f"{collection}, {recipe}: relevant in truth", "value": round(100 * found.value, 2), "unit": "%",
-                    "note": f"{found.count} of {found.total} negatives by {truth}, without={without}; 95 % interval over "
-                    f"queries {found.low:.2%} to {found.high:.2%}",
-                },
-                {
-                    "case": f"{collection}, {recipe}: design effect", "value": round(found.design_effect, 2), "unit": "",
+                    "case": f"{case}: design effect", "value": round(found.design_effect, 2), "unit": "times",
                     "note": "variance of that share over queries by that of as many independent negatives",
                 },
             ]  # fmt: skip
@@ -118,5 +118,6 @@ def _kinds(node: Any) -> dict[str, Any]:
 
 if __name__ == "__main__":
     os.chdir(ROOT)
+    logging.disable(logging.INFO)
     json.dump(shares(), sys.stdout, indent=1)
     print()

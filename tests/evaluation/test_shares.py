@@ -81,7 +81,7 @@ def test_nineteen_of_twenty_intervals_hold_the_truth(queries: int, value: float,
 
 
 def test_where_few_queries_leak_the_upper_end_is_not_too_low() -> None:
-    """The plain bootstrap's is below the truth in one case of six here, which would promote a leaking recipe."""
+    """That of the bootstrap alone is below the truth in one case of ten here, which would promote a leaking recipe."""
     rng, value = np.random.default_rng(5), 0.005
     above = [share(rows_of(rng, 500, value, 6.5), np.full(500, 15), resamples=300).high >= value for _ in range(300)]
     assert np.mean(above) > 0.92

@@ -77,11 +77,12 @@ def share(
     Notes
     -----
     The interval is the wider, at each end, of two. The first is the percentile bootstrap of the ratio over queries.
-    Where few queries have any that count, too few of its samples hold them all, and its upper end is too low: with
-    six such queries of 500 it was above the truth in 82 % of simulated cases instead of 97.5 %. The second is Wilson's
-    interval of as many independent negatives as would give the share its variance, the number of negatives divided by
-    the design effect (Korn and Graubard 1998 do so with another binomial interval). A design effect below 1 is taken
-    for chance. Where it cannot be known, since none or all count, every query is one draw: a row may hold relevant
+    Where few queries have any that count, its upper end is too low. The second is Wilson's interval of as many
+    independent negatives as would give the share its variance, the number of negatives divided by the design effect
+    (Korn and Graubard 1998 do so with another binomial interval). A design effect below 1 is taken for chance. In 400
+    simulated cases each of 500 rows of 15 with a design effect of 6.5 the upper end was not below the truth in 87 %
+    where that is 0.1 %, 94 % where it is 0.5 % and 97 % where it is 2 %; that of the bootstrap alone in 82, 90 and 95 %.
+    Where the design effect cannot be known, since none or all count, every query is one draw: a row may hold relevant
     negatives only, so of 100 queries without any one learns no more than of 100 negatives without any.
 
     Examples
