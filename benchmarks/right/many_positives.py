@@ -1,13 +1,26 @@
-"""The default recipe on made collections with 1, 5 and 40 graded positives a query, where the whole truth is known."""
+"""The default recipe on made collections with 1, 5 and 40 graded positives a query, where the whole truth is known.
+
+Run from the repository's root: ``python benchmarks/right/many_positives.py``; about five minutes on two idle cores.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+
+ROOT = Path(__file__).parents[2]
+NEGATIVES = 15
 
 TOPICS, ASPECTS, WORDS = 60, 4, 12
 HELD_OUT = 20
@@ -92,3 +105,83 @@ def some_known(truth: NDArray[np.int8], count: int, seed: int = 2) -> NDArray[np
     """Keep ``count`` labels of each query, drawn at random."""
     draws = np.where(truth > 0, np.random.default_rng(seed).random(truth.shape), 2.0)
     return (np.argsort(np.argsort(draws, axis=1), axis=1) < count) & (truth > 0)
+
+
+# Relevant documents a query, those of them that are labelled, and what the code before issue 15 (f69ce26) did.
+VARIANTS: dict[str, tuple[int, int, str]] = {
+    "40_positives": (40, 40, ""),
+    "40_positives_20_hidden": (40, 20, ""),
+    "40_positives_39_hidden": (40, 1, ""),
+    "5_positives": (5, 5, ""),
+    "1_positive": (1, 1, ""),
+}
+
+
+def mine(collection: Path, work: Path, *parameters: str, tree: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Mine a collection with the default recipe and the static encoder."""
+    told = ["recipe=anmi", "encoder=static", f"collection=beir:{collection}", *parameters]
+    folders = {"ANMI_DATA_ROOT": str(work / "data"), "ANMI_STORE": str(work / "store"), "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("kedro")), "run", "--pipelines", "mining", "--params", ",".join(told)],
+        cwd=tree, env={**os.environ, **folders, "PYTHONPATH": str(tree / "src"), "DO_NOT_TRACK": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def found(data: Path, truth: NDArray[np.int8], wanted: int = NEGATIVES) -> dict[str, Any]:
+    """Compare what was mined with the truth.
+
+    Returns
+    -------
+    dict
+        ``coverage``: share of the training queries of whose rows each has all negatives; ``false``: share of the
+        negatives that are in truth relevant; ``expected``: what the judge said of it; ``doubtful``: negatives taken
+        in doubt.
+    """
+
+    def newest(name: str) -> Path:
+        return sorted((data / "selection" / name).glob(f"*/{name}"))[-1]
+
+    rows = pd.read_parquet(newest("training_rows.parquet"))
+    summary = json.loads(newest("selection_summary.json").read_text(encoding="utf-8"))
+    full = rows[rows.origin == "qrels"].groupby("query_id").negative_ids.agg(lambda ids: (ids.map(len) >= wanted).all())
+    chosen = rows.explode("negative_ids").dropna(subset="negative_ids")
+    query, document = (chosen[name].str[1:].astype(int).to_numpy() for name in ("query_id", "negative_ids"))
+    expected = summary.get("expected") or {}
+    return {
+        "coverage": float(full.sum() / (len(truth) - 2 * HELD_OUT)),
+        "false": float((truth[query, document] > 0).mean()),
+        "expected": expected.get("share"),
+        "doubtful": expected.get("doubtful"),
+    }
+
+
+def many_positives() -> list[dict[str, Any]]:
+    """Mine every variant and return rows of ``case, value, unit, note``."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (relevant, known, before) in VARIANTS.items():
+            work, collection = Path(folder) / name, made(relevant)
+            collection.write(work / "collection", some_known(collection.relevance, known))
+            models = Path(os.environ.get("ANMI_STORE", ROOT / "data" / "store")) / "models"
+            if models.is_dir():
+                shutil.copytree(models, work / "store" / "models")
+            done = mine(work / "collection", work)
+            if done.returncode:
+                raise SystemExit(done.stdout + done.stderr)
+            result = found(work / "data", collection.relevance)
+            told = "250 training queries, 3,600 documents, static encoder, recipe anmi"
+            rows += [
+                {"case": f"default_coverage_{name}", "value": round(result["coverage"], 4), "unit": "share of queries",
+                 "note": f"training queries with all {NEGATIVES} negatives in every row; {told}; {before}"},
+                {"case": f"default_false_negatives_{name}", "value": round(result["false"], 4), "unit": "share",
+                 "note": "of the negatives, in truth relevant though not labelled"},
+                {"case": f"default_expected_{name}", "value": round(result["expected"], 4), "unit": "share",
+                 "note": f"what the judge says of it; {result['doubtful']} negatives were taken in doubt"},
+            ]  # fmt: skip
+    return rows
+
+
+if __name__ == "__main__":
+    for row in many_positives():
+        print(f"{row['case']:<45} {row['value']:<8} {row['unit']}  {row['note']}")

@@ -8,6 +8,7 @@ from scipy.stats import binomtest
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.evaluation.diagnostics import (
     BySource,
+    Expected,
     Funnel,
     Gap,
     Origins,
@@ -161,3 +162,29 @@ def test_all_is_found_in_one_pass_as_one_by_one(block):
     gaps = [gap(blocks, column) for column in ("dense", "elo")]
     assert seen == [funnel(blocks, 3), origins(blocks), by_source(blocks, rows, {}, "mine"), *gaps]
     assert all(seen)
+
+
+def test_the_expected_share_is_the_mean_over_what_was_judged_however_it_is_sharded():
+    """A calibrated judge that is drawn from its own word is right about the share."""
+    draw = np.random.default_rng(0)
+    probability = draw.beta(0.3, 4, (2000, 10))
+    truth = draw.random(probability.shape) < probability
+    verdict = np.where(probability < 0.1, NEGATIVE, 0).astype(np.int16)
+    tier = np.where(np.arange(10) == 9, float(TIERS.index("uncertain")), 0.0) + np.zeros((2000, 1))
+    made = Candidates(
+        query_ids=np.array([f"q{row}" for row in range(2000)]),
+        positives=np.full((2000, 1), 99, np.int32),
+        documents=np.tile(np.arange(10, dtype=np.int32), (2000, 1)),
+        source=np.ones(probability.shape, np.uint8),
+        columns={"p_relevant": probability.astype(np.float32), "tier": tier.astype(np.float32)},
+        verdict=verdict,
+    ).dropped("consistency", np.arange(2000) < 5)
+    chosen = (probability < 0.1) & (np.arange(2000) >= 5)[:, None]
+    (found,) = diagnose([made.take(slice(at, at + 300)) for at in range(0, 2000, 300)], Expected())
+    assert found["share"] == pytest.approx(probability[chosen].mean(), rel=1e-5)
+    assert found["share"] == pytest.approx(truth[chosen].mean(), rel=0.15)
+    assert (found["judged"], found["total"], found["doubtful"]) == (chosen.sum(), chosen.sum(), chosen[:, 9].sum())
+    unknown = np.where(np.arange(10) < 5, np.nan, probability)
+    (half,) = diagnose([made.with_columns({"p_relevant": unknown})], Expected())
+    assert (half["judged"], half["total"]) == (chosen[:, 5:].sum(), chosen.sum())
+    assert diagnose([made.only(())], Expected()) == [None], "nothing is said where nothing was judged"

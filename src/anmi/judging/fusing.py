@@ -177,7 +177,7 @@ class FusedJudge:
         elif enough:
             examples = self._hidden(shards, several)
             found = 0 if examples is None else examples.queries
-            if examples is not None and (self.options.mode == "hidden" or found >= _LEAST_REACHED):
+            if examples is not None and (self.options.mode == "hidden" or found >= self._least_reached):
                 self._learn(examples)
                 log.info("fused judge: coefficients refined on %d queries with several positives", found)
                 reason = ""
@@ -208,6 +208,10 @@ class FusedJudge:
                 "coefficients expect %.1f %%; probabilities go by the former", 100 * estimate, 100 * base,
             )  # fmt: skip
         self.models = [shared]
+
+    @property
+    def _least_reached(self) -> int:
+        return min(_LEAST_REACHED, self.options.least_queries)
 
     def restore(self, summary: dict[str, Any]) -> None:
         """Judge by the coefficients of an earlier run, of which the summary is given."""
@@ -293,7 +297,7 @@ class FusedJudge:
                 values = np.stack([each.value(known.columns, {}) for each in wanted], axis=2)
                 parts.append(examples(known, values.astype(np.float32), self.fold(known)))
         seen = joined(parts)
-        if seen is None or seen.queries < _LEAST_REACHED:
+        if seen is None or seen.queries < self._least_reached:
             return None
         scale = np.nanstd(seen.values, axis=0)
         inputs = np.nan_to_num((seen.values - np.nanmean(seen.values, axis=0)) / np.where(scale > _FLAT, scale, 1))
