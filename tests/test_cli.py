@@ -27,6 +27,7 @@ RESULTS = {
     "date": "2026-11-21",
     "machine": "two cores",
     "versions": {"anmi": "0.1.0"},
+    "prompts": {"query": "query: ", "document": ""},
     "rows": [
         {"collection": "api_docs", "encoder": "static", "recipe": recipe, "seed_count": 1, "metric": metric}
         | {"value": value, "low": value - 0.1, "high": value + 0.1}
@@ -107,6 +108,7 @@ def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Pa
     assert "0.613" in output or "0.612" in output
     assert "denoise" in output
     assert "/somewhere/report.html" in output
+    assert re.search(r'^prompts +"query: " before queries, none before documents$', output, re.MULTILINE)
     assert f"sqlite:///{tmp_path}/tracking/mlflow.db" in output
     assert "in truth relevant: 3 of 70 (4.3%, 95 % interval over queries 1.5% to 11.9%)" in output
     assert output.strip().endswith("next: kedro anmi explain q-alpha")

@@ -66,6 +66,12 @@ def test_the_page_fetches_nothing(page):
     assert page.startswith("<!doctype html>")
 
 
+def test_prompts_stand_beside_the_encoder_where_they_are_known(make, page):
+    summary = make().summary | {"prompts": '"<query>: " before queries, none before documents'}
+    assert '"<query>: " before queries, none before documents' in text(render(make(summary=summary)))
+    assert "prompts" not in text(page)
+
+
 def test_plotly_is_inside_once(page):
     assert page.count("plotly.js v") == 1
 

@@ -16,7 +16,7 @@ from kedro.pipeline import Pipeline
 from scipy.stats import binomtest
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK
+from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth
@@ -171,6 +171,35 @@ def test_a_champion_that_moved_meanwhile_stays(nightly: Any, registry: Any) -> N
     assert made["decision"] == "promoted"
     assert (registered["decision"], registered["champion"], registered["version"]) == ("kept", 1, 3)
     assert "version 2 when it was compared and is version 1 now" in registered["reasons"][-1]
+
+
+def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with(
+    registry: Any, tables: Any, word_encoder: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, params = tmp_path / "2030-01-01" / "trained_model", RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
+    own = {"query": "query ", "document": "passage "}
+    model = word_encoder(["night", "day", "query", "passage", "find"], prompts=own)
+    model.save(str(folder), create_model_card=False)
+    first = {
+        "decision": "promoted",
+        "reasons": [],
+        "champion": None,
+        "fingerprint": "f",
+        "promotion": {"challenger": 1},
+    }
+    none = {"model": params.model, "version": None, "rolled_back": {}}
+    asked_otherwise = DenseParams(prompt_query="find ", prompt_document="", precision="float32")
+    register_challenger(
+        folder, first, none, {}, {"collection": "api_docs"}, "static", "mine", asked_otherwise, registry
+    )
+    fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
+    assert read_beside(fetched, SERVING) == {
+        "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
+    }  # fmt: skip
+    *_, run = evaluate_champion(*tables, "api_docs", params, EVALUATION, asked_otherwise, registry)
+    expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
+    found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) -> None:

@@ -15,7 +15,7 @@ class DenseParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     encoder: str | None = Field(None, description="Encoder that mines; the one that is trained when empty.")
-    max_length: int = Field(256, ge=8, description="Tokens per text; MiniLM was trained with 256.")
+    max_length: int = Field(256, ge=8, description="Tokens of a text and its prompt; MiniLM was trained with 256.")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="bfloat16 where the processor multiplies it in hardware: three times as fast here."
     )

@@ -52,8 +52,8 @@ class TrainingOptions(BaseModel):
         int | None,
         Field(
             ge=4,
-            description="Most tokens of a text while training; None is the encoder's own limit. The encoder keeps its "
-            "limit for encoding afterwards. Static encoders have none and ignore it.",
+            description="Most tokens of a text and its prompt while training; None is the encoder's own limit. The "
+            "encoder keeps its limit for encoding afterwards. Static encoders have none and ignore it.",
         ),
     ] = None
     loss: Annotated[
