@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -211,3 +212,17 @@ def test_of_two_runs_in_one_millisecond_one_is_refused(tmp_path: Path, drivers: 
     assert text.endswith(f"Error: another run began in the same moment, as {moment}: start this one again")
     assert manifest["status"] == "running", "the refused one left the manifest alone"
     assert project.manifests()[0]["status"] == "finished"
+
+
+def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
+    tmp_path: Path, drivers: tuple[Driver, Driver]
+) -> None:
+    project = write_selecting(tmp_path, drivers[0])
+    assert project.do(f"run --params {project.options},options.rows=5")[0] == 0
+    shutil.rmtree(project.data / "mini" / "summary.json")
+    code, text = project.do(f"run --only-missing-outputs --params {project.options},options.rows=7")
+    first, second = project.manifests()
+    assert code == 0, text
+    assert "told {'rows': 5}" in text
+    assert second["loaded"] == {"training_rows": first["run_id"], "summary": second["run_id"]}
+    assert set(second["saved"]) == {"summary"}
