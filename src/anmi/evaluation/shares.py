@@ -81,7 +81,7 @@ def share(
     independent negatives as would give the share its variance, the number of negatives divided by the design effect
     (Korn and Graubard 1998 do so with another binomial interval). A design effect below 1 is taken for chance. In 400
     simulated cases each of 500 rows of 15 with a design effect of 6.5 the upper end was not below the truth in 87 %
-    where that is 0.1 %, 94 % where it is 0.5 % and 97 % where it is 2 %; that of the bootstrap alone in 82, 90 and 95 %.
+    where that is 0.1 %, 94 % where it is 0.5 % and 96 % where it is 2 %; that of the bootstrap in 82, 90 and 95 %.
     Where the design effect cannot be known, since none or all count, every query is one draw: a row may hold relevant
     negatives only, so of 100 queries without any one learns no more than of 100 negatives without any.
 

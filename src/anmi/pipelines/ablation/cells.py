@@ -20,6 +20,7 @@ from anmi.pipelines.ablation.mining import Mined, book_of, code, digest, mined
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
+from anmi.training.options import TrainingOptions
 
 CUTOFFS: Final = (10, 100)
 METRICS: Final = ("ndcg@10", "mrr@10", "recall@100")
@@ -89,9 +90,14 @@ class SelectionJob:
         object.__setattr__(self, "fingerprint", digest(parts))
 
     @property
+    def options(self) -> TrainingOptions:
+        """How the recipe trains if nothing else is said."""
+        return merged_options(self.recipes.get(self.recipe), TrainingParams())
+
+    @property
     def is_mixed(self) -> bool:
         """Whether training draws negatives from mixed sources."""
-        return merged_options(self.recipes.get(self.recipe), TrainingParams()).sources.kind == "mixed"
+        return self.options.sources.kind == "mixed"
 
     @property
     def variants(self) -> Path:
@@ -203,15 +209,18 @@ def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     unknown = dict.fromkeys(("leak", "leak_low", "leak_high"))
     if job.place.leak == "none":
         return unknown | {"leak_from": "not measured: the set's collection says leak: none"}
+    if job.is_mixed:
+        return unknown | {"leak_from": "not measured: drawn from the corpus while training"}
     if not rows.negative_ids.map(len).sum():
         return unknown | {"leak_from": "no mined negatives"}
+    pool = ", of the pool that training draws from" if job.options.draws else ""
     data = job.place.mined
     if job.place.truth == "equivalents":
         from anmi.evaluation.diagnostics import leak
 
         counted = leak(rows, data["equivalents"], data["qrels"])
         share = {"leak": counted["share"], "leak_low": counted["low"], "leak_high": counted["high"]}
-        return share | {"leak_from": "equivalents"}
+        return share | {"leak_from": f"equivalents{pool}"}
     if data.no_audit:
         return unknown | {"leak_from": f"no audit: {data.no_audit}"}
     from anmi.pipelines.audit.nodes import audit_recipes
@@ -221,7 +230,7 @@ def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
         data["audit.collection_info"], book_of(job.recipes, [job.recipe]), job.seed,
     )  # fmt: skip
     own = found[found.default].iloc[0]
-    return {name: float(own[name]) for name in unknown} | {"leak_from": "audit: hidden positives"}
+    return {name: float(own[name]) for name in unknown} | {"leak_from": f"audit: hidden positives{pool}"}
 
 
 def run_cell(job: CellJob) -> None:
