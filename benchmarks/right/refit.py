@@ -40,7 +40,7 @@ def refit_gain(work: Path = WORK) -> list[dict[str, Any]]:
         once, twice = ([read(found[seed][kind][1]) for seed in SEEDS] for kind in ("once", "twice"))
         note = f"with refit, mean of three seeds; without it {np.mean(once):.1f}"
         rows.append(
-            {"case": f"refit_gain_scifact, {case}", "value": round(np.mean(twice), 1), "unit": "", "note": note}
+            {"case": f"refit_gain_scifact, {case}", "value": round(float(np.mean(twice)), 1), "unit": "", "note": note}
         )
     return rows
 
@@ -53,7 +53,7 @@ def _gain(case: str, scores: dict[str, pd.DataFrame], queries: pd.Index) -> dict
     seeds = ", ".join(f"seed {seed} {once[seed].mean():.4f} to {twice[seed].mean():.4f}" for seed in SEEDS)
     return {
         "case": case,
-        "value": round(mean, 4),
+        "value": round(float(mean), 4),
         "unit": "nDCG@10",
         "note": f"{len(queries)} test queries, {RECIPE}, static; {seeds}; 95 % interval of the difference, paired over "
         f"queries, {low:+.4f} to {high:+.4f}",
@@ -78,7 +78,7 @@ def _trained(seed: int, place: Path) -> dict[str, tuple[pd.Series, dict[str, Any
 
 
 def _unseen(place: Path) -> set[str]:
-    """Return the test queries none of whose documents is labelled for a training or dev query: the same of all seeds."""
+    """Return the test queries none of whose documents is labelled for a training or dev query; the same of any seed."""
     qrels = pd.read_parquet(_newest(place, "ingestion/qrels.parquet"))
     seen = set(qrels.document_id[qrels.split != "test"])
     test = qrels[qrels.split == "test"]

@@ -62,11 +62,14 @@ def test_korean_pairs(mine: Any, shared_data: Path) -> None:
     assert all(info["queries"][split] > 0 for split in ("dev", "test"))
     consistency = place.table("consistency", "consistency.parquet")
     kept = set(consistency[consistency.consistent].query_id)
-    assert set(place.table("selection", "training_rows.parquet").query_id) == kept
+    rows = place.table("selection", "training_rows.parquet")
+    assert set(rows.query_id) == kept
+    rows = rows[rows.split == "train"]
+    kept &= set(rows.query_id)
     assert place.json("denoising", "teacher.json") == {"judged_pairs": 0}, "the recipe reads no judgment"
     (source,) = place.json("selection", "selection_summary.json")["by_source"]
     assert (source["source"], source["queries"], source["passed"]) == ("sae4k", 200, len(kept))
-    assert source["rows"] == len(place.table("selection", "training_rows.parquet"))
+    assert source["rows"] == len(rows)
 
 
 def test_a_graph_whose_false_negatives_are_known(mine: Any, shared_data: Path) -> None:

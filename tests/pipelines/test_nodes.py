@@ -170,7 +170,7 @@ def test_a_refit_without_mined_dev_queries_says_how_to_get_them(queries: pd.Data
     rows = pd.DataFrame({"query_id": ["q0"], "query": ["what is q0"]})
     assert rows_for_refit(rows, queries).empty, "without dev queries there is nothing to ask for"
     assert rows_for_refit(rows, with_dev(queries, "q1")).empty, "a recipe may leave none"
-    with pytest.raises(AnmiError, match="they were not mined: run all stages again .* or give training.refit=false"):
+    with pytest.raises(AnmiError, match=r"they were not mined: run all stages again .* training\.refit=false"):
         rows_for_refit(rows, with_dev(queries, "q1").assign(mined=False))
 
 

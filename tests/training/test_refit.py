@@ -55,7 +55,7 @@ def test_it_has_the_weights_of_the_chosen_epoch_of_a_training_on_both(twice):
     expected = whole.log.head(steps).assign(**{DEV_METRIC: float("nan"), "pass": 2})
     pd.testing.assert_frame_equal(second(result), expected, check_exact=True, check_dtype=False)
     assert expected.learning_rate.iloc[-1] > 0, "the schedule is that of the first pass, which went on"
-    assert expected.difficulty.nunique() > 1, "the curriculum has to go by something"
+    assert len(set(expected.difficulty)) > 1, "the curriculum has to go by something"
 
 
 def test_dev_figures_are_those_of_the_first_pass_and_of_no_other(twice):

@@ -19,7 +19,12 @@ class IngestionParams(BaseModel):
         500, ge=0, description="Training queries of the built-in collection, chosen by hash; 0 takes all. 500 keep "
         "the default run within its six minutes on two cores.",
     )  # fmt: skip
-    max_queries: int = Field(0, ge=0, description="Cap on training queries of any collection, chosen by hash; 0: none.")
+    max_queries: int = Field(
+        0,
+        ge=0,
+        description="Cap on training queries of any collection, chosen by hash; 0: none. "
+        "Of the dev queries the same share is mined for a refit.",
+    )
     max_quarantine: float = Field(
         0.01,
         ge=0,
@@ -30,7 +35,7 @@ class IngestionParams(BaseModel):
         0.1,
         ge=0,
         le=1,
-        description="With `update`, the share of documents or of training queries that may have changed since all was "
+        description="With `update`, the share of documents or of mined queries that may have changed since all was "
         "mined; above it all is mined again, since what was fitted then gets old. 10 % is ten nights of 1 %.",
     )
     dev_share: float = Field(0.15, gt=0, lt=1, description="Of train, where a collection has no dev split.")
