@@ -37,6 +37,7 @@ RESULT_KEYS: Final = (
     "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "leak", "paths",
 )  # fmt: skip
 _WIDTH: Final = 120
+_SAID_BY_KEDRO: Final = ("Failed to find the pipeline named", "Duplicate keys found in")
 
 
 @click.group(context_settings=CONTEXT_SETTINGS, name="anmi")
@@ -52,6 +53,7 @@ def user_error(error: BaseException) -> str | None:
     from kedro.io.core import DatasetNotFoundError, VersionNotFoundError
     from kedro.validation.exceptions import ParameterValidationError
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
     outer: BaseException | None = error
     chain: list[BaseException] = []
@@ -67,9 +69,10 @@ def user_error(error: BaseException) -> str | None:
             return f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
         if isinstance(found, OmegaConfBaseException):
             return _reference(found)
-        if isinstance(found, (ParameterValidationError, DatasetNotFoundError)):
-            return " ".join(str(found).split())
-        if isinstance(found, ValueError) and str(found).startswith("Failed to find the pipeline named"):
+        if isinstance(found, YAMLError):
+            return f"{' '.join(str(found).split())} Correct the YAML there."
+        said = isinstance(found, ValueError) and str(found).startswith(_SAID_BY_KEDRO)
+        if said or isinstance(found, (ParameterValidationError, DatasetNotFoundError)):
             return " ".join(str(found).split())
         if isinstance(found, OSError) and (told := unwritable(found)):
             return str(told)

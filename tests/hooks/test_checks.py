@@ -13,15 +13,13 @@ from anmi.hooks.checks import (
     check_collection,
     check_encoder,
     check_evaluation,
-    check_model,
-    check_names,
     check_packages,
     check_recipe,
-    check_switch,
 )
+from anmi.hooks.parameters import check_model, check_names, check_switch
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.ingestion.params import IngestionParams
-from anmi.pipelines.training.params import TrainingParams
+from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
 
 
@@ -95,9 +93,10 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: py
     monkeypatch.setattr("anmi.corpus.word_languages.importlib.import_module", refuse)
     recipe = Recipe(description="x", steps=["random"], training={"hardness": "hans"})
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):
-        check_packages(recipe, TrainingParams())
-    check_packages(recipe, TrainingParams(options={"hardness": {"hans": {"heuristic": {"code_mix": "script"}}}}))
-    check_packages(recipe, TrainingParams(options={"hardness": "none"}))
+        check_packages(merged_options(recipe, TrainingParams()))
+    by_script = {"hans": {"heuristic": {"code_mix": "script"}}}
+    for hardness in (by_script, "none"):
+        check_packages(merged_options(recipe, TrainingParams(options={"hardness": hardness})))
 
 
 def test_a_run_that_would_evaluate_on_what_it_trains_on_is_refused_before_mining() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import regex
 
@@ -185,6 +185,7 @@ def _whitespace(language: str) -> Tokenize:
     return lambda texts: [_NON_SPACE.findall(text.lower()) for text in texts]
 
 
+TokenizerName = Literal["auto", "snowball", "kiwi", "jieba", "ngram", "subword", "whitespace"]
 TOKENIZERS: Final[dict[str, Callable[[str], Tokenize]]] = {
     "snowball": _snowball,
     "kiwi": _kiwi,
