@@ -107,6 +107,12 @@ def test_no_token_begins_with_a_mark_that_belongs_to_a_letter_before(kind: str, 
     assert not [token for token in tokens if not token or unicodedata.category(token[0]).startswith("M")]
 
 
+@given(text=st.text(st.characters(max_codepoint=127)))
+def test_a_text_in_ascii_has_the_words_it_has_beside_other_letters(text: str) -> None:
+    alone, beside = tokenizer("snowball", "en")([text, f"{text} é"])
+    assert alone == beside
+
+
 @given(text=TEXTS)
 def test_pieces_hold_every_letter_and_digit(text: str) -> None:
     (tokens,) = tokenizer("ngram", "xx")([text])
