@@ -21,7 +21,13 @@ ROOT: Final = Path(__file__).parents[2]
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "islet", "jetty", "knoll", "lagoon"]
 WORDS += ["marsh", "north", "oasis", "prairie"]
 HEADER: Final = "query-id\tcorpus-id\tscore"
-CORPUS, QUERIES, TRAIN, DEV, TEST = "corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/dev.tsv", "qrels/test.tsv"
+CORPUS, QUERIES, TRAIN, DEV, TEST = (
+    "corpus.jsonl",
+    "queries.jsonl",
+    "qrels/train.tsv",
+    "qrels/dev.tsv",
+    "qrels/test.tsv",
+)
 
 
 class Collection:
@@ -221,9 +227,9 @@ PARAMETERS: Final = _of_parameters({
     "encoder=": ('"encoder"', "a text such as static"), "encoder=a/b/c": ("a/b/c", "not a folder"),
     "collection=null": ('"collection"', "beir:DIR"), "collection=3": ('"collection"', "quotes"),
     "collection=": ('"collection"', "beir:DIR"), "collection=[1]": ('"collection"', "beir:DIR"),
-    "collection=bier:x": ('"bier:x"', 'did you mean "beir"'), "collection=beir:": ("lacks its place", "beir:DIR"),
-    "collection=beir": ("lacks its place", "beir:DIR"), "collection=beir: ": ("lacks its place",),
-    "collection=pairs:": ("pairs:GLOB",), "collection=BEIR:x": ('"BEIR:x"', "beir"), "collection=true": ('"collection"',),
+    "collection=bier:x": ('"bier:x"', 'did you mean "beir"'), "collection=beir:": ('"collection"', "beir:DIR"),
+    "collection=beir": ("lacks its place", "beir:DIR"), "collection='beir: '": ("lacks its place", "beir:DIR"),
+    "collection='pairs:'": ("lacks its place", "pairs:GLOB"), "collection=BEIR:x": ('"BEIR:x"', "beir"), "collection=true": ('"collection"',),
     "collection=beir:{place}/none": ("none", "is not a folder"), "collection=pairs:{place}/none.jsonl": ("none.jsonl",),
     "collection=beir:{place}/mine/corpus.jsonl": ("corpus.jsonl is not a folder",),
     "collection=kg:{place}/none": ("none", "folder"), "collection=pairs:{place}/*.none": ("*.none",),
@@ -308,7 +314,7 @@ PARAMETERS: Final = _of_parameters({
     "recipes.anmi.negatives=true": ('"recipes.anmi.negatives"', *_NUMBER), "recipes.anmi.negative=3": ('"negative"',),
     "recipes.mine.extends=anmi,recipes.mine.steps=[topp]": ('"topp"', 'did you mean "top"'),
     "recipes.mine.extends=anmi,recipes.mine.steps=[{top: {by: elo_gapp}}]": ('"elo_gapp"', "no stage measures"),
-    "recipes.mine.extends=anmi,recipes.mine.steps=[{max_ratio: {max_ratio: true}}]": ("max_ratio", *_NUMBER),
+    "recipes.mine.extends=anmi,recipes.mine.negatives=0,recipes.mine.steps=[{max_ratio: {max_ratio: true}}]": ("max_ratio", *_NUMBER),
     "recipes.mine.extends=anmi,recipes.mine.steps=[{max_score: {max_score: .nan}}]": ("max_score", "finite"),
     "recipes.mine.extends=anmi,recipes.mine.steps=[]": ("mine", "no step draws its 15 negatives"),
     "recipes.a/b.extends=anmi": ("a/b", "letters, digits"), "recipes.anmi.training.epochs=0": ('"anmi"', '"epochs"'),
