@@ -69,11 +69,10 @@ def user_error(error: BaseException) -> str | None:
             return f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
         if isinstance(found, OmegaConfBaseException):
             return _reference(found)
-        if isinstance(found, YAMLError):
-            return f"{' '.join(str(found).split())} Correct the YAML there."
         said = isinstance(found, ValueError) and str(found).startswith(_SAID_BY_KEDRO)
-        if said or isinstance(found, (ParameterValidationError, DatasetNotFoundError)):
-            return " ".join(str(found).split())
+        if said or isinstance(found, (ParameterValidationError, DatasetNotFoundError, YAMLError)):
+            cure = " Correct the YAML there." if isinstance(found, YAMLError) else ""
+            return " ".join(str(found).split()) + cure
         if isinstance(found, OSError) and (told := unwritable(found)):
             return str(told)
     return None

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
@@ -33,13 +33,13 @@ from anmi.hooks.parameters import (
 from anmi.hooks.secrets import check_no_secrets, mask_logs
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.audit.params import AuditParams
+from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import RecipeBook
+from anmi.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from anmi.pipelines.evaluation.params import EvaluationParams
-    from anmi.pipelines.training.params import TrainingParams
-    from anmi.training.options import TrainingOptions
 
 ENCODERS: Final = ("minilm", "static")
 COLLECTIONS: Final = {
@@ -88,6 +88,9 @@ class CheckHooks:
             check_model(name, parameters, model)
             if model is RecipeBook:
                 check_training(parameters[name])
+            if model is TrainingParams:
+                given = parameters[name].get("options") or {}
+                check_numbers(f"{name}.options", given, TrainingOptions(**{"negatives": 1, **given}))
             if model is AuditParams and (audited := parameters[name].get("recipe")) is not None:
                 check_recipe(audited, parameters["recipes"])
 
@@ -98,7 +101,6 @@ class CheckHooks:
             make_root(place, setting)
         if "ablation" in (run_params.get("pipeline_names") or ()):
             check_ablation(catalog.load("params:ablation"), catalog.load("params:recipes"), Path.cwd())
-        from anmi.pipelines.training.params import merged_options
 
         nodes = {node.name for node in pipeline.nodes}
         if "train_retriever" in nodes:
@@ -180,8 +182,6 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
 
 def check_training(recipes: Mapping[str, Any]) -> None:
     """Refuse a recipe with a training option that does not exist or has a wrong value; training would, hours later."""
-    from anmi.pipelines.training.params import TrainingParams, merged_options
-
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
         recipe = book.get(name)
@@ -219,7 +219,6 @@ def check_evaluation(training: TrainingParams, evaluation: EvaluationParams) -> 
 def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path) -> None:
     """Refuse a set with a recipe, an encoder, a collection or a training option that is not there."""
     from anmi.corpus.contents import files_of
-    from anmi.pipelines.training.params import TrainingParams, merged_options
 
     chosen = ablation.chosen
     ablation.check_recipes(recipes.names())
@@ -272,5 +271,9 @@ def check_collection(collection: Any) -> None:
     kind, _, place = str(collection).partition(":")
     if kind not in COLLECTIONS:
         raise AnmiError(f'there is no collection "{collection}": {nearest(kind, COLLECTIONS)}')
+    try:
+        Path(place.partition(";")[0].strip()).expanduser()
+    except RuntimeError:
+        raise AnmiError(f'collection "{collection}": there is no such home; write the folder without ~') from None
     if not place.strip() and ":" in COLLECTIONS[kind]:
         raise AnmiError(f'collection "{collection}" lacks its place: write it as {COLLECTIONS[kind]}')
