@@ -33,13 +33,11 @@ from anmi.hooks.parameters import (
 from anmi.hooks.secrets import check_no_secrets, mask_logs
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.audit.params import AuditParams
+from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import RecipeBook
 from anmi.training.options import TrainingOptions
-
-if TYPE_CHECKING:
-    from anmi.pipelines.evaluation.params import EvaluationParams
 
 ENCODERS: Final = ("minilm", "static")
 COLLECTIONS: Final = {
