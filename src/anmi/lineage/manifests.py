@@ -103,3 +103,9 @@ def read_manifest(root: str, run_id: str) -> dict[str, Any]:
         return dict(json.loads(text or "{}"))
     except (OSError, ValueError):
         return {}
+
+
+def versions_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of all that a run made, took over or read; what it made goes before what it read."""
+    kinds = [manifest.get(kind) or {} for kind in ("inputs", "loaded", "reused", "saved")]
+    return {name: version for kind in kinds for name, version in kind.items() if version}
