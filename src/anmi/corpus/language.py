@@ -75,7 +75,9 @@ def language_code(given: str) -> str:
 
 
 def detect_language(texts: Sequence[str], *, sample: int = 200, characters: int = 400) -> str:
-    """Return the ISO 639-1 code most documents of an evenly spaced sample are recognised as.
+    """Return the code of the language most documents of an evenly spaced sample are recognised as.
+
+    It is that of ISO 639-1, or of 639-3 for a language that has no other.
 
     Parameters
     ----------

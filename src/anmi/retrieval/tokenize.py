@@ -23,7 +23,7 @@ import regex
 from anmi.errors import AnmiError, nearest
 
 # Characters of words as Unicode has them (UTS #18): in many scripts vowels are marks, which \w of `re` leaves out. It
-# has ² and ½, which stay; what joins characters counts where it does more than shape them (see _shaped).
+# has ² and ½, which stay; what joins characters counts where it does more than shape them (see _SHAPING).
 _CHARACTERS: Final = r"[\w\p{No}]--\p{Cf}"
 _WORD: Final = regex.compile(rf"(?V1)[{_CHARACTERS}--\p{{M}}][{_CHARACTERS}]+")
 # The same for texts in ASCII, in two thirds of the time.
