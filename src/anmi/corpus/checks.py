@@ -235,8 +235,8 @@ def _merged(queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine) 
     again = (queries["split"] != "test") & (queries["query_id"] != first)
     if not again.any():
         return queries, qrels
-    for name, rows in queries[again].groupby(first[again], sort=False):
-        quarantine.add("query", rows, f'its labels went to the query of the same text "{name}"', damage=False)
+    reasons = 'its labels went to the query of the same text "' + first[again] + '"'
+    quarantine.add("query", queries[again], reasons, damage=False)
     other = qrels["query_id"].map(dict(zip(queries["query_id"][again], first[again], strict=True)))
     qrels = qrels.assign(query_id=other.fillna(qrels["query_id"]))
     qrels = qrels.sort_values("relevance", ascending=False, kind="stable").drop_duplicates(["query_id", "document_id"])

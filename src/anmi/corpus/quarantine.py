@@ -38,8 +38,11 @@ class Quarantine:
         self._parts: list[pd.DataFrame] = []
         self._damaged: dict[str, list[pd.DataFrame]] = {}
 
-    def add(self, kind: str, rows: pd.DataFrame, reason: str, *, damage: bool) -> None:
-        """Note rows of the kind ``document``, ``query`` or ``qrel``, with their ``file`` and ``line``."""
+    def add(self, kind: str, rows: pd.DataFrame, reason: str | pd.Series, *, damage: bool) -> None:
+        """Note rows of the kind ``document``, ``query`` or ``qrel``, with their ``file`` and ``line``.
+
+        The reason is one for all rows, or a series of theirs.
+        """
         if rows.empty:
             return
         identifiers = rows[_ID_COLUMN[kind]]
