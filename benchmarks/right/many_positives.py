@@ -108,12 +108,13 @@ def some_known(truth: NDArray[np.int8], count: int, seed: int = 2) -> NDArray[np
 
 
 # Relevant documents a query, those of them that are labelled, and what the code before issue 15 (f69ce26) did.
+_ENDED = "before: the run ended with 'left no negative for any query'"
 VARIANTS: dict[str, tuple[int, int, str]] = {
-    "40_positives": (40, 40, ""),
-    "40_positives_20_hidden": (40, 20, ""),
-    "40_positives_39_hidden": (40, 1, ""),
-    "5_positives": (5, 5, ""),
-    "1_positive": (1, 1, ""),
+    "40_positives": (40, 40, _ENDED),
+    "40_positives_20_hidden": (40, 20, _ENDED),
+    "40_positives_39_hidden": (40, 1, "before: coverage 1.0, but 24.7 % false negatives"),
+    "5_positives": (5, 5, "before: coverage 1.0, no false negatives"),
+    "1_positive": (1, 1, "before: coverage 1.0, no false negatives"),
 }
 
 
