@@ -87,11 +87,12 @@ def settle_prompts(model: SentenceTransformer, prompts: Prompts = OWN) -> None:
             f'the default prompt "{default}" of the model is not used, as encode_query and encode_document of '
             "sentence-transformers do not; dense.prompt_query and dense.prompt_document set it"
         )
-    settled = {_QUERY: found["query"] if prompts.query is None else prompts.query, "document": found["document"]}
+    model.prompts = before | found
+    if prompts.query is not None:
+        model.prompts[_QUERY] = prompts.query
     if prompts.document is not None:
         # By all its names, or the old text would come back by one of them where the new one is empty.
-        settled |= {name: prompts.document for name in _DOCUMENT if name in before or name == "document"}
-    model.prompts = before | settled
+        model.prompts |= {name: prompts.document for name in _DOCUMENT if name in model.prompts}
 
 
 def in_words(prompts: Mapping[str, str]) -> str:
