@@ -65,7 +65,7 @@ class CheckHooks:
         loader = context.config_loader
         asked = loader.runtime_params or {}
         check_no_secrets(asked)
-        known = configured(loader)
+        known = configured(loader) if asked else loader["parameters"]
         check_names(asked, known.keys() | references(loader))
         check_shapes(asked, known)
         parameters = loader["parameters"]
