@@ -271,7 +271,8 @@ def _print_results(saved: dict[str, Any]) -> None:
     import pandas as pd
     from rich.console import Console
 
-    from anmi.report.console import leak_lines, rejections_table, results_table
+    from anmi.report.console import rejections_table, results_table
+    from anmi.report.leak import leak_lines
     from anmi.report.negatives_console import expected_sentence
     from anmi.retrieval.prompts import in_words
 

@@ -51,7 +51,8 @@ def _places(catalog: Any) -> dict[str, str]:
 def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from anmi.report.console import leak_lines, rejections_table
+    from anmi.report.console import rejections_table
+    from anmi.report.leak import leak_lines
     from anmi.report.negatives_console import dropped_table, expected_sentence, origins_table, source_table
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)

@@ -14,7 +14,6 @@ from anmi.report.inputs import (
     ZERO_SHOT,
     between,
     difference,
-    judged_by,
     lookup,
     metric_name,
     signed,
@@ -50,25 +49,6 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
             delta = escape(f"{signed(change['difference'])} {bounds}")
         table.add_row(escape(system_name(system)), *values, delta)
     return table
-
-
-def leak_lines(leak: Mapping[str, Any]) -> list[str]:
-    """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
-
-    Parameters
-    ----------
-    leak
-        From :func:`anmi.evaluation.diagnostics.leak`, and with ``of`` and ``judge``; empty where it is not known.
-    """
-    if not leak:
-        return []
-    share = "none chosen" if not leak["total"] else f"{leak['share']:.1%}"
-    judged = judged_by(leak.get("judge") or {})
-    return [
-        f"{leak.get('of', 'selected')} negatives that are in truth relevant: {leak['count']} of {leak['total']} "
-        f"({share}, 95 % interval over queries {leak['low']:.1%} to {leak['high']:.1%})",
-        *([f"  {judged}"] if judged else []),
-    ]
 
 
 def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:

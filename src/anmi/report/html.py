@@ -21,7 +21,6 @@ from anmi.report.inputs import (
     between,
     difference,
     first_pass,
-    leak_sentence,
     lookup,
     method_name,
     metric_name,
@@ -33,6 +32,7 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
+from anmi.report.leak import leak_sentence
 from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
 

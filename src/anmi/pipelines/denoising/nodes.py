@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -40,7 +41,7 @@ def judge_by_evidence(
     engine: EngineParams = IN_PROCESS,
     changes: Mapping[str, Any] = EVERYTHING,
     earlier_fused_judge: dict[str, Any] | None = None,
-    collection: str = "",
+    info: Mapping[str, Any] = MappingProxyType({"collection": ""}),
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
 
@@ -61,7 +62,7 @@ def judge_by_evidence(
         vectors=np.asarray(document_embeddings),
         facts=facts_of(corpus, graph),
     )
-    judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, collection)
+    judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
     if changes["queries"] is None:
         judge.fit(of_train(candidates, queries))
     else:
