@@ -2,7 +2,7 @@
 
 For each of three seeds SciFact is mined and trained as ``kedro run`` does with the recipe ``anmi`` and the encoder
 ``static``, once with ``training.refit`` and once without it on the very same rows. A seed cuts its own dev split from
-train. Nothing is chosen by these figures. Run from the repository's root, about twenty minutes on two cores:
+train. Nothing is chosen by these figures. Run from the repository's root, about twenty minutes on two idle cores:
 
     python benchmarks/right/refit.py
 """
@@ -36,7 +36,7 @@ def refit_gain(work: Path = WORK) -> list[dict[str, Any]]:
         _gain("refit_gain_scifact", scores, scores["once"].index),
         _gain("refit_gain_scifact, unseen documents", scores, scores["once"].index[scores["once"].index.isin(unseen)]),
     ]
-    for case, read in (("rows", lambda summary: summary["rows"]), ("seconds of training", _seconds)):
+    for case, read in (("rows", lambda summary: summary["rows"]), ("steps of both passes", _steps)):
         once, twice = ([read(found[seed][kind][1]) for seed in SEEDS] for kind in ("once", "twice"))
         note = f"with refit, mean of three seeds; without it {np.mean(once):.1f}"
         rows.append(
@@ -85,8 +85,8 @@ def _unseen(place: Path) -> set[str]:
     return set(test.query_id) - set(test.query_id[test.document_id.isin(seen)])
 
 
-def _seconds(summary: dict[str, Any]) -> float:
-    return float(summary["seconds"] + summary.get("first_pass", {}).get("seconds", 0.0))
+def _steps(summary: dict[str, Any]) -> int:
+    return int(summary["steps"] + summary.get("first_pass", {}).get("steps", 0))
 
 
 def _newest(place: Path, artifact: str) -> Path:
