@@ -41,6 +41,7 @@ EDGE = (
     "cli_retrain",
     "cli_deploy",
     "cli_package",
+    "cli_params",
     "cli_job",
     "cli_task",
     "settings",
