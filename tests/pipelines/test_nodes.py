@@ -210,7 +210,7 @@ def test_nothing_is_fitted_on_dev_queries_and_no_summary_counts_them(
         labels = pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]})
         equivalents = pd.DataFrame({"query_id": ["q2"], "document_id": ["d3"]})
         described = told.assign(metadata="{}")
-        arguments = (labels, described, {"collection": "mine"}, "nearest", BOOK)
+        arguments = (labels, described, {"collection": "mine"}, {"mode": "none"}, "nearest", BOOK)
         found[name] = summarise_selection(chosen, rows, equivalents, *arguments), rows
     assert found["with"][1].split.tolist() == ["train"] * 3 + ["dev"]
     assert (found["with"][0].pop("dev_rows"), found["without"][0].pop("dev_rows")) == (1, 0)
