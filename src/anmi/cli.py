@@ -35,6 +35,7 @@ from anmi.hooks.retraining import EXIT_CODES, EXIT_HELP, AlreadyRetraining, Retr
 
 RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
 _WIDTH: Final = 120
+_SAID_BY_KEDRO: Final = ("Failed to find the pipeline named", "Duplicate keys found in")
 
 
 @click.group(context_settings=CONTEXT_SETTINGS, name="anmi")
@@ -50,6 +51,7 @@ def user_error(error: BaseException) -> str | None:
     from kedro.io.core import DatasetNotFoundError, VersionNotFoundError
     from kedro.validation.exceptions import ParameterValidationError
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
     outer: BaseException | None = error
     chain: list[BaseException] = []
@@ -65,10 +67,10 @@ def user_error(error: BaseException) -> str | None:
             return f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
         if isinstance(found, OmegaConfBaseException):
             return _reference(found)
-        if isinstance(found, (ParameterValidationError, DatasetNotFoundError)):
-            return " ".join(str(found).split())
-        if isinstance(found, ValueError) and str(found).startswith("Failed to find the pipeline named"):
-            return " ".join(str(found).split())
+        said = isinstance(found, ValueError) and str(found).startswith(_SAID_BY_KEDRO)
+        if said or isinstance(found, (ParameterValidationError, DatasetNotFoundError, YAMLError)):
+            cure = " Correct the YAML there." if isinstance(found, YAMLError) else ""
+            return " ".join(str(found).split()) + cure
         if isinstance(found, OSError) and (told := unwritable(found)):
             return str(told)
     return None

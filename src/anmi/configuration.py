@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import yaml
 from kedro.config import OmegaConfigLoader
+
+from anmi.errors import AnmiError
 
 
 class ConfigLoader(OmegaConfigLoader):  # type: ignore[misc]
@@ -26,8 +30,28 @@ class ConfigLoader(OmegaConfigLoader):  # type: ignore[misc]
     def __getitem__(self, key: str) -> dict[str, Any]:
         """Return a part as a copy of its own; see :class:`kedro.config.OmegaConfigLoader`."""
         if key not in self._read:
-            self._read[key] = super().__getitem__(key)
+            try:
+                self._read[key] = super().__getitem__(key)
+            except (UnicodeDecodeError, AttributeError, TypeError):
+                damaged = self._damaged()
+                if damaged is None:
+                    raise
+                raise AnmiError(damaged) from None
         return deepcopy(self._read[key])
+
+    def _damaged(self) -> str | None:
+        """Say which file cannot be what Kedro takes it for; its error names none."""
+        for environment in (self.base_env, self.env or self.default_run_env):
+            for path in sorted(Path(self.conf_source, environment).glob("**/*.y*ml")):
+                try:
+                    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+                except UnicodeDecodeError as error:
+                    return f"{path} is not UTF-8 (byte {error.start}); convert it to UTF-8"
+                except yaml.YAMLError:
+                    continue
+                if not isinstance(content, dict | str | None):
+                    return f"{path} holds {type(content).__name__}; settings by name were expected, as in `seed: 1`"
+        return None
 
     def __setitem__(self, key: str, value: Any) -> None:
         """Let a part be this instead of what the files say."""

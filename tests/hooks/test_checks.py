@@ -12,13 +12,11 @@ from anmi.errors import AnmiError
 from anmi.hooks.checks import (
     check_collection,
     check_encoder,
-    check_model,
-    check_names,
     check_packages,
     check_recipe,
-    check_switch,
 )
-from anmi.pipelines.training.params import TrainingParams
+from anmi.hooks.parameters import check_model, check_names, check_switch
+from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
 
 
@@ -83,9 +81,10 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: py
     monkeypatch.setattr("anmi.corpus.word_languages.importlib.import_module", refuse)
     recipe = Recipe(description="x", steps=["random"], training={"hardness": "hans"})
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):
-        check_packages(recipe, TrainingParams())
-    check_packages(recipe, TrainingParams(options={"hardness": {"hans": {"heuristic": {"code_mix": "script"}}}}))
-    check_packages(recipe, TrainingParams(options={"hardness": "none"}))
+        check_packages(merged_options(recipe, TrainingParams()))
+    by_script = {"hans": {"heuristic": {"code_mix": "script"}}}
+    for hardness in (by_script, "none"):
+        check_packages(merged_options(recipe, TrainingParams(options={"hardness": hardness})))
 
 
 @pytest.mark.parametrize("name", ["minilm", "static", "sentence-transformers/all-mpnet-base-v2", "models/own", "own"])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError, holds_address_secret, masked, secrets_of_environment, visible
-from anmi.hooks.checks import check_model
+from anmi.hooks.parameters import check_model
 from anmi.hooks.record import RunRecord, data_root
 from anmi.hooks.secrets import check_no_secrets, mask_error, mask_logs
 from anmi.hooks.tracking import _first_line

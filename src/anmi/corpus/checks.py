@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +17,11 @@ from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.splits import choose, cut, first_with_same
 from anmi.corpus.texts import document_texts
-from anmi.corpus.types import SPLITS, Collection
+from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection
 from anmi.errors import AnmiError
 
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_ID: Final = 1000
 # Of two queries with the same text the one in the split further right stays.
 _PRECEDENCE: Final = {"train": 0, "dev": 1, "test": 2}
 
@@ -39,6 +43,9 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     AnmiError
         If two splits share a query, too much is damaged, or nothing is left to train on.
     """
+    for table, column in ((raw.documents, "document_id"), (raw.queries, "query_id"), (raw.qrels, "query_id"),
+                          (raw.qrels, "document_id")):  # fmt: skip
+        _check_ids(table, column)
     quarantine = Quarantine()
     notes: dict[str, Any] = dict(raw.notes)
     documents = _documents(raw.documents, quarantine, options)
@@ -57,7 +64,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     queries = _without_leaks(queries, quarantine)
     queries = _subset(queries, options, notes)
     if not (queries["split"] == "train").any():
-        raise AnmiError(f'collection "{name}" has no training query with a positive; there is nothing to mine for')
+        raise AnmiError(_nothing_to_mine_for(name, missing, (qrels["split"] == "train").sum(), quarantine))
 
     corpus = documents[["document_id", "title", "text", "metadata"]].reset_index(drop=True)
     qrels = qrels[qrels["query_id"].isin(queries["query_id"])].drop(columns="split")
@@ -78,6 +85,35 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         entities=raw.entities.reset_index(drop=True),
         facts=_facts(raw, corpus),
     )
+
+
+def _check_ids(table: pd.DataFrame, column: str) -> None:
+    """Refuse ids that other formats and programs would cut or misread: tables of ranks, TSV files, C strings."""
+    for wrong, what in (
+        (table[column].str.contains(_CONTROL), "a control character, such as a tab or a zero byte"),
+        (table[column].str.len() > _LONGEST_ID, f"more than {_LONGEST_ID:,} characters"),
+    ):
+        if wrong.any():
+            first = table[wrong].iloc[0]
+            raise AnmiError(
+                f"{first['file']} line {first['line']} has an id with {what} ({first[column][:100]!r}); give it another"
+            )
+
+
+def _nothing_to_mine_for(name: str, missing: Sequence[str], labels: int, quarantine: Quarantine) -> str:
+    reasons = quarantine.table()
+    reasons = reasons[reasons["kind"] == "query"]
+    if missing and labels:
+        why = (
+            f"its {labels} training labels are too few to cut {' and '.join(missing)} from; add qrels for "
+            f"{' and '.join(missing)}, or label more queries"
+        )
+    elif len(reasons):
+        most = reasons["reason"].value_counts().index[0]
+        why = f"most queries were set aside ({most}); correct them, or label others"
+    else:
+        why = "label some queries of the split train"
+    return f'collection "{name}" has no training query with a positive, so there is nothing to mine for: {why}'
 
 
 def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:
@@ -117,6 +153,9 @@ def _qrels(
     rows = quarantine.set_aside("qrel", rows, rows["value"] < 0, "the relevance is negative", damage=True)
     fraction = rows["value"] % 1 != 0
     rows = quarantine.set_aside("qrel", rows, fraction, "the relevance is no whole number", damage=True)
+    large = rows["value"] > LARGEST_RELEVANCE
+    reason = f"the relevance is larger than {LARGEST_RELEVANCE:,}"
+    rows = quarantine.set_aside("qrel", rows, large, reason, damage=True)
     unknown = ~rows["query_id"].isin(raw.queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, unknown, "the query is unknown", damage=True)
     unknown = ~rows["document_id"].isin(raw.documents["document_id"])

@@ -8,6 +8,8 @@ from typing import Any, Final
 import pandas as pd
 
 SPLITS: Final = ("train", "dev", "test")
+# trec_eval keeps an array as long as the largest label, which takes gigabytes, and misreads labels above 2**53.
+LARGEST_RELEVANCE: Final = 1_000_000
 ENTITY_COLUMNS: Final = ("uri", "label", "types", "description")
 FACT_COLUMNS: Final = ("document_id", "head", "relation", "tail")
 

@@ -121,11 +121,7 @@ def profile(
     rows = []
     for number in np.unique(group):
         mask = group == number
-        mean, low, high = (
-            interval(scores[mask], seed=seed, resamples=1000)
-            if mask.sum() > 1
-            else (float(scores[mask][0]), np.nan, np.nan)
-        )
+        mean, low, high = interval(scores[mask], seed=seed, resamples=1000)
         rows.append((float(value[mask].mean()), mean, low, high, int(mask.sum())))
     return pd.DataFrame(rows, columns=["hardness", "value", "low", "high", "queries"])
 

@@ -15,6 +15,7 @@ import pandas as pd
 import pytrec_eval
 from numpy.typing import NDArray
 
+from anmi.corpus.types import LARGEST_RELEVANCE
 from anmi.errors import AnmiError
 
 KS: Final = (1, 5, 10, 20, 50, 100)
@@ -62,7 +63,7 @@ def evaluate(
     Raises
     ------
     AnmiError
-        For a missing column, a score that is not finite, relevance that is not a whole number, a pair given twice,
+        For a missing column, a score that is not finite, relevance that is no whole number or too large, a pair twice,
         empty qrels, or a cut-off below 1.
 
     Examples
@@ -148,8 +149,8 @@ def _check(table: pd.DataFrame, value: str, what: str) -> None:
     numbers = pd.to_numeric(table[value], errors="coerce").to_numpy(np.float64)
     wrong = ~np.isfinite(numbers)
     if value == "relevance":
-        wrong |= numbers != np.floor(numbers)
-    expected = "a whole number" if value == "relevance" else "a finite number"
+        wrong |= (numbers != np.floor(numbers)) | (np.abs(numbers) > LARGEST_RELEVANCE)
+    expected = f"a whole number up to {LARGEST_RELEVANCE:,}" if value == "relevance" else "a finite number"
     _refuse(table, wrong, what, f"has a {value} that is not {expected}; correct it")
     twice = table.duplicated(["query_id", "document_id"]).to_numpy()
     _refuse(table, twice, what, "stands more than once; keep one")

@@ -44,7 +44,7 @@ def compare(
     Parameters
     ----------
     a, b
-        A metric per query, aligned, [n], n at least 2.
+        A metric per query, aligned, [n], n at least 1.
     seed
         Of the resampling; the same inputs and seed give the same numbers.
     resamples
@@ -56,12 +56,13 @@ def compare(
     -------
     Comparison
         Mean of a − b, its percentile bootstrap interval over queries, and the two-sided p-value of the paired
-        permutation test (signs of the differences flipped). Without any difference: 0, [0, 0] and p = 1.
+        permutation test (signs of the differences flipped). Without any difference: 0, [0, 0] and p = 1. Of one query
+        there is no interval (NaN), and p = 1.
 
     Raises
     ------
     AnmiError
-        For arrays of different length, fewer than 2 queries, or values that are not finite.
+        For arrays of different length, no query, or values that are not finite.
 
     Examples
     --------
@@ -72,9 +73,10 @@ def compare(
     if len(first) != len(second):
         raise AnmiError(f"a paired comparison needs the same queries, and got {len(first)} and {len(second)} values")
     difference = first - second
-    if not difference.any():
-        return Comparison(0.0, 0.0, 0.0, 1.0)
     mean, low, high = interval(difference, seed=seed, resamples=resamples, confidence=confidence)
+    if not difference.any() or len(difference) == 1:
+        # Flipping the sign of one difference changes nothing of its size.
+        return Comparison(mean, low, high, 1.0)
     test = scipy.stats.permutation_test(
         (difference,),
         np.mean,
@@ -96,19 +98,19 @@ def interval(
     Parameters
     ----------
     values
-        A metric per query, [n], n at least 2.
+        A metric per query, [n], n at least 1.
     seed, resamples, confidence
         As in :func:`compare`.
 
     Returns
     -------
     tuple
-        Mean, lower end, upper end.
+        Mean, lower end, upper end; both ends NaN for one query, which cannot be resampled.
 
     Raises
     ------
     AnmiError
-        For fewer than 2 values, or values that are not finite.
+        For no values, or values that are not finite.
 
     Examples
     --------
@@ -117,6 +119,8 @@ def interval(
     """
     sample = _checked(values)
     mean = float(sample.mean())
+    if len(sample) == 1:
+        return mean, float("nan"), float("nan")
     if np.ptp(sample) == 0:
         return float(sample[0]), float(sample[0]), float(sample[0])
     bounds = scipy.stats.bootstrap(
@@ -157,8 +161,8 @@ def holm(p_values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:
 
 def _checked(values: NDArray[Any]) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
-    if array.ndim != 1 or len(array) < 2:
-        raise AnmiError(f"resampling needs at least 2 queries in one row of values, and got shape {array.shape}")
+    if array.ndim != 1 or not len(array):
+        raise AnmiError(f"resampling needs the queries' values in one row, at least one, and got shape {array.shape}")
     wrong = ~np.isfinite(array)
     if wrong.any():
         raise AnmiError(

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
@@ -18,11 +18,13 @@ from kedro.pipeline.node import Node
 from kedro.validation.type_extractor import TypeExtractor
 from pydantic import ValidationError
 
+from anmi.candidates import MEASURED
 from anmi.errors import AnmiError, nearest
 from anmi.hooks.parameters import (
     check_model,
     check_names,
     check_numbers,
+    check_read,
     check_shapes,
     check_values,
     configured,
@@ -32,10 +34,9 @@ from anmi.hooks.secrets import check_no_secrets, mask_logs
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.audit.params import AuditParams
 from anmi.retrieval.model_folder import is_folder
-from anmi.selection.recipe import Recipe, RecipeBook
-
-if TYPE_CHECKING:
-    from anmi.pipelines.training.params import TrainingParams
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.selection.recipe import RecipeBook
+from anmi.training.options import TrainingOptions
 
 ENCODERS: Final = ("minilm", "static")
 COLLECTIONS: Final = {
@@ -79,10 +80,14 @@ class CheckHooks:
             check_encoder(parameters["encoder"], context.project_path)
         if "collection" in parameters:
             check_collection(parameters["collection"])
+        check_read(known, dict(pipelines))
         for name, model in TypeExtractor(dict(pipelines)).extract_types_from_pipelines().items():
             check_model(name, parameters, model)
             if model is RecipeBook:
                 check_training(parameters[name])
+            if model is TrainingParams:
+                given = parameters[name].get("options") or {}
+                check_numbers(f"{name}.options", given, TrainingOptions(**{"negatives": 1, **given}))
             if model is AuditParams and (audited := parameters[name].get("recipe")) is not None:
                 check_recipe(audited, parameters["recipes"])
 
@@ -93,11 +98,13 @@ class CheckHooks:
             make_root(place, setting)
         if "ablation" in (run_params.get("pipeline_names") or ()):
             check_ablation(catalog.load("params:ablation"), catalog.load("params:recipes"), Path.cwd())
+
         nodes = {node.name for node in pipeline.nodes}
         if "train_retriever" in nodes:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
-            check_packages(recipe, catalog.load("params:training"))
-            self._draws_on_facts = draws_on_facts(recipe, catalog.load("params:training"))
+            options = merged_options(recipe, catalog.load("params:training"))
+            check_packages(options)
+            self._draws_on_facts = options.sources.kind == "mixed"
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
@@ -133,7 +140,9 @@ def roots(folders: Mapping[str, Any], project: Path) -> tuple[tuple[str, str], .
     for name, setting in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
         place = folders.get(name, name)
         if not isinstance(place, str) or not place.strip():
-            raise AnmiError(f"{setting} is set to nothing: name a folder, or unset it")
+            raise AnmiError(
+                f"{setting}, or `{name}` in globals.yml, is {place!r}: a folder was expected; name one, or unset it"
+            )
         if "://" not in place:
             found.append((str(project / place), setting))
     return tuple(found)
@@ -168,7 +177,6 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
 
 def check_training(recipes: Mapping[str, Any]) -> None:
     """Refuse a recipe with a training option that does not exist or has a wrong value; training would, hours later."""
-    from anmi.pipelines.training.params import TrainingParams, merged_options
 
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
@@ -177,6 +185,9 @@ def check_training(recipes: Mapping[str, Any]) -> None:
             options = merged_options(recipe, TrainingParams())
         except AnmiError as error:
             raise AnmiError(f'recipe "{name}", {error}') from None
+        if unmeasured := sorted(recipe.requires - MEASURED):
+            known = nearest(unmeasured[0], MEASURED)
+            raise AnmiError(f'recipe "{name}" reads "{unmeasured[0]}", which no stage measures: {known}')
         check_numbers(f"recipes.{name}.training", recipe.training, options)
         unread = options.reads - recipe.requires
         if unread:
@@ -186,27 +197,17 @@ def check_training(recipes: Mapping[str, Any]) -> None:
             )
 
 
-def check_packages(recipe: Recipe, training: TrainingParams) -> None:
-    """Refuse a recipe whose training needs an extra that is not installed; training would, hours later."""
-    from anmi.pipelines.training.params import merged_options
+def check_packages(options: TrainingOptions) -> None:
+    """Refuse training that needs an extra that is not installed; it would stop hours later."""
     from anmi.training.options.hardness import HansOptions
 
-    hardness = merged_options(recipe, training).hardness
-    if isinstance(hardness, HansOptions):
-        hardness.heuristic.check_installed()
-
-
-def draws_on_facts(recipe: Recipe, training: TrainingParams) -> bool:
-    """Tell whether training draws negatives from mixed sources, which need to know what documents state."""
-    from anmi.pipelines.training.params import merged_options
-
-    return merged_options(recipe, training).sources.kind == "mixed"
+    if isinstance(options.hardness, HansOptions):
+        options.hardness.heuristic.check_installed()
 
 
 def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path) -> None:
     """Refuse a set with a recipe, an encoder, a collection or a training option that is not there."""
     from anmi.corpus.contents import files_of
-    from anmi.pipelines.training.params import TrainingParams
 
     chosen = ablation.chosen
     ablation.check_recipes(recipes.names())
@@ -221,7 +222,10 @@ def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path)
             )
         for recipe in chosen.recipes:
             try:
-                check_packages(recipes.get(recipe), TrainingParams(options={**chosen.training, **entry.training}))
+                training = TrainingParams(options={**chosen.training, **entry.training})
+                options = merged_options(recipes.get(recipe), training)
+                check_numbers("training", training.options, options)
+                check_packages(options)
             except (AnmiError, ValidationError) as error:
                 reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
                 raise AnmiError(f'ablation set "{ablation.set}", recipe "{recipe}", {reason}') from None
@@ -256,5 +260,9 @@ def check_collection(collection: Any) -> None:
     kind, _, place = str(collection).partition(":")
     if kind not in COLLECTIONS:
         raise AnmiError(f'there is no collection "{collection}": {nearest(kind, COLLECTIONS)}')
+    try:
+        Path(place.partition(";")[0].strip()).expanduser()
+    except RuntimeError:
+        raise AnmiError(f'collection "{collection}": there is no such home; write the folder without ~') from None
     if not place.strip() and ":" in COLLECTIONS[kind]:
         raise AnmiError(f'collection "{collection}" lacks its place: write it as {COLLECTIONS[kind]}')

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kedro.config import AbstractConfigLoader
+from kedro.pipeline import Pipeline
 from pydantic import BaseModel, ValidationError
 
 from anmi.errors import AnmiError, nearest
@@ -58,6 +59,18 @@ def check_names(asked: Iterable[str], known: Iterable[str]) -> None:
     for name in asked:
         if name not in known:
             raise AnmiError(f'there is no parameter "{name}": {nearest(name, known)}')
+
+
+def check_read(configured: Iterable[str], pipelines: Mapping[str, Pipeline]) -> None:
+    """Refuse a parameter of the configuration that nothing reads; misspelt, it would be of no effect.
+
+    What begins with an underscore is left alone: YAML keeps there what several branches share.
+    """
+    inputs = {name for pipeline in pipelines.values() for name in pipeline.inputs() if name.startswith("params:")}
+    read = {name.removeprefix("params:").split(".")[0] for name in inputs} | {*_TEXTS, *_SWITCHES, "recipes", "seed"}
+    for name in configured:
+        if name not in read and not str(name).startswith("_"):
+            raise AnmiError(f'nothing reads the parameter "{name}" of the configuration: {nearest(str(name), read)}')
 
 
 def check_shapes(asked: Mapping[str, Any], known: Mapping[str, Any], place: str = "") -> None:

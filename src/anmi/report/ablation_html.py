@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from anmi.report.ablation_text import bucket_table, cells, legend, mean_table, note, sentences, tables
-from anmi.report.figures import JUDGE, NEUTRAL, POSITIVE, REJECTED, Figure, _layout
+from anmi.report.figures import JUDGE, NEUTRAL, POSITIVE, REJECTED, Figure, _layout, plain
 from anmi.report.page import embedded, page
 
 _TEMPLATE: Final = "ablation.html.jinja"
@@ -70,8 +70,8 @@ def dots(name: str, rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any
                 "x": [row["ndcg_10"] for row, _ in mine], "y": [html.escape(row["recipe"]) for row, _ in mine],
                 "error_x": {
                     "type": "data", "symmetric": False, "thickness": 2, "width": 5,
-                    "array": [row["high"] - row["ndcg_10"] for row, _ in mine],
-                    "arrayminus": [row["ndcg_10"] - row["low"] for row, _ in mine],
+                    "array": plain(_number(row["high"]) - row["ndcg_10"] for row, _ in mine),
+                    "arrayminus": plain(row["ndcg_10"] - _number(row["low"]) for row, _ in mine),
                 },
                 "marker": {"color": _COLOURS[sign], "size": 10, "symbol": _SYMBOLS[sign]},
                 "text": ["<br>".join(html.escape(f"{k}: {v}") for k, v in text.items()) for _, text in mine],
@@ -85,3 +85,8 @@ def dots(name: str, rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any
         "queries are hard for all. Further right is better."
     )
     return Figure(name, "Retrieval quality of each recipe", note, {"data": traces, "layout": layout})
+
+
+def _number(value: float | None) -> float:
+    """Of one query there is no interval, which JSON writes as null."""
+    return float("nan") if value is None else value

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anmi.evaluation.ablation import BEST_KNOWN, best_known
+from anmi.report.inputs import between
 
 Row = Mapping[str, Any]
 
@@ -131,7 +132,9 @@ def cells(row: Row, results: Row) -> dict[str, str]:
     texts = {
         "recipe": row["recipe"],
         "nDCG@10": f"{row['ndcg_10']:.4f}",
-        "95 % interval" if results["confidence"] == 0.95 else "interval": f"{row['low']:.4f} to {row['high']:.4f}",
+        "95 % interval" if results["confidence"] == 0.95 else "interval": between(
+            row["low"], row["high"], "{:.4f}".format
+        ),
         f"Δ to {results['baseline']}": _signed(row["difference"], to_baseline),
         "p": p_value(row["p_holm"]),
     }
@@ -173,7 +176,7 @@ def mean_table(results: Row) -> tuple[list[str], list[list[str]]]:
     names = [recipe for recipe, judgments in means if judgments == BEST_KNOWN]
 
     def shown(row: Row) -> str:
-        return f"{row['ndcg_10']:.4f} ({row['low']:.4f} to {row['high']:.4f})"
+        return f"{row['ndcg_10']:.4f} ({between(row['low'], row['high'], '{:.4f}'.format)})"
 
     return ["recipe", "best known judgments", "original labels"], [
         [name, shown(means[name, BEST_KNOWN]), shown(means[name, "original"])] for name in names

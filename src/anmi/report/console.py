@@ -12,6 +12,7 @@ from rich.table import Table
 from anmi.report.inputs import (
     HEADLINE_METRICS,
     ZERO_SHOT,
+    between,
     difference,
     lookup,
     metric_name,
@@ -44,7 +45,7 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
         change = None if system == ZERO_SHOT else difference(comparisons, system)
         delta = "–"
         if change:
-            bounds = f"[{signed(change['low'])}, {signed(change['high'])}]"
+            bounds = f"[{between(change['low'], change['high'], signed, ', ')}]"
             delta = escape(f"{signed(change['difference'])} {bounds}")
         table.add_row(escape(system_name(system)), *values, delta)
     return table

@@ -15,8 +15,10 @@ from anmi.report.hardening import hardening
 from anmi.report.inputs import (
     EXAMPLE_COLUMNS,
     HEADLINE_METRICS,
+    NO_INTERVAL,
     ZERO_SHOT,
     ReportInputs,
+    between,
     difference,
     leak_sentence,
     lookup,
@@ -95,10 +97,12 @@ def _verdict(inputs: ReportInputs) -> str:
         before = lookup(inputs.results, ZERO_SHOT, "ndcg@10")
         if change and now and before and system not in figures.BASELINE_COLOURS:
             certain = change["low"] > 0 or change["high"] < 0
+            bounds = between(change["low"], change["high"], signed)
+            interval = bounds if bounds == NO_INTERVAL else f"95 % interval {bounds}"
             verb = ("raised" if change["difference"] > 0 else "lowered") if certain else "did not clearly change"
             return (
                 f"Training with {system} {verb} nDCG@10: {before['value']:.3f} zero-shot, {now['value']:.3f} trained "
-                f"({signed(change['difference'])}, 95 % interval {signed(change['low'])} to {signed(change['high'])}, "
+                f"({signed(change['difference'])}, {interval}, "
                 f"{p_value(change['p_value'])})."
             )
     return ""
@@ -116,18 +120,14 @@ def _results(inputs: ReportInputs) -> list[dict[str, Any]]:
             cells.append(
                 {
                     "value": f"{found['value']:.3f}" if found else "–",
-                    "interval": _between(found["low"], found["high"]) if found else "",
+                    "interval": between(found["low"], found["high"]) if found else "",
                     "change": signed(change["difference"]) if change else "",
-                    "change_interval": f"{signed(change['low'])} to {signed(change['high'])}" if change else "",
+                    "change_interval": between(change["low"], change["high"], signed) if change else "",
                     "p": p_value(change["p_value"]) if change else "",
                 }
             )
         rows.append({"name": system_name(system), "colour": palette[system], "cells": cells})
     return rows
-
-
-def _between(low: float, high: float) -> str:
-    return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else ""
 
 
 def _funnel_rows(inputs: ReportInputs) -> list[dict[str, str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pandas as pd
 
 BM25: Final = "bm25"
+NO_INTERVAL: Final = "no interval"
 ZERO_SHOT: Final = "zero_shot"
 HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 EXAMPLE_COLUMNS: Final = ("query_id", "query", "role", "document_id", "text")
@@ -306,6 +307,21 @@ def signed(value: float) -> str:
     if float(text) == 0:
         return text
     return f"+{text}" if value > 0 else f"−{text}"
+
+
+def between(
+    low: float | None, high: float | None, write: Callable[[float], str] = "{:.3f}".format, joint: str = " to "
+) -> str:
+    """Write an interval; of a single query there is none.
+
+    Examples
+    --------
+    >>> between(0.25, 0.5), between(-0.1, 0.1, signed), between(float("nan"), float("nan"))
+    ('0.250 to 0.500', '−0.100 to +0.100', 'no interval')
+    """
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return NO_INTERVAL
+    return f"{write(low)}{joint}{write(high)}"
 
 
 def leak_sentence(leak: Mapping[str, Any]) -> str:

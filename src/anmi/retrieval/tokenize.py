@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from anmi.errors import AnmiError, nearest
 
@@ -103,6 +103,7 @@ def _whitespace(language: str) -> Tokenize:
     return lambda texts: [_NON_SPACE.findall(text.lower()) for text in texts]
 
 
+TokenizerName = Literal["auto", "snowball", "kiwi", "jieba", "subword", "whitespace"]
 TOKENIZERS: Final[dict[str, Callable[[str], Tokenize]]] = {
     "snowball": _snowball,
     "kiwi": _kiwi,

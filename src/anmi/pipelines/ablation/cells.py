@@ -15,20 +15,14 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from anmi.pipelines.ablation.mining import Mined, book_of, code, digest, mined
+from anmi.pipelines.ablation.code import code
+from anmi.pipelines.ablation.mining import Mined, book_of, digest, mined
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
 
 CUTOFFS: Final = (10, 100)
 METRICS: Final = ("ndcg@10", "mrr@10", "recall@100")
-_SELECTION_CODE: Final = (
-    "selection", "candidates.py", "seeds.py", "pipelines/selection", "evaluation/audit.py", "evaluation/diagnostics.py",
-)  # fmt: skip
-_TRAINING_CODE: Final = (
-    "training", "evaluation/metrics.py", "evaluation/retrieval.py", "evaluation/buckets.py", "evaluation/completed.py",
-    "pipelines/training", "pipelines/ablation/cells.py",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class SelectionJob:
     def __post_init__(self) -> None:
         chosen = self.recipes.get(self.recipe).model_dump(mode="json", include={"steps", "negatives"})
         chosen["mixed"] = self.is_mixed
-        parts = [self.place.fingerprint, chosen, self.seed, self.place.leak, code(*_SELECTION_CODE)]
+        parts = [self.place.fingerprint, chosen, self.seed, self.place.leak, code(select, _leak)]
         object.__setattr__(self, "fingerprint", digest(parts))
 
     @property
@@ -128,7 +122,7 @@ class CellJob:
         options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
         dense = self.dense.model_dump(mode="json")
         parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
-        object.__setattr__(self, "fingerprint", digest([*parts, self.place.truth, code(*_TRAINING_CODE)]))
+        object.__setattr__(self, "fingerprint", digest([*parts, self.place.truth, code(run_cell, measure, buckets)]))
 
     @property
     def place(self) -> Place:

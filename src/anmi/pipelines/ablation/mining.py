@@ -25,13 +25,11 @@ from typing import Any, Final
 
 from anmi.engine import IN_PROCESS
 from anmi.errors import AnmiError
+from anmi.pipelines.ablation.code import code
 from anmi.selection.recipe import RecipeBook
 
 STAGES: Final = ("ingestion", "bm25", "consistency", "dense", "denoising", "elo")
-_CODE: Final = (
-    "candidates.py", "seeds.py", "corpus", "retrieval", "judging", "evaluation/planting.py",
-    *(f"pipelines/{stage}" for stage in STAGES), "pipelines/audit",
-)  # fmt: skip
+_ROOTS: Final = tuple(f"anmi.pipelines.{stage}" for stage in (*STAGES, "audit"))
 _DONE: Final = "mined.json"
 
 
@@ -174,23 +172,12 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
         parts = unchanged.fingerprint([f"params:{name}" for name in plain], plain, package_versions(), {}, project)
     except OSError as error:
         raise AnmiError(f'collection "{parameters["collection"]}": {error}') from error
-    return digest(parts | {"code": code(*_CODE)})
+    return digest(parts | {"code": code(*_ROOTS)})
 
 
 def book_of(recipes: RecipeBook, names: Sequence[str]) -> RecipeBook:
     """Return a book of some recipes only; what its ``*`` reads is what those read."""
     return RecipeBook.model_construct(None, **{name: recipes.get(name) for name in names})
-
-
-@lru_cache
-def code(*names: str) -> str:
-    """Return a hash of modules and folders of this package, as they were when it was first asked for."""
-    import anmi
-
-    root = Path(anmi.__file__).parent
-    places = [root / name for name in names]
-    files = sorted({path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))})
-    return digest([[path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")] for path in files])
 
 
 def digest(value: Any) -> str:

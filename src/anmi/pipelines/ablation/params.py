@@ -103,7 +103,9 @@ class AblationParams(BaseModel):
         1, ge=1, description="Threads of each cell. 1: for small models two cells with one thread each are faster than "
         "one with two. More can change the last digits, as sums are cut differently.",
     )  # fmt: skip
-    resamples: int = Field(10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01.")
+    resamples: int = Field(
+        10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01."
+    )
     confidence: float = Field(0.95, gt=0, lt=1, description="Of the intervals.")
     level: float = Field(0.05, gt=0, lt=1, description="Corrected p-value below which a difference counts; customary.")
     collections: dict[str, AblationCollection] = Field(

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from anmi.retrieval.tokenize import TokenizerName
+
 
 class BM25Params(BaseModel):
     """How the corpus is indexed and how deep it is searched."""

@@ -23,8 +23,10 @@ class DenseParams(BaseModel):
     index: Literal["flat", "hnsw", "ivfpq"] = Field(
         "flat", description="flat is exact; the others are for large corpora."
     )
-    depth: int = Field(100, ge=1, le=100_000, description="Dense candidates per query; recipes window at most the first 100.")
+    depth: int = Field(
+        100, ge=1, le=100_000, description="Dense candidates per query; recipes window at most the first 100."
+    )
     random: int = Field(
-        32, ge=0, le=100_000, description="Documents per query drawn from the whole corpus, for recipes that fall back on them: "
-        "half of them are far enough away to serve, twice the usual 7 negatives.",
+        32, ge=0, le=100_000, description="Documents per query drawn from the whole corpus, for recipes that fall back "
+        "on them: half of them are far enough away to serve, twice the usual 7 negatives.",
     )  # fmt: skip

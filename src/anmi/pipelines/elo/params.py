@@ -6,6 +6,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from anmi.candidates import MEASURED
+from anmi.errors import nearest
 from anmi.judging.pairwise import PairwiseOptions
 from anmi.judging.rating import RatingOptions
 
@@ -20,6 +22,8 @@ class EloParams(RatingOptions):
 
     @model_validator(mode="after")
     def _every_judge_is_known(self) -> Self:
+        if strange := sorted(set(self.judges) - MEASURED):
+            raise ValueError(f'judges weighs "{strange[0]}", which no stage measures: {nearest(strange[0], MEASURED)}')
         if unknown := [name for name in self.pairwise_judges if name not in self.pairwise]:
             raise ValueError(
                 f'pairwise_judges weighs "{unknown[0]}", which pairwise does not describe; describe it there'

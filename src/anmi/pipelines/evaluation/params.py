@@ -18,7 +18,9 @@ class EvaluationParams(BaseModel):
     cutoffs: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field(
         (1, 5, 10, 20, 50, 100), min_length=1, description="k of all metrics; at least one."
     )
-    resamples: int = Field(10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01.")
+    resamples: int = Field(
+        10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01."
+    )
     confidence: float = Field(0.95, gt=0, lt=1, description="Of the intervals.")
     hardness: HardnessParams = Field(
         HardnessParams(code_mix="script"),

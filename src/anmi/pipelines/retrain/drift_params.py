@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.corpus.hardness import HardnessParams
 from anmi.evaluation.drift import DriftThresholds
+from anmi.retrieval.tokenize import TokenizerName
 
 
 class DriftParams(BaseModel):
@@ -15,7 +14,7 @@ class DriftParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tokenizer: Literal["auto", "snowball", "kiwi", "jieba", "subword", "whitespace"] = Field(
+    tokenizer: TokenizerName = Field(
         "auto", description="What counts lengths and finds new terms. auto: as BM25 by default does for the language, "
         "but words between blanks for Korean, whose morphemes are dear to find.",
     )  # fmt: skip

@@ -140,15 +140,25 @@ def make_training_rows(
     kin_of = Kin.from_table(kin, ids, duplicates).of
     rows = training_rows(selection, ids, document_texts(corpus), texts, kin_of)
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
-        rejected = [
-            entry for entry in funnel(selection.only()) if entry["kind"] in ("rejected", "uncertain", "promoted")
-        ]
-        worst = max(rejected, key=lambda entry: entry["candidates"], default={"step": "none", "candidates": 0})
-        raise AnmiError(
-            f'recipe "{recipe}" left no negative for any query; the step "{worst["step"]}" rejected most '
-            f"({worst['candidates']} candidates): loosen it"
-        )
+        raise AnmiError(f'recipe "{recipe}" left no negative for any query: {_why_none(funnel(selection.only()))}')
     return rows
+
+
+def _why_none(rows: list[dict[str, Any]]) -> str:
+    """Say what took the negatives, from a funnel."""
+    if not rows[0]["queries"]:
+        return "there is no training query to mine for"
+    if not rows[0]["candidates"]:
+        return (
+            "no document besides the positives and their copies was found for any of them, so no step had anything to "
+            "choose from; give the collection more documents that differ, or raise bm25.depth, dense.depth or "
+            "dense.random where they are small"
+        )
+    rejected = [entry for entry in rows if entry["kind"] in ("rejected", "uncertain", "promoted")]
+    worst = max(rejected, key=lambda entry: entry["candidates"], default={"candidates": 0})
+    if not worst["candidates"]:
+        return f"none of the {rows[0]['candidates']} candidates was drawn; let the recipe draw at least one"
+    return f'the step "{worst["step"]}" rejected most ({worst["candidates"]} candidates): loosen it'
 
 
 def make_variants(

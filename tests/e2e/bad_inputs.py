@@ -1,0 +1,331 @@
+"""Bad inputs and what is said of them, one row each; tests and benchmarks/right/bad_inputs.py try the same table."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+from unittest import mock
+
+from click.testing import CliRunner, Result
+
+ROOT: Final = Path(__file__).parents[2]
+WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "islet", "jetty", "knoll", "lagoon"]
+WORDS += ["marsh", "north", "oasis", "prairie"]
+HEADER: Final = "query-id\tcorpus-id\tscore"
+CORPUS, QUERIES, TRAIN, DEV, TEST = (
+    "corpus.jsonl",
+    "queries.jsonl",
+    "qrels/train.tsv",
+    "qrels/dev.tsv",
+    "qrels/test.tsv",
+)
+
+
+class Collection:
+    """A small BEIR folder that a test damages: 40 documents and queries, of which 20, 10 and 10 in the splits."""
+
+    def __init__(self, path: Path, documents: int = 40) -> None:
+        self.path = path
+        (path / "qrels").mkdir(parents=True)
+        texts = [f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}" for i in range(documents)]
+        self.write(CORPUS, [json.dumps({"_id": f"d{i}", "text": text}) for i, text in enumerate(texts)])
+        asked = [{"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in range(documents)]
+        self.write(QUERIES, [json.dumps(query) for query in asked])
+        cuts = {"train": (0, documents // 2), "dev": (documents // 2, documents * 3 // 4)}
+        for split, (first, last) in (cuts | {"test": (documents * 3 // 4, documents)}).items():
+            self.label(split, range(first, last))
+
+    def lines(self, name: str) -> list[str]:
+        return (self.path / name).read_text(encoding="utf-8").splitlines()
+
+    def write(self, name: str, lines: list[str], newline: str = "\n", mark: bytes = b"") -> None:
+        (self.path / name).write_bytes(mark + "".join(line + newline for line in lines).encode())
+
+    def change(self, name: str, number: int, line: str) -> None:
+        lines = self.lines(name)
+        lines[number - 1] = line
+        self.write(name, lines)
+
+    def add(self, name: str, *lines: str) -> None:
+        self.write(name, [*self.lines(name), *lines])
+
+    def label(self, split: str, queries: range, row: str = "q{i}\td{i}\t1") -> None:
+        self.write(f"qrels/{split}.tsv", [HEADER, *(row.format(i=i) for i in queries)])
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            (self.path / name).unlink()
+
+    def graph(self) -> Collection:
+        self.write("entities.jsonl", [json.dumps({"uri": f"u:{i}", "types": ["t"]}) for i in range(3)])
+        self.write("triples.tsv", ["head\trelation\ttail", "u:0\tr\tu:1", "u:1\tr\tu:2"])
+        return self
+
+
+Spoil = Callable[[Collection], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input.
+
+    Attributes
+    ----------
+    name
+        What is wrong.
+    mentions
+        What the sentence has to name: the key, file, line or id, and what to do; empty for an input that is fine.
+    parameters
+        For ``--params``; ``{place}`` is a folder of the case's own, with the collection in ``mine``.
+    spoil
+        What is done to the collection, or to the folder around it.
+    by
+        ``reader``: read by the function that ingestion reads it with; ``command``: by ``kedro run``.
+    pipelines, data, store, conf
+        Of the run; places are below the folder of the case, and ``conf`` is a file written over the project's.
+    """
+
+    name: str
+    mentions: tuple[str, ...]
+    parameters: str = ""
+    spoil: Spoil = lambda _: None
+    by: Literal["reader", "command"] = "command"
+    pipelines: str = "ingestion"
+    data: str = "{place}/data"
+    store: str = "{place}/store"
+    conf: tuple[str, bytes] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case: ``fine``, ``said`` with its sentence, or ``raw``; and whether anything was saved."""
+
+    kind: Literal["fine", "said", "raw"]
+    text: str = ""
+    saved: bool = False
+
+
+def verdict(case: Case, found: Outcome) -> str:
+    """Return what is wrong with what became of a case; nothing where all is well."""
+    if not case.mentions:
+        return "" if found.kind == "fine" else f"is fine and was refused: {found.text}"
+    if found.kind != "said":
+        return f"{found.kind}: {found.text}"
+    if found.saved:
+        return f"was refused after a node had saved something: {found.text}"
+    if missing := [part for part in case.mentions if part not in found.text]:
+        return f"{missing} is not in: {found.text}"
+    return "" if len(found.text) < 1500 else f"is told in {len(found.text)} characters"
+
+
+def try_case(case: Case, place: Path) -> Outcome:
+    """Do what a user would with a case, in a folder of its own."""
+    collection = Collection(place / "mine")
+    case.spoil(collection)
+    if case.by == "reader":
+        return _read(case, collection)
+    given = case.parameters.replace("{place}", str(place))
+    if not re.search(r"(^|,)collection=", given):
+        given = ",".join(part for part in (f"collection=beir:{collection.path}", given) if part)
+    arguments = ["run", "--pipelines", case.pipelines, "--params", given]
+    data, store = (text.replace("{place}", str(place)) for text in (case.data, case.store))
+    conf: list[str] = []
+    if case.conf is not None:
+        shutil.copytree(ROOT / "conf", place / "conf", ignore=shutil.ignore_patterns("local"))
+        (place / "conf" / "local").mkdir()
+        (place / "conf" / case.conf[0]).write_bytes(case.conf[1])
+        conf = ["--conf-source", str(place / "conf")]
+    with _at_home(data, store) as cli:
+        outcome = outcome_of(CliRunner().invoke(cli, [*arguments, *conf, "--env", "test"]), Path(data))
+    # A process of its own would have let go of the store of a run that failed.
+    gc.collect()
+    return outcome
+
+
+def outcome_of(done: Result, data: Path) -> Outcome:
+    """Return what became of a run from what it printed and left."""
+    saved = data.is_dir() and bool(artifacts(data))
+    if done.exit_code == 0:
+        return Outcome("fine", saved=saved)
+    lines = re.findall(r"^Error: .*$", done.stderr, flags=re.MULTILINE)
+    plain = isinstance(done.exception, SystemExit) and "Traceback" not in done.stderr and len(lines) == 1
+    return Outcome("said", lines[0], saved) if plain else Outcome("raw", repr(done.exception), saved)
+
+
+def artifacts(data: Path) -> list[str]:
+    """Return what lies in the catalog's folders; the record and the log of a failed run are meant to stay."""
+    return sorted(path.name for path in data.glob("*/*") if path.parent.name not in ("runs", "logs", "tracking"))
+
+
+def _read(case: Case, collection: Collection) -> Outcome:
+    from anmi.cli import user_error
+    from anmi.corpus.sources import load_collection
+
+    kind, _, options = case.parameters.partition(" ")
+    try:
+        load_collection(f"{kind or 'beir'}:{collection.path}{options}", language="en", show_progress=False)
+    except Exception as error:
+        said = user_error(error)
+        return Outcome("raw", repr(error)) if said is None else Outcome("said", said)
+    return Outcome("fine")
+
+
+@contextmanager
+def _at_home(data: str, store: str) -> Any:
+    """Give the project's command, in its folder and without a database of MLflow, which takes seconds to make."""
+    from kedro.framework.startup import bootstrap_project
+
+    bootstrap_project(ROOT)
+    from anmi.cli import cli
+
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        with (
+            mock.patch.dict(os.environ, {"ANMI_DATA_ROOT": data, "ANMI_STORE": store}),
+            mock.patch("anmi.hooks.tracking.TrackingHooks.before_pipeline_run", lambda *_, **__: None),
+        ):
+            yield cli
+    finally:
+        os.chdir(before)
+
+
+def _of_parameters(rows: dict[str, tuple[str, ...]]) -> list[Case]:
+    return [Case(f"--params {text}", mentions, text) for text, mentions in rows.items()]
+
+
+def _of_files(rows: dict[str, tuple[Spoil, tuple[str, ...]]], reader: str = "beir") -> list[Case]:
+    return [Case(name, mentions, reader, spoil, "reader") for name, (spoil, mentions) in rows.items()]
+
+
+_SEED = ('"seed"', "a whole number from 0 to 2**32 - 1", "not")
+_YAML = ("cannot be read as YAML", "quotes")
+_NUMBER = ("a number was expected, not true",)
+_RESERVED = ("the name stands for another system in the results", "call the recipe otherwise")
+_BRANCH = ("settings by name were expected",)
+
+PARAMETERS: Final = _of_parameters({
+    # Values that nodes read as they are.
+    "seed=abc": _SEED, "seed=-1": _SEED, "seed=1.5": _SEED, "seed=1099511627776": _SEED, "seed=null": _SEED,
+    "seed=true": _SEED, "seed=": _SEED, "seed=[1]": _SEED, "seed='1'": _SEED, "seed.a=1": _SEED, "seed[0]=3": _SEED,
+    "seed=4294967296": _SEED, "seed=1e3": _SEED, "seed=.nan": ('"seed"', "finite"), "seed=0x1ffffffff": _SEED,
+    "recipe=[1]": ('"recipe"', "the name of a recipe"), "recipe=null": ('"recipe"', "the name of a recipe"),
+    "recipe={a: 1}": ('"recipe"', "the name of a recipe"), "recipe=2024": ('"recipe"', "quotes"),
+    "recipe=": ('"recipe"', "the name of a recipe"), "recipe='*'": ('no recipe "*"', "anmi_2_1"),
+    "recipe=anmi_21": ('"anmi_21"', 'did you mean "anmi_2_1"'), "recipe=ANMI": ('no recipe "ANMI"', "anmi"),
+    "encoder=null": ('"encoder"', "static"), "encoder=3": ('"encoder"', "ORG/NAME"), "encoder=[1]": ('"encoder"',),
+    "encoder=statics": ('"statics"', 'did you mean "static"'), "encoder=./nowhere": ("nowhere", "folder"),
+    "encoder=": ('"encoder"', "a text such as static"), "encoder=a/b/c": ("a/b/c", "not a folder"),
+    "collection=null": ('"collection"', "beir:DIR"), "collection=3": ('"collection"', "quotes"),
+    "collection=": ('"collection"', "beir:DIR"), "collection=[1]": ('"collection"', "beir:DIR"),
+    "collection=bier:x": ('"bier:x"', 'did you mean "beir"'), "collection=beir:": ('"collection"', "beir:DIR"),
+    "collection=beir": ("lacks its place", "beir:DIR"), "collection='beir: '": ("lacks its place", "beir:DIR"),
+    "collection='pairs:'": ("lacks its place", "pairs:GLOB"), "collection=BEIR:x": ('"BEIR:x"', "beir"), "collection=true": ('"collection"',),
+    "collection=beir:{place}/none": ("none", "is not a folder"), "collection=pairs:{place}/none.jsonl": ("none.jsonl",),
+    "collection=beir:{place}/mine/corpus.jsonl": ("corpus.jsonl is not a folder",),
+    "collection=kg:{place}/none": ("none", "folder"), "collection=pairs:{place}/*.none": ("*.none",),
+    "collection=api_docs:x": ("api_docs", "nothing after the name"), "collection=beir:~nobody9/x": ("~nobody9",),
+    "collection=ir_datasets:no/such/one": ("no/such/one",),
+    "update=maybe": ('"update"', "true or false"), "update=1": ('"update"', "true or false"),
+    "update=null": ('"update"', "true or false"), "force=maybe": ('"force"', "true or false"),
+    "keep_judges=3": ('"keep_judges"', "true or false"), "keep_judges=[]": ('"keep_judges"', "true or false"),
+    "audit_judges_for=foo": ('no recipe "foo"',), "audit_judges_for=3": ('"audit_judges_for"',),
+    # What cannot be read as YAML, or refers to nothing.
+    "recipe=*": ('"recipe"', *_YAML), "collection={a": ('"collection"', *_YAML), "collection=[a": ('"collection"', *_YAML),
+    'collection="abc': ('"collection"', *_YAML), "collection='abc": ('"collection"', *_YAML),
+    "collection=${a": ('"collection"', *_YAML), "encoder=a\0b": ('"encoder"', *_YAML), "recipe=&": ('"recipe"', *_YAML),
+    "recipe=@x": ('"recipe"', *_YAML), "recipe=!x y": ('"recipe"', *_YAML), "bm25.k1=%": ('"bm25.k1"', *_YAML),
+    "recipe=`x`": ('"recipe"', *_YAML), "recipe=a: b: c": ('"recipe"', *_YAML),
+    "collection=${nothing}": ('"collection"', "nothing", "cannot be resolved"),
+    "collection=${oc.env:ANMI_NOPE}": ('"collection"', "ANMI_NOPE", "environment"),
+    "recipe=${globals:nope}": ('"recipe"', "nope"), "recipe=${nope:x}": ('"recipe"', "nope"),
+    "seed": ("`seed`", "separated by `=`"), "=3": ("cannot be an empty string",), ".=3": ('no parameter ""',),
+    # Names that do not exist.
+    "colection=x": ('"colection"', 'did you mean "collection"'), "bm25.k=1": ('"bm25.k"', "k1"),
+    "se[0]=3": ('"se"', 'did you mean "seed"'), "bm26.k1=1": ('"bm26"', 'did you mean "bm25"'),
+    "ingestion.max_querys=3": ('"ingestion.max_querys"', 'did you mean "max_queries"'),
+    "denoising.teacher.fold=3": ('"denoising.teacher.fold"', 'did you mean "folds"'),
+    "elo.candidates=50": ('"elo.candidates"', "depth"), "drift.foo=3": ('"drift.foo"', "thresholds"),
+    "evaluation.k=10": ('"evaluation.k"', "cutoffs"), "training.epochs=3": ('"training.epochs"', "options"),
+    "training.options.epoch=3": ("epoch", 'did you mean "epochs"'), "engine.worker=2": ('did you mean "workers"',),
+    "selection.export=flat": ('did you mean "exports"',), "retrain.rule.margins=1": ('did you mean "margin"',),
+    # Branches that are none.
+    "bm25=": ('"bm25"', *_BRANCH), "bm25=3": ('"bm25"', *_BRANCH), "bm25=[1]": ('"bm25"', *_BRANCH),
+    "bm25=null": ('"bm25"', *_BRANCH), "engine=null": ('"engine"', *_BRANCH), "recipes=3": ('"recipes"', *_BRANCH),
+    "recipes=null": ('"recipes"', *_BRANCH), "elo.judges=null": ('"elo.judges"', *_BRANCH),
+    "training.options=3": ('"training.options"', *_BRANCH), "recipes.mine=3": ('"recipes.mine"', *_BRANCH),
+    "recipes.anmi.training=[1]": ('"recipes.anmi.training"', *_BRANCH), "ablation.sets=[1]": ('"ablation.sets"', *_BRANCH),
+    "audit=x": ('"audit"', *_BRANCH),
+    # Values out of range or of a wrong kind, of any stage.
+    "bm25.k1=high": ("bm25.k1", "number"), "bm25.k1=.nan": ('"bm25.k1"', "finite"), "bm25.k1=.inf": ('"bm25.k1"', "finite"),
+    "bm25.k1=-1": ('"bm25.k1"', "greater than or equal to 0", "default is 0.9"), "bm25.k1=1e400": ('"bm25.k1"', "finite"),
+    "bm25.depth=0": ('"bm25.depth"', "default is 1000"), "bm25.depth=true": ('"bm25.depth"', *_NUMBER),
+    "bm25.depth=99999999999999999999999": ('"bm25.depth"', "64 bits"), "bm25.depth=1.5": ('"bm25.depth"', "integer"),
+    "bm25.depth=1000000000": ('"bm25.depth"', "less than or equal to 100000"), "bm25.shard=0": ('"bm25.shard"',),
+    "bm25.tokenizer=foo": ('"bm25.tokenizer"', "'snowball'"), "bm25.tokenizer=": ('"bm25.tokenizer"', "'auto'"),
+    "bm25.engine=lucene": ('"bm25.engine"', "'bm25s'"), "bm25.b=1.1": ('"bm25.b"', "less than or equal to 1"),
+    "dense.index=faiss": ('"dense.index"', "'hnsw'"), "dense.max_length=1": ('"dense.max_length"',),
+    "dense.random=-1": ('"dense.random"',), "dense.depth=[10]": ('"dense.depth"', "integer"),
+    "dense.batch_size=0": ('"dense.batch_size"',), "dense.precision=int8": ('"dense.precision"', "'bfloat16'"),
+    "consistency.top=0": ('"consistency.top"',), "denoising.depth=-3": ('"denoising.depth"',),
+    "denoising.most_new=2": ('"denoising.most_new"',), "elo.degree=3": ('"elo.degree"', "multiple of 2"),
+    "elo.judges.foo=1": ('"foo"', "no stage measures"), "elo.judges.bm25=-1": ('"elo.judges.bm25"',),
+    "elo.pairwise_judges.x=1": ('"x"', "describe"), "elo.depth=1": ('"elo.depth"', "greater than or equal to 2"),
+    "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"), "evaluation.cutoffs=[0]": ('"evaluation.cutoffs.0"',),
+    "evaluation.cutoffs=[-5]": ('"evaluation.cutoffs.0"',), "evaluation.cutoffs=5": ('"evaluation.cutoffs"', "tuple"),
+    "evaluation.cutoffs=[true]": ('"evaluation.cutoffs.0"', *_NUMBER), "evaluation.cutoffs=[ten]": ("cutoffs.0", "integer"),
+    "evaluation.cutoffs=[10000000]": ('"evaluation.cutoffs.0"', "100000"), "evaluation.split=train": ('"evaluation.split"',),
+    "evaluation.resamples=1": ('"evaluation.resamples"', "100"), "evaluation.confidence=1": ('"evaluation.confidence"',),
+    "evaluation.resamples=1000000000000": ('"evaluation.resamples"', "1000000"),
+    "ingestion.dev_share=0.9": ("dev_share 0.9", "test_share 0.2", "lower them"),
+    "ingestion.dev_share=.nan": ('"ingestion.dev_share"', "finite"), "ingestion.max_queries=-1": ("max_queries",),
+    "ingestion.sibling_keys=parent": ('"ingestion.sibling_keys"', "list"), "ingestion.test_share=0": ("test_share",),
+    "ingestion.max_quarantine=2": ("max_quarantine",), "ingestion.max_quarantine=true": ("max_quarantine", *_NUMBER),
+    "engine.kind=spark": ('"engine.kind"', "'ray'"), "engine.workers=-1": ('"engine.workers"',),
+    "engine.threads=0": ('"engine.threads"',), "engine=spark": ("'spark'",),
+    "training.options.epochs=0": ('"training.options"', '"epochs"', "greater than or equal to 1"),
+    "training.options.epochs=true": ("epochs", *_NUMBER),
+    "training.options.loss=infonse": ('"infonse"', 'did you mean "infonce"'),
+    "training.options.loss.debiased.tau_pls=0.1": ('"tau_pls"', 'did you mean "tau_plus"'),
+    "training.options.temperature=learnabel": ('"learnabel"', 'did you mean "learnable"'),
+    "training.options.curriculum=bandits": ('"bandits"', 'did you mean "bandit"'),
+    "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
+    "training.checkpoint=nowhere": ('"nowhere" is no checkpoint', "manifest.json"),
+    "training.dev_documents=0": ('"training.dev_documents"',),
+    "reporting.examples=-1": ('"reporting.examples"', "default is 10"), "retrain.model=a b": ('"retrain.model"', "pattern"),
+    "retrain.claim_minutes=0": ('"retrain.claim_minutes"',), "selection.exports=parquett": ("parquett",),
+    "audit.depth=0": ('"audit.depth"', "default is 50"), "audit.max_leak=2": ('"audit.max_leak"',),
+    "audit.recipe=[1]": ('"audit.recipe"', "string"), "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',),
+    # Recipes.
+    "recipes.bm25.extends=anmi": ("bm25", *_RESERVED), "recipes.zero_shot.extends=anmi": ("zero_shot", *_RESERVED),
+    "recipes.champion.extends=anmi": ("champion", *_RESERVED),
+    "recipes.bm25.description=x": ("bm25", *_RESERVED),
+    "recipes.mine.extends=mine": ("mine", "circle"), "recipes.mine.extends=anmy": ('"anmy"', 'did you mean "anmi"'),
+    "recipes.mine.steps=top": ('"recipes.mine', "required"), "recipes.anmi.negatives=-1": ('"recipes.anmi.negatives"',),
+    "recipes.anmi.negatives=true": ('"recipes.anmi.negatives"', *_NUMBER), "recipes.anmi.negative=3": ('"negative"',),
+    "recipes.mine.extends=anmi,recipes.mine.steps=[topp]": ('"topp"', 'did you mean "top"'),
+    "recipes.mine.extends=anmi,recipes.mine.steps=[{top: {by: elo_gapp}}]": ('"elo_gapp"', "no stage measures"),
+    "recipes.mine.extends=anmi,recipes.mine.negatives=0,recipes.mine.steps=[{max_ratio: {max_ratio: true}}]": ("max_ratio", *_NUMBER),
+    "recipes.mine.extends=anmi,recipes.mine.steps=[{max_score: {max_score: .nan}}]": ("max_score", "finite"),
+    "recipes.mine.extends=anmi,recipes.mine.steps=[]": ("mine", "no step draws its 15 negatives"),
+    "recipes.a/b.extends=anmi": ("a/b", "letters, digits"), "recipes.anmi.training.epochs=0": ('"anmi"', '"epochs"'),
+    "recipes.anmi.training.los=0": ('"los"', 'did you mean "loss"'),
+    "recipes.anmi.training.epochs=true": ('"recipes.anmi.training.epochs"', *_NUMBER),
+    "recipes.naive_top.training.loss=hybrid": ('"naive_top" trains on elo', "does not mine", "reads: [elo]"),
+    # Sets of the ablation.
+    "ablation.set=foo": ('"foo"', "smoke"), "ablation.workers=-1": ('"ablation.workers"',),
+    "ablation.sets.smoke.seeds=[-1]": ('"ablation.sets.smoke.seeds.0"',),
+    "ablation.sets.smoke.seeds=[]": ('"ablation.sets.smoke.seeds"',),
+    "ablation.sets.smoke.recipes=[bm25]": ("naive_top", "none of its recipes"),
+    "ablation.collections.api_docs_small.ingestion.max_queries=-3": ("ingestion.max_queries", "greater than or equal to 0"),
+    "ablation.sets.smoke.collections=[none]": ('"none"', "not below"),
+})  # fmt: skip
