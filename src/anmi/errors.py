@@ -17,7 +17,7 @@ _SECRET: Final = frozenset({"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PAS
 # Variables that say where a secret lies hold none.
 _PLACES: Final = frozenset({"PATH", "FILE", "DIR", "FOLDER", "HOME", "VARIABLE"})
 _SHORTEST_SECRET: Final = 8
-_LONGEST: Final = 2000
+_LONGEST: Final = 1200
 # Control characters but for tab and line feed, and those that turn the direction of writing: a terminal obeys them.
 _COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _PLAIN_NAME: Final = re.compile(r"[^\W_][\w.-]{0,99}")
@@ -40,7 +40,7 @@ def shortened(text: str) -> str:
     Examples
     --------
     >>> len(shortened("a" * 1_000_000 + " is no id")), shortened("a" * 1_000_000 + " is no id")[-11:]
-    (2003, 'aa is no id')
+    (1203, 'aa is no id')
     """
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"

@@ -146,14 +146,15 @@ def try_case(case: Case, place: Path) -> Outcome:
         conf = ["--conf-source", str(place / "conf")]
     with _at_home(data, store) as cli:
         outcome = outcome_of(CliRunner().invoke(cli, [*arguments, *conf, "--env", "test"]), Path(data))
-    # A process of its own would have let go of the store of a run that failed.
-    gc.collect()
+    if outcome.saved:
+        # A process of its own would have let go of the store of a run that failed.
+        gc.collect()
     return outcome
 
 
 def outcome_of(done: Result, data: Path) -> Outcome:
     """Return what became of a run from what it printed and left."""
-    saved = data.is_dir() and bool(artifacts(data))
+    saved = data.is_absolute() and bool(artifacts(data))
     if done.exit_code == 0:
         return Outcome("fine", saved=saved)
     lines = re.findall(r"^Error: .*$", done.stderr, flags=re.MULTILINE)
@@ -229,7 +230,8 @@ PARAMETERS: Final = _of_parameters({
     "collection=": ('"collection"', "beir:DIR"), "collection=[1]": ('"collection"', "beir:DIR"),
     "collection=bier:x": ('"bier:x"', 'did you mean "beir"'), "collection=beir:": ('"collection"', "beir:DIR"),
     "collection=beir": ("lacks its place", "beir:DIR"), "collection='beir: '": ("lacks its place", "beir:DIR"),
-    "collection='pairs:'": ("lacks its place", "pairs:GLOB"), "collection=BEIR:x": ('"BEIR:x"', "beir"), "collection=true": ('"collection"',),
+    "collection='pairs:'": ("lacks its place", "pairs:GLOB"), "collection=BEIR:x": ('"BEIR:x"', "beir"),
+    "collection=true": ('"collection"',),
     "collection=beir:{place}/none": ("none", "is not a folder"), "collection=pairs:{place}/none.jsonl": ("none.jsonl",),
     "collection=beir:{place}/mine/corpus.jsonl": ("corpus.jsonl is not a folder",),
     "collection=kg:{place}/none": ("none", "folder"), "collection=pairs:{place}/*.none": ("*.none",),
@@ -240,7 +242,8 @@ PARAMETERS: Final = _of_parameters({
     "keep_judges=3": ('"keep_judges"', "true or false"), "keep_judges=[]": ('"keep_judges"', "true or false"),
     "audit_judges_for=foo": ('no recipe "foo"',), "audit_judges_for=3": ('"audit_judges_for"',),
     # What cannot be read as YAML, or refers to nothing.
-    "recipe=*": ('"recipe"', *_YAML), "collection={a": ('"collection"', *_YAML), "collection=[a": ('"collection"', *_YAML),
+    "recipe=*": ('"recipe"', *_YAML), "collection={a": ('"collection"', *_YAML),
+    "collection=[a": ('"collection"', *_YAML),
     'collection="abc': ('"collection"', *_YAML), "collection='abc": ('"collection"', *_YAML),
     "collection=${a": ('"collection"', *_YAML), "encoder=a\0b": ('"encoder"', *_YAML), "recipe=&": ('"recipe"', *_YAML),
     "recipe=@x": ('"recipe"', *_YAML), "recipe=!x y": ('"recipe"', *_YAML), "bm25.k1=%": ('"bm25.k1"', *_YAML),
@@ -263,11 +266,14 @@ PARAMETERS: Final = _of_parameters({
     "bm25=null": ('"bm25"', *_BRANCH), "engine=null": ('"engine"', *_BRANCH), "recipes=3": ('"recipes"', *_BRANCH),
     "recipes=null": ('"recipes"', *_BRANCH), "elo.judges=null": ('"elo.judges"', *_BRANCH),
     "training.options=3": ('"training.options"', *_BRANCH), "recipes.mine=3": ('"recipes.mine"', *_BRANCH),
-    "recipes.anmi.training=[1]": ('"recipes.anmi.training"', *_BRANCH), "ablation.sets=[1]": ('"ablation.sets"', *_BRANCH),
+    "recipes.anmi.training=[1]": ('"recipes.anmi.training"', *_BRANCH),
+    "ablation.sets=[1]": ('"ablation.sets"', *_BRANCH),
     "audit=x": ('"audit"', *_BRANCH),
     # Values out of range or of a wrong kind, of any stage.
-    "bm25.k1=high": ("bm25.k1", "number"), "bm25.k1=.nan": ('"bm25.k1"', "finite"), "bm25.k1=.inf": ('"bm25.k1"', "finite"),
-    "bm25.k1=-1": ('"bm25.k1"', "greater than or equal to 0", "default is 0.9"), "bm25.k1=1e400": ('"bm25.k1"', "finite"),
+    "bm25.k1=high": ("bm25.k1", "number"), "bm25.k1=.nan": ('"bm25.k1"', "finite"),
+    "bm25.k1=.inf": ('"bm25.k1"', "finite"),
+    "bm25.k1=-1": ('"bm25.k1"', "greater than or equal to 0", "default is 0.9"),
+    "bm25.k1=1e400": ('"bm25.k1"', "finite"),
     "bm25.depth=0": ('"bm25.depth"', "default is 1000"), "bm25.depth=true": ('"bm25.depth"', *_NUMBER),
     "bm25.depth=99999999999999999999999": ('"bm25.depth"', "64 bits"), "bm25.depth=1.5": ('"bm25.depth"', "integer"),
     "bm25.depth=1000000000": ('"bm25.depth"', "less than or equal to 100000"), "bm25.shard=0": ('"bm25.shard"',),
@@ -280,11 +286,15 @@ PARAMETERS: Final = _of_parameters({
     "denoising.most_new=2": ('"denoising.most_new"',), "elo.degree=3": ('"elo.degree"', "multiple of 2"),
     "elo.judges.foo=1": ('"foo"', "no stage measures"), "elo.judges.bm25=-1": ('"elo.judges.bm25"',),
     "elo.pairwise_judges.x=1": ('"x"', "describe"), "elo.depth=1": ('"elo.depth"', "greater than or equal to 2"),
-    "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"), "evaluation.cutoffs=[0]": ('"evaluation.cutoffs.0"',),
+    "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"),
+    "evaluation.cutoffs=[0]": ('"evaluation.cutoffs.0"',),
     "evaluation.cutoffs=[-5]": ('"evaluation.cutoffs.0"',), "evaluation.cutoffs=5": ('"evaluation.cutoffs"', "tuple"),
-    "evaluation.cutoffs=[true]": ('"evaluation.cutoffs.0"', *_NUMBER), "evaluation.cutoffs=[ten]": ("cutoffs.0", "integer"),
-    "evaluation.cutoffs=[10000000]": ('"evaluation.cutoffs.0"', "100000"), "evaluation.split=train": ('"evaluation.split"',),
-    "evaluation.resamples=1": ('"evaluation.resamples"', "100"), "evaluation.confidence=1": ('"evaluation.confidence"',),
+    "evaluation.cutoffs=[true]": ('"evaluation.cutoffs.0"', *_NUMBER),
+    "evaluation.cutoffs=[ten]": ("cutoffs.0", "integer"),
+    "evaluation.cutoffs=[10000000]": ('"evaluation.cutoffs.0"', "100000"),
+    "evaluation.split=train": ('"evaluation.split"',),
+    "evaluation.resamples=1": ('"evaluation.resamples"', "100"),
+    "evaluation.confidence=1": ('"evaluation.confidence"',),
     "evaluation.resamples=1000000000000": ('"evaluation.resamples"', "1000000"),
     "ingestion.dev_share=0.9": ("dev_share 0.9", "test_share 0.2", "lower them"),
     "ingestion.dev_share=.nan": ('"ingestion.dev_share"', "finite"), "ingestion.max_queries=-1": ("max_queries",),
@@ -301,7 +311,8 @@ PARAMETERS: Final = _of_parameters({
     "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
     "training.checkpoint=nowhere": ('"nowhere" is no checkpoint', "manifest.json"),
     "training.dev_documents=0": ('"training.dev_documents"',),
-    "reporting.examples=-1": ('"reporting.examples"', "default is 10"), "retrain.model=a b": ('"retrain.model"', "pattern"),
+    "reporting.examples=-1": ('"reporting.examples"', "default is 10"),
+    "retrain.model=a b": ('"retrain.model"', "pattern"),
     "retrain.claim_minutes=0": ('"retrain.claim_minutes"',), "selection.exports=parquett": ("parquett",),
     "audit.depth=0": ('"audit.depth"', "default is 50"), "audit.max_leak=2": ('"audit.max_leak"',),
     "audit.recipe=[1]": ('"audit.recipe"', "string"), "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',),
@@ -314,7 +325,8 @@ PARAMETERS: Final = _of_parameters({
     "recipes.anmi.negatives=true": ('"recipes.anmi.negatives"', *_NUMBER), "recipes.anmi.negative=3": ('"negative"',),
     "recipes.mine.extends=anmi,recipes.mine.steps=[topp]": ('"topp"', 'did you mean "top"'),
     "recipes.mine.extends=anmi,recipes.mine.steps=[{top: {by: elo_gapp}}]": ('"elo_gapp"', "no stage measures"),
-    "recipes.mine.extends=anmi,recipes.mine.negatives=0,recipes.mine.steps=[{max_ratio: {max_ratio: true}}]": ("max_ratio", *_NUMBER),
+    "recipes.mine.extends=anmi,recipes.mine.negatives=0,recipes.mine.steps=[{max_ratio: {max_ratio: true}}]":
+        ("max_ratio", *_NUMBER),
     "recipes.mine.extends=anmi,recipes.mine.steps=[{max_score: {max_score: .nan}}]": ("max_score", "finite"),
     "recipes.mine.extends=anmi,recipes.mine.steps=[]": ("mine", "no step draws its 15 negatives"),
     "recipes.a/b.extends=anmi": ("a/b", "letters, digits"), "recipes.anmi.training.epochs=0": ('"anmi"', '"epochs"'),
@@ -326,6 +338,367 @@ PARAMETERS: Final = _of_parameters({
     "ablation.sets.smoke.seeds=[-1]": ('"ablation.sets.smoke.seeds.0"',),
     "ablation.sets.smoke.seeds=[]": ('"ablation.sets.smoke.seeds"',),
     "ablation.sets.smoke.recipes=[bm25]": ("naive_top", "none of its recipes"),
-    "ablation.collections.api_docs_small.ingestion.max_queries=-3": ("ingestion.max_queries", "greater than or equal to 0"),
+    "ablation.collections.api_docs_small.ingestion.max_queries=-3":
+        ("ingestion.max_queries", "greater than or equal to 0"),
     "ablation.sets.smoke.collections=[none]": ('"none"', "not below"),
 })  # fmt: skip
+
+
+def _document(number: int, **fields: Any) -> Spoil:
+    """Give a document other fields."""
+    return lambda c: c.change(CORPUS, number, json.dumps({"_id": f"d{number - 1}", "text": "a", **fields}))
+
+
+def _labels(score: str, split: str = "train") -> Spoil:
+    """Give all labels of training another relevance."""
+    return lambda c: c.label(split, range(20), "q{i}\td{i}\t" + score)
+
+
+def _one_split(queries: int) -> Spoil:
+    """Leave training labels only, and few."""
+
+    def spoil(c: Collection) -> None:
+        c.label("train", range(queries))
+        c.remove(DEV, TEST)
+
+    return spoil
+
+
+def _same_query(c: Collection) -> None:
+    c.write(QUERIES, [json.dumps({"_id": f"q{i}", "text": "the same"}) for i in range(40)])
+
+
+def _replaced(name: str, by: Callable[[Path], object]) -> Spoil:
+    def spoil(c: Collection) -> None:
+        c.remove(name)
+        by(c.path / name)
+
+    return spoil
+
+
+_ID = ("give it another",)
+_OBJECT = ("JSON object",)
+_SCORE = ("train.tsv line 2", '"q0 d0"', "relevance", "correct the file")
+
+FILES: Final = [
+    *_of_files(
+        {
+            # Files and folders.
+            "no folder": (lambda c: shutil.rmtree(c.path), ("mine", "is not a folder")),
+            "no corpus": (lambda c: c.remove(CORPUS), (CORPUS, "does not exist")),
+            "no queries": (lambda c: c.remove(QUERIES), (QUERIES, "does not exist")),
+            "no training labels": (
+                lambda c: c.remove(TRAIN),
+                ("train.tsv", "does not exist", "put the training labels there"),
+            ),
+            "a folder for the corpus": (_replaced(CORPUS, Path.mkdir), (CORPUS, "does not exist")),
+            "a folder for labels": (_replaced(TRAIN, Path.mkdir), ("train.tsv", "does not exist")),
+            "a file for the folder of labels": (
+                lambda c: (shutil.rmtree(c.path / "qrels"), (c.path / "qrels").write_text("x")),
+                ("train.tsv",),
+            ),
+            "a link to nothing": (
+                _replaced(CORPUS, lambda path: path.symlink_to("nowhere")),
+                (CORPUS, "does not exist"),
+            ),
+            "a link to itself": (
+                _replaced(CORPUS, lambda path: path.symlink_to(path)),
+                (CORPUS, "put the file itself there"),
+            ),
+            "a link out of the folder": (_replaced(CORPUS, lambda path: path.symlink_to(__file__)), (CORPUS,)),
+            "a pipe for the corpus": (_replaced(CORPUS, os.mkfifo), (CORPUS, "does not exist")),
+            "an empty corpus": (lambda c: c.write(CORPUS, []), (CORPUS, "is empty")),
+            "empty queries": (lambda c: c.write(QUERIES, []), (QUERIES, "is empty")),
+            "empty labels": (lambda c: c.write(TRAIN, []), ("train.tsv", "is empty")),
+            "a corpus of blank lines": (lambda c: c.write(CORPUS, ["", "  "]), (CORPUS, "is empty")),
+            # Encodings.
+            "Latin-1": (
+                lambda c: (c.path / QUERIES).write_bytes(b'{"_id": "q0", "text": "\xe9"}\n'),
+                (f"{QUERIES} line 1", "UTF-8"),
+            ),
+            "UTF-16": (lambda c: (c.path / CORPUS).write_text("x", encoding="utf-16"), (f"{CORPUS} line 1", "UTF-8")),
+            "compressed": (lambda c: (c.path / CORPUS).write_bytes(gzip.compress(b"x")), (f"{CORPUS} line 1", "UTF-8")),
+            "half of a character": (
+                lambda c: (c.path / QUERIES).write_bytes(b'{"_id": "q0", "text": "\xe4\xb8'),
+                ("line 1", "UTF-8"),
+            ),
+            "lines that end with CR alone": (
+                lambda c: c.write(CORPUS, c.lines(CORPUS), "\r"),
+                (f"{CORPUS} line 1", *_OBJECT),
+            ),
+            # JSON.
+            "broken JSON": (lambda c: c.change(CORPUS, 17, '{"_id": "d16", "te'), (f"{CORPUS} line 17", *_OBJECT)),
+            "a list on a line": (lambda c: c.change(CORPUS, 3, "[1, 2]"), (f"{CORPUS} line 3", "list", *_OBJECT)),
+            "a text on a line": (lambda c: c.change(QUERIES, 3, '"x"'), (f"{QUERIES} line 3", *_OBJECT)),
+            "null on a line": (lambda c: c.change(QUERIES, 3, "null"), (f"{QUERIES} line 3", *_OBJECT)),
+            "two objects on a line": (
+                lambda c: c.change(CORPUS, 3, '{"_id": "a"}{"_id": "b"}'),
+                (f"{CORPUS} line 3", *_OBJECT),
+            ),
+            "one list for the file": (
+                lambda c: (c.path / CORPUS).write_text(json.dumps([{"_id": "a", "text": "b"}], indent=1)),
+                (f"{CORPUS} line 1", *_OBJECT),
+            ),
+            "JSON nested without end": (
+                lambda c: c.change(CORPUS, 3, '{"_id": "d2", "text": "a", "metadata": ' + "[" * 100_000),
+                (f"{CORPUS} line 3", *_OBJECT),
+            ),
+            "a cut file": (
+                lambda c: (c.path / CORPUS).write_bytes((c.path / CORPUS).read_bytes()[:-10]),
+                (f"{CORPUS} line 40", *_OBJECT),
+            ),
+            "a zero byte on a line": (lambda c: c.change(CORPUS, 3, '{"_id": "d\0"}'), (f"{CORPUS} line 3",)),
+            "CSV": (lambda c: c.write(CORPUS, ["_id,text", "d0,a"]), (f"{CORPUS} line 1", *_OBJECT)),
+            # Fields.
+            "no id": (lambda c: c.change(CORPUS, 5, '{"text": "a"}'), (f"{CORPUS} line 5", '"_id"')),
+            "no text": (lambda c: c.change(QUERIES, 6, '{"_id": "q5"}'), (f"{QUERIES} line 6", "q5", '"text"')),
+            "an empty id": (_document(3, _id=""), (f"{CORPUS} line 3", '"_id"')),
+            "a blank id": (_document(3, _id="  "), (f"{CORPUS} line 3", '"_id"')),
+            "an id of null": (_document(3, _id=None), (f"{CORPUS} line 3", '"_id"')),
+            "an id that is a fraction": (_document(3, _id=1.5), (f"{CORPUS} line 3", '"_id"')),
+            "an id that is true": (_document(3, _id=True), (f"{CORPUS} line 3", '"_id"')),
+            "an id that is a list": (_document(3, _id=["a"]), (f"{CORPUS} line 3", '"_id"')),
+            "an id of 5,000 digits": (
+                lambda c: c.change(CORPUS, 3, '{"_id": ' + "9" * 5000 + "}"),
+                (f"{CORPUS} line 3",),
+            ),
+            "a zero byte in an id": (
+                _document(3, _id="d\x002"),
+                (f"{CORPUS} line 3", "control character", "d\\x002", *_ID),
+            ),
+            "a tab in an id": (_document(3, _id="d\t2"), (f"{CORPUS} line 3", "control character", *_ID)),
+            "a line feed in an id": (
+                lambda c: c.change(QUERIES, 3, '{"_id": "q\\n2", "text": "a"}'),
+                (f"{QUERIES} line 3", "control character", *_ID),
+            ),
+            "an escape sequence in an id": (
+                _document(3, _id="\x1b[2J"),
+                (f"{CORPUS} line 3", "control character", *_ID),
+            ),
+            "a zero byte in a label": (
+                lambda c: c.change(TRAIN, 3, "q1\0\td1\t1"),
+                ("train.tsv line 3", "control character", *_ID),
+            ),
+            "an id of a megabyte": (
+                _document(3, _id="d" * 1_000_000),
+                (f"{CORPUS} line 3", "more than 1,000 characters", *_ID),
+            ),
+            "a repeated id": (_document(9, _id="d2"), (f"{CORPUS} line 9", '"d2"', "line 3")),
+            "a repeated id of a megabyte": (
+                lambda c: (_document(3, _id="d" * 1_000_000)(c), _document(4, _id="d" * 1_000_000)(c)),
+                ("line 3",),
+            ),
+            "a number and its text as ids": (
+                lambda c: (_document(3, _id=7)(c), _document(4, _id="7")(c)),
+                (f"{CORPUS} line 4", '"7"', "line 3"),
+            ),
+            "a repeated query": (
+                lambda c: c.add(QUERIES, c.lines(QUERIES)[0]),
+                (f"{QUERIES} line 41", '"q0"', "line 1"),
+            ),
+            "a text that is a number": (_document(3, text=3), (f"{CORPUS} line 3", "d2", '"text"')),
+            "a text that is a list": (_document(3, text=["a"]), (f"{CORPUS} line 3", "d2", '"text"')),
+            "a text of null": (_document(3, text=None), (f"{CORPUS} line 3", "d2", '"text"')),
+            "only empty documents": (
+                lambda c: c.write(CORPUS, [json.dumps({"_id": f"d{i}", "text": ""}) for i in range(40)]),
+                ("40 of 40 documents", f"{CORPUS} line 1", "empty"),
+            ),
+            "only empty queries": (
+                lambda c: c.write(QUERIES, [json.dumps({"_id": f"q{i}", "text": " "}) for i in range(40)]),
+                ("40 of 40 queries", f"{QUERIES} line 1", "empty"),
+            ),
+            # Labels.
+            "no header": (lambda c: c.write(DEV, c.lines(DEV)[1:]), ("dev.tsv line 1", "query-id")),
+            "only a header": (lambda c: c.write(TRAIN, [HEADER]), ("train.tsv", "no rows")),
+            "a header of two columns": (
+                lambda c: c.change(TRAIN, 1, "query-id\tcorpus-id"),
+                ("train.tsv line 1", "query-id"),
+            ),
+            "labels in the format of TREC": (
+                lambda c: c.label("train", range(20), "q{i}\t0\td{i}\t1"),
+                ("train.tsv line 2", "4 columns"),
+            ),
+            "labels separated by blanks": (
+                lambda c: c.label("train", range(20), "q{i} d{i} 1"),
+                ("train.tsv line 2", "tabs"),
+            ),
+            "a header separated by blanks": (
+                lambda c: c.change(TRAIN, 1, "query-id corpus-id score"),
+                ("train.tsv line 1", "tabs"),
+            ),
+            "labels separated by commas": (
+                lambda c: c.change(TRAIN, 1, "query-id,corpus-id,score"),
+                ("train.tsv line 1", "TAB"),
+            ),
+            "columns in another order": (
+                lambda c: c.label("train", range(20), "d{i}\tq{i}\t1"),
+                ("train.tsv line 2", "unknown"),
+            ),
+            "relevance of nan": (_labels("nan"), _SCORE),
+            "relevance of inf": (_labels("inf"), _SCORE),
+            "relevance of 0.5": (_labels("0.5"), _SCORE),
+            "relevance of -1": (_labels("-1"), _SCORE),
+            "relevance in words": (_labels("yes"), _SCORE),
+            "relevance left out": (_labels(""), _SCORE),
+            "relevance of 2**63": (_labels(str(2**63)), (*_SCORE, "larger than 1,000,000")),
+            "relevance of 2**62": (_labels(str(2**62)), (*_SCORE, "larger than 1,000,000")),
+            "relevance of a billion": (_labels("1000000000"), (*_SCORE, "larger than 1,000,000")),
+            "relevance of 1e308": (_labels("1e308"), (*_SCORE, "larger than 1,000,000")),
+            "relevance of 0 for all": (_labels("0"), (f"{QUERIES} line 1", "no positive")),
+            "unknown documents": (
+                lambda c: c.label("train", range(20), "q{i}\tx{i}\t1"),
+                ("train.tsv line 2", "unknown"),
+            ),
+            "unknown queries": (lambda c: c.label("test", range(20), "x{i}\td{i}\t1"), ("test.tsv line 2", "unknown")),
+            "train and test share a query": (
+                lambda c: c.add(TEST, "q3\td3\t1"),
+                ('"q3"', "train.tsv line 5", "test.tsv line 12"),
+            ),
+            "dev is train": (lambda c: c.label("dev", range(20)), ('"q0"', "one split only")),
+            # Too little.
+            "one query": (
+                _one_split(1),
+                ("nothing to mine for", "1 training labels are too few", "label more queries"),
+            ),
+            "all queries alike": (_same_query, ("nothing to mine for", "with the text of a")),
+        }
+    ),
+    *_of_files(
+        {
+            "no entities": (lambda c: c.graph().remove("entities.jsonl"), ("entities.jsonl", "put it there")),
+            "no triples": (lambda c: c.graph().remove("triples.tsv"), ("triples.tsv",)),
+            "an entity twice": (
+                lambda c: c.graph().add("entities.jsonl", c.lines("entities.jsonl")[1]),
+                ("entities.jsonl line 4", "u:1", "line 2"),
+            ),
+            "an entity without a URI": (
+                lambda c: c.graph().add("entities.jsonl", "{}"),
+                ("entities.jsonl line 4", "uri"),
+            ),
+            "unknown heads": (
+                lambda c: c.graph().add("triples.tsv", "u:7\tr\tu:0", "u:8\tr\tu:0"),
+                ("triples.tsv line 4", "u:7", "the head is no entity"),
+            ),
+            "triples of two columns": (
+                lambda c: c.graph().add("triples.tsv", "u:0\tr", "u:1\tr"),
+                ("triples.tsv line 4", "columns"),
+            ),
+        },
+        "kg",
+    ),
+    *_of_files(
+        {
+            "pairs without a document": (
+                lambda c: c.write("p.jsonl", ['{"query": "a"}']),
+                ("p.jsonl line 1", '"document"'),
+            ),
+            "pairs without a query": (
+                lambda c: c.write("p.jsonl", ['{"document": "a"}']),
+                ("p.jsonl line 1", '"query"'),
+            ),
+            "pairs that are lists": (lambda c: c.write("p.jsonl", ['["a", "b"]']), ("p.jsonl line 1", *_OBJECT)),
+            "pairs of empty texts": (
+                lambda c: c.write("p.jsonl", ['{"query": "a", "document": " "}'] * 9),
+                ("p.jsonl line", "empty"),
+            ),
+            "no pairs": (lambda c: c.write("p.jsonl", []), ("p.jsonl", "is empty")),
+            "no file of pairs": (lambda c: None, ("p.jsonl",)),
+        },
+        "pairs /p.jsonl",
+    ),
+    *_of_files(
+        {"a cap of no pairs": (lambda c: c.write("p.jsonl", ['{"query": "a"}']), ("no pair", "p.jsonl@0"))},
+        "pairs /p.jsonl@0",
+    ),
+]
+
+# What is survivable or right; it must not be refused.
+FINE: Final = _of_files(
+    {
+        "CRLF": (lambda c: c.write(CORPUS, c.lines(CORPUS), "\r\n"), ()),
+        "a byte-order mark": (lambda c: c.write(TRAIN, c.lines(TRAIN), mark=b"\xef\xbb\xbf"), ()),
+        "no line end at the end": (lambda c: (c.path / CORPUS).write_bytes((c.path / CORPUS).read_bytes()[:-1]), ()),
+        "ids that are whole numbers": (lambda c: c.change(CORPUS, 40, '{"_id": 40, "text": "a"}'), ()),
+        "half of a surrogate pair": (lambda c: c.change(CORPUS, 3, '{"_id": "d2", "text": "\\ud800"}'), ()),
+        "a line separator of Unicode in a text": (_document(3, text="a\u2028b"), ()),
+        "a zero byte in a text": (_document(3, text="a\0b"), ()),
+        "a line of 20 megabytes": (_document(3, text="a " * 10_000_000), ()),
+        "metadata that is a text": (_document(3, metadata="x"), ()),
+        "a title that is a list": (_document(3, title=["a"]), ()),
+        "labels twice": (lambda c: c.add(TRAIN, *c.lines(TRAIN)[1:]), ()),
+        "one damaged label": (lambda c: c.add(TRAIN, f"q1\td1\t{2**63}"), ()),
+        "one test query": (lambda c: c.label("test", range(30, 31)), ()),
+    }
+)
+
+_THERE = "folder that can be written to"
+RUNS: Final = [
+    # Where it is written to.
+    Case("a file for the data root", ("mine/corpus.jsonl", "ANMI_DATA_ROOT", _THERE), data="{place}/mine/corpus.jsonl"),
+    Case(
+        "a data root below a file",
+        ("mine/corpus.jsonl/x", "ANMI_DATA_ROOT", _THERE),
+        data="{place}/mine/corpus.jsonl/x",
+    ),
+    Case("no data root", ("ANMI_DATA_ROOT", "unset it"), data=""),
+    Case("a blank data root", ("ANMI_DATA_ROOT", "unset it"), data=" "),
+    Case("a data root of 300 letters", ("ANMI_DATA_ROOT", _THERE), data="{place}/" + "a" * 300),
+    Case("a data root that refers to nothing", ('"data"', "nothing"), data="${nothing}"),
+    Case("a file for the store", ("mine/corpus.jsonl", "ANMI_STORE", _THERE), store="{place}/mine/corpus.jsonl"),
+    Case("a store below a file", ("mine/corpus.jsonl/x", "ANMI_STORE", _THERE), store="{place}/mine/corpus.jsonl/x"),
+    Case("no store", ("ANMI_STORE", "unset it"), store=""),
+    # Files of the configuration.
+    Case(
+        "a misspelt branch",
+        ('"evalution"', 'did you mean "evaluation"'),
+        conf=("test/parameters_mine.yml", b"evalution: {}\n"),
+    ),
+    Case(
+        "a recipe named as a baseline",
+        ("bm25", *_RESERVED),
+        conf=("test/parameters_mine.yml", b"recipes: {bm25: {extends: anmi}}\n"),
+    ),
+    Case("broken YAML", ("parameters_mine.yml", "Correct the YAML"), conf=("test/parameters_mine.yml", b"seed: [1\n")),
+    Case(
+        "YAML with tabs",
+        ("parameters_mine.yml", "Correct the YAML"),
+        conf=("test/parameters_mine.yml", b"seed:\n\t1\n"),
+    ),
+    Case(
+        "YAML that is a list",
+        ("parameters_mine.yml", "settings by name"),
+        conf=("test/parameters_mine.yml", b"- seed\n"),
+    ),
+    Case(
+        "YAML in UTF-16",
+        ("parameters_mine.yml", "UTF-8"),
+        conf=("test/parameters_mine.yml", "seed: 1".encode("utf-16")),
+    ),
+    Case("YAML with a fraction for a seed", _SEED, conf=("test/parameters_mine.yml", b"seed: 0.5\n")),
+    Case("a number for the data root", ("`data` in globals.yml", "3"), conf=("test/globals.yml", b"data: 3\n")),
+    # Collections, and the same by the command as by the reader.
+    *(
+        Case(f"{case.name}, by the command", case.mentions, "", case.spoil)
+        for case in FILES
+        if case.name
+        in (
+            "no folder",
+            "no training labels",
+            "broken JSON",
+            "a repeated id",
+            "a zero byte in an id",
+            "relevance of 2**63",
+            "train and test share a query",
+            "only empty documents",
+        )
+    ),
+    Case(
+        "no test query is left, before it is trained",
+        ('"test"', "ingestion.test_share", "mining,training"),
+        "evaluation.split=test,ingestion.test_share=0.01",
+        lambda c: c.remove(TEST),
+        pipelines="mining,training,evaluation",
+    ),
+    Case("no facts for mixed sources", ("mixed sources", "kg:DIR"), "recipe=dnh_linear", pipelines="mining,training"),
+]
+CASES: Final = (*PARAMETERS, *FILES, *FINE, *RUNS)

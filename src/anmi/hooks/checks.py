@@ -33,8 +33,8 @@ from anmi.hooks.parameters import (
 from anmi.hooks.secrets import check_no_secrets, mask_logs
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.audit.params import AuditParams
-from anmi.retrieval.model_folder import is_folder
 from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import RecipeBook
 from anmi.training.options import TrainingOptions
 
@@ -64,7 +64,7 @@ class CheckHooks:
         loader = context.config_loader
         asked = loader.runtime_params or {}
         check_no_secrets(asked)
-        known = configured(loader)
+        known = configured(loader) if asked else loader["parameters"]
         check_names(asked, known.keys() | references(loader))
         check_shapes(asked, known)
         parameters = loader["parameters"]
@@ -177,7 +177,6 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
 
 def check_training(recipes: Mapping[str, Any]) -> None:
     """Refuse a recipe with a training option that does not exist or has a wrong value; training would, hours later."""
-
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
         recipe = book.get(name)
