@@ -154,7 +154,11 @@ def try_case(case: Case, place: Path) -> Outcome:
 
 def outcome_of(done: Result, data: Path) -> Outcome:
     """Return what became of a run from what it printed and left."""
-    saved = data.is_absolute() and bool(artifacts(data))
+    try:
+        saved = data.is_absolute() and bool(artifacts(data))
+    except OSError:
+        # No folder can be called so.
+        saved = False
     if done.exit_code == 0:
         return Outcome("fine", saved=saved)
     lines = re.findall(r"^Error: .*$", done.stderr, flags=re.MULTILINE)

@@ -77,6 +77,16 @@ def test_unusable_values_are_refused(a, b, message):
         compare(np.array(a), np.array(b), seed=1)
 
 
+def test_of_one_query_there_is_no_interval_and_nothing_is_shown():
+    mean, low, high = interval(np.array([0.5]), seed=1)
+    assert mean == 0.5
+    assert np.isnan([low, high]).all()
+    found = compare(np.array([0.9]), np.array([0.2]), seed=1)
+    assert found.difference == pytest.approx(0.7)
+    assert np.isnan([found.low, found.high]).all()
+    assert found.p_value == 1.0, "flipping the only sign gives a difference of the same size"
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_the_step_down_rule(p_values):
     found = holm(p_values)

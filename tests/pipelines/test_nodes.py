@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pydantic import ValidationError
+from rich.console import Console
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.types import empty
@@ -26,10 +29,13 @@ from anmi.pipelines.evaluation.nodes import compare_systems, run_systems, score_
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.ingestion.nodes import find_changes
 from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
 from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.selection.recipe import Recipe, recipe_book
+from anmi.report.console import results_table
+from anmi.report.inputs import BM25, ZERO_SHOT
+from anmi.selection.recipe import Recipe, RecipeBook, recipe_book
 from anmi.store import Store
 
 NO_KIN = (empty("document_id", "other_id", "kind"), empty("document_id", "duplicate_of", "kind"))
@@ -155,6 +161,44 @@ def test_a_curriculum_without_a_pool_is_refused_before_anything_is_mined():
     with pytest.raises(AnmiError, match=r'curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`'):
         merged_options(Recipe(**recipe), TrainingParams())
     assert merged_options(Recipe(**recipe, pool=8), TrainingParams()).negatives == 7
+
+
+def test_where_no_candidate_was_found_no_step_is_to_be_loosened(
+    corpus: pd.DataFrame, queries: pd.DataFrame, consistency: pd.DataFrame
+) -> None:
+    none = replace(
+        block(),
+        documents=np.full((3, 3), -1, np.int32),
+        source=np.zeros((3, 3), np.uint8),
+        columns={"dense": np.full((3, 3), np.nan, np.float32)},
+    )
+    chosen = select_negatives(CandidateShards.of([none.by_positive()]), consistency, "nothing", BOOK, 1)
+    with pytest.raises(AnmiError, match=r"no document besides the positives.*more documents") as caught:
+        make_training_rows(chosen, corpus, queries, *NO_KIN, "nothing", BOOK)
+    assert "loosen" not in str(caught.value)
+
+
+def test_of_one_query_results_have_no_interval_and_are_given(queries: pd.DataFrame) -> None:
+    test = pd.DataFrame({"query_id": ["t0"], "text": "", "split": "test"})
+    qrels = pd.DataFrame({"query_id": ["t0"], "document_id": "d1", "relevance": 1})
+    runs = pd.DataFrame({
+        "query_id": "t0", "document_id": ["d1", "d1", "d2", "d1"], "score": [1.0, 1.0, 2.0, 1.0],
+        "system": ["bm25", "zero_shot", "zero_shot", "nearest"],
+    })  # fmt: skip
+    params = EvaluationParams(resamples=100)
+    scores = score_runs(runs, pd.concat([queries, test]), qrels, params)
+    table, comparisons, flat = compare_systems(scores, {"collection": "mine"}, "static", "nearest", params, 1)
+    assert table[["low", "high"]].isna().all(axis=None)
+    assert comparisons[["low", "high"]].isna().all(axis=None)
+    assert flat["nearest.mrr@10"] == 1
+    assert flat["zero_shot.mrr@10"] == 0.5
+    shown = Console(width=120, record=True, file=io.StringIO())
+    shown.print(results_table(table, comparisons))
+    assert "+0.369 [no interval]" in shown.export_text()
+
+
+def test_every_other_system_of_the_results_is_no_name_for_a_recipe() -> None:
+    assert {BM25, ZERO_SHOT, SYSTEM_OF_THE_CHAMPION} == set(RecipeBook.reserved)
 
 
 def test_systems_are_compared_on_the_queries_of_one_split(queries: pd.DataFrame) -> None:

@@ -99,6 +99,8 @@ class CheckHooks:
         if "ablation" in (run_params.get("pipeline_names") or ()):
             check_ablation(catalog.load("params:ablation"), catalog.load("params:recipes"), Path.cwd())
 
+        # A process may run several pipelines, and the hooks are those of all.
+        self._draws_on_facts = False
         nodes = {node.name for node in pipeline.nodes}
         if "train_retriever" in nodes:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))

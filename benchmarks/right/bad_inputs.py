@@ -1,0 +1,95 @@
+"""How many of the bad inputs of tests/e2e/bad_inputs.py are refused in one clear sentence before anything is saved.
+
+``python benchmarks/right/bad_inputs.py`` prints the rows. ``python benchmarks/right/bad_inputs.py --before SOURCE``
+tries the same table on other code as well, such as the ``src`` of an older checkout. There it only counts that an input
+is refused in one sentence without a traceback and before a node has saved something, whatever the sentence says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[2]
+_TABLE: Final = "tests/e2e/bad_inputs.py"
+
+
+def bad_inputs(before: Path | None = None) -> list[dict[str, Any]]:
+    """Try the table.
+
+    Parameters
+    ----------
+    before
+        Source folder of other code to be counted as well; None counts this code only.
+
+    Returns
+    -------
+    list of dict
+        Rows ``case, value, unit, note``.
+    """
+    found = _tried(ROOT / "src")
+    rows = [
+        ("bad_inputs_tried", found["tried"], f"rows of {_TABLE} that are to be refused"),
+        ("bad_inputs_clear", found["clear"], "refused in one sentence with key, file, line or id and the cure"),
+        ("bad_inputs_one_sentence", found["one_sentence"], "refused in one sentence, whatever it says"),
+        ("fine_inputs_tried", found["fine_tried"], "rows of the table that are right or survivable"),
+        ("fine_inputs_taken", found["fine_taken"], "not refused"),
+    ]
+    if before is not None:
+        note = "the same table on the code before, refused in one sentence, whatever it says"
+        rows.append(("bad_inputs_clear_before", _tried(before)["one_sentence"], note))
+    return [{"case": case, "value": value, "unit": "inputs", "note": note} for case, value, note in rows]
+
+
+def _tried(source: Path) -> dict[str, int]:
+    """Run the table on a source folder, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--count"],
+        env=os.environ | {"PYTHONPATH": str(source)}, cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _count() -> dict[str, int]:
+    sys.path.insert(0, str(ROOT))
+    from tests.e2e.bad_inputs import CASES, FINE, try_case, verdict
+
+    fine = {case.name for case in FINE}
+    found = dict.fromkeys(("tried", "clear", "one_sentence", "fine_tried", "fine_taken"), 0)
+    for case in CASES:
+        with tempfile.TemporaryDirectory() as place:
+            outcome = try_case(case, Path(place))
+        wrong = verdict(case, outcome)
+        if case.name in fine:
+            found["fine_tried"] += 1
+            found["fine_taken"] += not wrong
+        else:
+            found["tried"] += 1
+            found["clear"] += not wrong
+            found["one_sentence"] += outcome.kind == "said" and not outcome.saved
+        if wrong:
+            print(f"{case.name}: {wrong}", file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    """Print the rows as JSON lines."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--before", type=Path, help="source folder of the code before")
+    parser.add_argument("--count", action="store_true", help="count for the code that is imported, and print that only")
+    options = parser.parse_args()
+    if options.count:
+        print(json.dumps(_count()))
+        return
+    for row in bad_inputs(options.before):
+        print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()

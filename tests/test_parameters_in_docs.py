@@ -1,0 +1,98 @@
+"""Every parameter that documents, descriptions and comments mention is one that a run would accept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import pytest
+from kedro.framework.project import pipelines
+from kedro.framework.startup import bootstrap_project
+from kedro.validation.type_extractor import TypeExtractor
+from pydantic import BaseModel
+
+from anmi.selection.recipe import Recipe
+from anmi.training.options import TrainingOptions
+
+ROOT = Path(__file__).parents[1]
+TEXTS = [
+    *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("conf/**/*.yml"), *ROOT.glob("src/**/*.py"),
+]  # fmt: skip
+_NO_PARAMETERS = re.compile(
+    r"\.(py|md|yml|json|jsonl|html|parquet|npy|tsv|safetensors|rated_candidates|corpus|consistency)$"
+)
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Any]:
+    bootstrap_project(ROOT)
+    return dict(TypeExtractor(dict(pipelines)).extract_types_from_pipelines())
+
+
+def exists(name: str, models: dict[str, Any]) -> bool:
+    """Follow a dotted name through the models."""
+    first, *parts = name.split(".")
+    model: Any = models[first]
+    if first == "recipes":
+        # The name of any recipe, and of what it holds.
+        model, parts = Recipe, parts[1:]
+    for place, part in enumerate(parts):
+        if name.startswith(("training.options.", "recipes.")) and parts[place - 1] in ("options", "training") and place:
+            model = TrainingOptions
+        inner = [found for kind in _members(model) if (found := _step(kind, part)) is not None]
+        if not inner:
+            return False
+        model = inner[0]
+    return True
+
+
+def _members(kind: Any) -> Iterator[Any]:
+    """Yield the types that a value may be of."""
+    if get_origin(kind) in (dict, list, tuple) or isinstance(kind, type):
+        yield kind
+        return
+    for inner in get_args(kind) or (kind,):
+        if inner is not kind:
+            yield from _members(inner)
+        else:
+            yield inner
+
+
+def _step(kind: Any, part: str) -> Any:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(part)
+        return None if field is None else field.annotation
+    # Names below a mapping are the user's own; options of a loss or a curriculum are looked up by the model itself.
+    return Any if get_origin(kind) is dict or kind is Any else None
+
+
+def mentioned(models: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield file and dotted name of what is written as a parameter: in backticks, or as KEY=VALUE."""
+    branch = "|".join(sorted(models))
+    written = re.compile(rf"`((?:{branch})(?:\.\w+)+)(?:=[^`]*)?`|[\s,`]((?:{branch})(?:\.\w+)+)=")
+    for path in TEXTS:
+        for found in written.finditer(path.read_text(encoding="utf-8")):
+            name = found[1] or found[2]
+            # A last part in capitals stands for any.
+            if not _NO_PARAMETERS.search(name) and not name.rpartition(".")[2].isupper():
+                yield path.relative_to(ROOT).as_posix(), name
+
+
+def test_what_is_mentioned_exists(models: dict[str, Any]) -> None:
+    everything = sorted(set(mentioned(models)))
+    assert len(everything) > 50
+    assert not [(file, name) for file, name in everything if not exists(name, models)]
+
+
+@pytest.mark.parametrize("name", ["elo.candidates", "bm25.k", "training.options.epoch", "evaluation.hardness.nothing"])
+def test_what_does_not_exist_is_found(name: str, models: dict[str, Any]) -> None:
+    assert not exists(name, models)
+
+
+@pytest.mark.parametrize(
+    "name", ["elo.depth", "training.options.loss", "recipes.mine.training.epochs", "engine.ray.cpus_per_worker"]
+)
+def test_what_exists_is_found(name: str, models: dict[str, Any]) -> None:
+    assert exists(name, models)
