@@ -43,6 +43,7 @@ EDGE = (
     "cli_package",
     "cli_job",
     "cli_task",
+    "cli_params",
     "settings",
     "configuration",
     "pipeline_registry",
