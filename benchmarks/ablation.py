@@ -1,6 +1,7 @@
 """The recipes of the project beside those of the literature: the set ``headline``, by the command that users have.
 
-Cells that are there are kept, so the script may be interrupted. Run from the repository's root:
+Cells that are there are kept, so the script may be interrupted. The table of the README is made from the result.
+Run from the repository's root (``--readme`` makes nothing but that table, from the result that is there):
 
     python benchmarks/ablation.py
 """
@@ -10,18 +11,31 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "ablation.json"
 TABLE = RESULT.with_suffix(".md")
+README = ROOT / "README.md"
+# Between these lines of the README.
+MARKS = ("<!-- made by benchmarks/ablation.py -->\n", "<!-- end -->")
+# Heading, collection and judgments.
+COLUMNS = (
+    ("scifact", "scifact", "original"), ("api_docs, completed", "api_docs", "completed"),
+    ("WebNLG, completed", "kg_webnlg/beir_en", "completed"), ("WebNLG, original", "kg_webnlg/beir_en", "original"),
+    ("medquad", "medquad", "original"),
+)  # fmt: skip
+LEAK = ("relevant in truth, WebNLG", "kg_webnlg/beir_en", "completed")
 ROWS = (
     "collection", "encoder", "recipe", "seed_count", "queries", "judgments", "ndcg_10", "low", "high", "spread",
-    "baseline", "difference", "p_holm", "focus", "focus_difference", "p_holm_focus", "leak", "leak_from", "coverage",
-    "rows", "promoted", "train_seconds", "search_seconds", "memory_mb", "buckets",
+    "baseline", "difference", "p_holm", "focus", "focus_difference", "p_holm_focus", "leak", "leak_low", "leak_high",
+    "leak_from", "without", "coverage", "rows", "promoted", "train_seconds", "search_seconds", "memory_mb", "buckets",
 )  # fmt: skip
 KEPT = ("date", "machine", "versions", "set", "description", "seeds", "level", "confidence", "resamples", "from")
 
@@ -30,7 +44,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", default="headline")
     parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "ablation")
+    parser.add_argument("--readme", action="store_true", help="only make the table of the README")
     arguments = parser.parse_args()
+    if arguments.readme:
+        write_readme(json.loads(RESULT.read_text(encoding="utf-8")))
+        return
     kedro = Path(sys.executable).with_name("kedro")
     environment = os.environ | {"ANMI_DATA_ROOT": str(arguments.work.resolve())}
     command = [str(kedro), "run", "--pipelines", "ablation", "--params", f"ablation.set={arguments.set}"]
@@ -47,8 +65,49 @@ def main() -> None:
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.copyfile(sorted((arguments.work / "ablation" / "ablation_table.md").glob("*/ablation_table.md"))[-1], TABLE)
+    write_readme(document)
     # A cell that failed stands in the file; whoever runs this is to notice.
     sys.exit(done.returncode)
+
+
+def write_readme(document: Mapping[str, Any]) -> None:
+    """Put the table of a result into the README."""
+    text = README.read_text(encoding="utf-8")
+    start, end = map(re.escape, MARKS)
+    README.write_text(
+        re.sub(f"({start}).*?({end})", lambda found: found[1] + readme_table(document) + found[2], text, flags=re.S),
+        encoding="utf-8",
+    )
+
+
+def readme_table(document: Mapping[str, Any]) -> str:
+    """Return nDCG@10 of every recipe, the best mean first; ▼ where the focus is significantly better.
+
+    Parameters
+    ----------
+    document
+        The result: ``rows``, ``means`` and ``level``.
+    """
+    found = {(row["recipe"], row["collection"], row["judgments"]): row for row in document["rows"]}
+    header = ["recipe", *(name for name, *_ in COLUMNS), "mean", LEAK[0], "training, s"]
+    lines = [header, ["---"] * len(header)]
+    for mean in (each for each in document["means"] if each["judgments"] == "best known"):
+        recipe = mean["recipe"]
+        values = [marked(found[recipe, *place], document["level"]) for _, *place in COLUMNS]
+        leak = found[recipe, *LEAK[1:]]["leak"]
+        # Of a collection once, by whatever judgments it is scored.
+        seconds = {row["collection"]: row["train_seconds"] for key, row in found.items() if key[0] == recipe}
+        lines.append([
+            f"`{recipe}`", *values, f"{mean['ndcg_10']:.3f}", "–" if leak is None else f"{100 * leak:.1f} %",
+            f"{sum(seconds.values()) / len(seconds):.0f}",
+        ])  # fmt: skip
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- ", "|---").replace("--- |", "---|")
+
+
+def marked(row: Mapping[str, Any], level: float) -> str:
+    """Return a mean with its mark."""
+    behind = row["p_holm_focus"] is not None and row["p_holm_focus"] < level and row["focus_difference"] > 0
+    return f"{row['ndcg_10']:.3f}" + (" ▼" if behind else "")
 
 
 def rounded(value: object) -> object:

@@ -5,9 +5,10 @@ cross-fitted, on the collection's own hidden positives. ``route, rate`` takes th
 documents pass, as the step ``route`` does with positives that it can hide (the bar and its leak are measured on the
 same documents); ``route, expected`` takes the bar at which the judge itself expects a share of relevant documents among
 the negatives. Everything selects 7 negatives from the same dense top 100
-(MiniLM, 128 tokens). Rows are of two kinds: ``collection, recipe, threshold, leak, leak_low, leak_high, gap, coverage``
-and ``collection, judge, auc``. Leaks and coverages are shares; the gap is the mean of the positive's minus the
-negative's cosine. Run: ``python benchmarks/mining_quality.py``; ``--only route`` measures nothing but the step.
+(MiniLM, 128 tokens). Rows are of two kinds: ``collection, without, recipe, threshold, leak, leak_low, leak_high, gap,
+coverage`` and ``collection, without, judge, auc``. ``without`` names the collection that had no part in the judge's
+coefficients. Leaks and coverages are shares, with intervals over queries; the gap is the mean of the positive's minus
+the negative's cosine. Run: ``python benchmarks/mining_quality.py``; ``--only route`` measures nothing but the step.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.evaluation.shares import share
 from anmi.judging.fused import EVIDENCE, FusedModel, features, fit_model
-from anmi.judging.targets import clopper_pearson, threshold_for
+from anmi.judging.targets import threshold_for
 from anmi.judging.teacher import fold_of
 from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.selection.recipe import Recipe, Runner
@@ -53,14 +55,18 @@ def row(each: Planted, recipe: str, threshold: float | None, steps: list[Any], b
     chosen = Recipe(description=recipe, negatives=NEGATIVES, steps=steps)
     block = Runner(chosen, seed=42).run(CandidateShards.of([block])).whole()
     negatives = block.negatives
-    count, total = int((each.truth & negatives).sum()), int(negatives.sum())
-    low, high = clopper_pearson(count, total, 0.95)
+    found = share((each.truth & negatives).sum(axis=1), negatives.sum(axis=1))
     gap = (block.positive_columns["dense"][:, :1] - block.columns["dense"])[negatives].mean()
     return {
-        "collection": each.name, "recipe": recipe, "threshold": threshold, "leak": count / total,
-        "leak_low": float(low), "leak_high": float(high), "gap": float(gap),
+        "collection": each.name, "without": without(each), "recipe": recipe, "threshold": threshold,
+        "leak": found.value, "leak_low": found.low, "leak_high": found.high, "gap": float(gap),
         "coverage": float((negatives.sum(axis=1) >= NEGATIVES).mean()),
     }  # fmt: skip
+
+
+def without(each: Planted) -> str | None:
+    """Return whose truth had no part in the coefficients; None where that of none of the six is asked about."""
+    return each.name if each.name in COLLECTIONS else None
 
 
 def judged(block: Candidates, probability: NDArray[np.float64]) -> Candidates:
@@ -103,7 +109,7 @@ def rows_of(each: Planted, others: list[Planted], own: bool) -> Iterator[dict[st
     }
     for judge, values in (judges | with_gap | probabilities).items():
         auc = roc_auc_score(each.truth[mask], np.nan_to_num(values[mask]))
-        yield {"collection": each.name, "judge": judge, "auc": float(auc)}
+        yield {"collection": each.name, "without": without(each), "judge": judge, "auc": float(auc)}
 
 
 def routed(each: Planted, others: list[Planted]) -> Iterator[dict[str, Any]]:
@@ -114,8 +120,9 @@ def routed(each: Planted, others: list[Planted]) -> Iterator[dict[str, Any]]:
     for rate in RATES:
         bar = threshold_for(np.append(planted_ones, 0.0), labels, rate).threshold
         yield row(each, "route, rate", rate, [{"route": {"negative": bar, "positive": 1}}, "top"], block)
-    for share in EXPECTED:
-        yield row(each, "route, expected", share, [{"route": {"max_leak": share, "positive": 1}}, "top"], block)
+    for expected in EXPECTED:
+        steps = [{"route": {"max_leak": expected, "positive": 1}}, "top"]
+        yield row(each, "route, expected", expected, steps, block)
 
 
 def main() -> None:

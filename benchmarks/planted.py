@@ -102,8 +102,8 @@ def plant(name: str, collection: str, kind: str, encoder: str, cap: int, work: P
     texts, store = document_texts(read.corpus), Store(work / "store")
     model = load_encoder(encoder, store.path / "models", TOKENS)
     queries = [train[query] for query in ids]
-    vectors = encode(model, texts, store, description=f"{name}: documents")
-    asked = encode(model, queries, store, description=f"{name}: queries")
+    vectors = encode(model, texts, store, description=f"{name}: documents", role="document")
+    asked = encode(model, queries, store, description=f"{name}: queries", role="query")
     excluded = pool.with_duplicates(known, group)
     found, _ = DenseIndex.build(vectors, read.corpus.document_id.tolist()).search(asked, DEPTH + excluded.shape[1])
     documents = pool.compacted(pool.without(found, excluded))[0][:, :DEPTH].astype(np.int32)
@@ -113,7 +113,7 @@ def plant(name: str, collection: str, kind: str, encoder: str, cap: int, work: P
 
     tokenize = tokenizer("auto", read.language)
     rows, made = _supersets(ids, documents, known, texts, seed)
-    more = encode(model, made, store, description=f"{name}: supersets")
+    more = encode(model, made, store, description=f"{name}: supersets", role="document")
     terms = Terms.build(texts, tokenize).with_texts(made)
     material = Material(
         terms,

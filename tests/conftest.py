@@ -94,6 +94,29 @@ def word_encoder() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
+def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Make a BERT of one layer with random weights that knows some words."""
+
+    def make(words: Sequence[str], *, include_prompt: bool = True, **options: Any) -> Any:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.base.modules import Transformer
+        from sentence_transformers.sentence_transformer.modules import Pooling
+        from transformers import BertConfig, BertModel, BertTokenizerFast
+
+        base = tmp_path_factory.mktemp("bert")
+        vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        torch.manual_seed(0)
+        BertModel(BertConfig(vocab_size=len(vocabulary), max_position_embeddings=32, **sizes)).save_pretrained(base)
+        BertTokenizerFast(vocab={word: i for i, word in enumerate(vocabulary)}).save_pretrained(base)
+        modules = [Transformer(str(base), max_seq_length=16), Pooling(16, "mean", include_prompt=include_prompt)]
+        return SentenceTransformer(modules=modules, device="cpu", **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def kedro() -> Kedro:
     """Run the installed command from the repository's root, with folders of its own."""
 

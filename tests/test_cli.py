@@ -27,6 +27,7 @@ RESULTS = {
     "date": "2026-11-21",
     "machine": "two cores",
     "versions": {"anmi": "0.1.0"},
+    "prompts": {"query": "query: ", "document": ""},
     "rows": [
         {"collection": "api_docs", "encoder": "static", "recipe": recipe, "seed_count": 1, "metric": metric}
         | {"value": value, "low": value - 0.1, "high": value + 0.1}
@@ -41,6 +42,7 @@ RESULTS = {
         {"kind": "total", "step": "candidates", "candidates": 1000, "queries": 10},
         {"kind": "rejected", "step": "denoise", "candidates": 250, "queries": 10},
     ],
+    "expected": {"share": 0.0312, "judged": 60, "total": 70, "doubtful": 4},
     "leak": {"count": 3, "total": 70, "share": 3 / 70, "low": 0.0147, "high": 0.1186},
     "paths": {"report": "/somewhere/report.html", "trained_model": "/somewhere/trained_model"},
 }
@@ -106,8 +108,9 @@ def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Pa
     assert "0.613" in output or "0.612" in output
     assert "denoise" in output
     assert "/somewhere/report.html" in output
+    assert re.search(r'^prompts +"query: " before queries, none before documents$', output, re.MULTILINE)
     assert f"sqlite:///{tmp_path}/tracking/mlflow.db" in output
-    assert "in truth relevant: 3 of 70 (4.3%, 95 % interval 1.5% to 11.9%)" in output
+    assert "in truth relevant: 3 of 70 (4.3%, 95 % interval over queries 1.5% to 11.9%)" in output
     assert output.strip().endswith("next: kedro anmi explain q-alpha")
 
 

@@ -54,9 +54,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         with KedroSession.create(project_path=ROOT) as session:
             catalog: Any = session.load_context().catalog
             catalog.save("selection", CandidateShards.of([selection()]))
-            documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in range(7)]
+            documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in range(8)]
             catalog.save("corpus", pd.DataFrame(documents, columns=["document_id", "title", "text"]))
-            catalog.save("queries", pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is [alpha]?"]}))
+            queries = pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is [alpha]?"], "same_as": ["d4"]})
+            catalog.save("queries", queries)
+            gone = 'its labels went to the query of the same text "q-alpha"'
+            columns = ["kind", "id", "file", "line", "reason"]
+            catalog.save("quarantine", pd.DataFrame([["query", "q-alfa", "queries.jsonl", 7, gone]], columns=columns))
             same = pd.DataFrame({"document_id": ["d6"], "duplicate_of": ["d0"], "kind": ["exact"]})
             catalog.save("duplicates", same)
             catalog.save("selection_summary", {"negatives_wanted": 1})
@@ -106,6 +110,12 @@ def test_an_unknown_query_gets_the_nearest() -> None:
     assert done.stderr == 'Error: the selection has no query "q-alpa": the nearest are q-alpha, q-beta\n'
 
 
+def test_a_query_that_was_merged_with_another_says_with_which() -> None:
+    done = explained("q-alfa")
+    assert done.exit_code == 1
+    assert 'its labels went to the query of the same text "q-alpha"' in done.stderr
+
+
 def test_the_nearest_are_found_among_many() -> None:
     ids = np.array([f"document-{number:06d}" for number in range(30_000)])
     one = np.zeros((len(ids), 1), np.int32)
@@ -127,7 +137,8 @@ def test_one_document_is_shown_beside_the_positive_of_each_row() -> None:
     [
         ("d5", "it is another positive of the query"),
         ("d6", "it has the text of the positive d0"),
-        ("d4", "no source retrieved it for this query (candidates: 2 from bm25, 2 from dense)"),
+        ("d4", "it is the query itself, or has its text, and so is no negative"),
+        ("d7", "no source retrieved it for this query (candidates: 2 from bm25, 2 from dense)"),
     ],
 )
 def test_a_document_that_is_no_candidate_gets_a_reason(document: str, reason: str) -> None:

@@ -91,6 +91,26 @@ def test_options_reach_the_format(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_rows_of_dev_queries_are_written_when_told(data: Path, tmp_path: Path) -> None:
+    both = pd.concat([rows_of(["a"])[:1], rows_of(["b"])[:1]]).assign(split=["train", "dev"])
+    save(data, "selection", "training_rows.parquet", both, "2027-01-01T00.00.00.000Z")
+    for more, lines in (([], 1), (["--dev"], 2)):
+        done = invoke("triplet", str(tmp_path / f"out{lines}"), *more)
+        assert f"{lines} lines of triplet" in done.stdout, done.output
+
+
+def test_prompts_of_the_encoder_that_mined_are_told_and_not_in_the_texts(data: Path, tmp_path: Path) -> None:
+    folder = data / "dense" / "encoder_info.json" / VERSION
+    folder.mkdir(parents=True)
+    prompts = {"query": "찾기: ", "document": ""}
+    (folder / "encoder_info.json").write_text(json.dumps({"encoder": "mine", "fingerprint": "f", "prompts": prompts}))
+    done = invoke("flagembedding", str(tmp_path / "out"), "--negatives", "1")
+    assert done.exit_code == 0, done.output
+    assert 'prompts, not in the texts: "찾기: " before queries, none before documents' in done.stdout
+    assert json.loads((tmp_path / "out" / "train.jsonl").read_text(encoding="utf-8"))["query"] == "질문"
+    assert '"찾기: " before queries' in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
 def test_types_and_language_come_from_the_newest_collection(data: Path, tmp_path: Path) -> None:
     refused = invoke("pairs", str(tmp_path / "out"))
     assert refused.exit_code == 1 and "run ingestion" in refused.stderr and not (tmp_path / "out").exists()

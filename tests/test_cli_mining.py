@@ -33,6 +33,7 @@ SUMMARY: dict[str, Any] = {
         {"step": "consistency", "kind": "rejected", "rule": "BM25 rank > 10", "candidates": 250, "queries": 351},
         {"step": "route", "kind": "uncertain", "rule": "in doubt", "candidates": 5, "queries": 0},
     ],
+    "expected": {"share": 0.0312, "judged": 60, "total": 70, "doubtful": 4},
     "leak": {"count": 3, "total": 70, "share": 3 / 70, "low": 0.0147, "high": 0.1186},
     "distributions": {},
 }
@@ -71,6 +72,7 @@ def test_what_was_mined_from_where_and_what_was_dropped_by_which_rule(tmp_path: 
     assert "uncertain: route" in output
     assert cells(output, "consistency") == ["consistency", "351", "BM25 rank > 10"]
     assert "recipe bm25_random: 4 rows, 75.0% of them with all 7 negatives" in output
+    assert "expected to be relevant: 3.1 % of 60 judged; 4 were taken in doubt" in output
     assert "in truth relevant: 3 of 70 (4.3%" in output
     assert str(tmp_path / "selection" / "negatives") in output
 

@@ -33,7 +33,9 @@ from anmi.datasets.disk import unwritable
 from anmi.errors import AnmiError, visible
 from anmi.hooks.retraining import EXIT_CODES, EXIT_HELP, AlreadyRetraining, RetrainHooks
 
-RESULT_KEYS: Final = ("date", "machine", "versions", "rows", "comparisons", "funnel", "leak", "paths")
+RESULT_KEYS: Final = (
+    "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "leak", "paths",
+)  # fmt: skip
 _WIDTH: Final = 120
 _SAID_BY_KEDRO: Final = ("Failed to find the pipeline named", "Duplicate keys found in")
 
@@ -196,6 +198,19 @@ def _context(env: str | None) -> Iterator[Any]:
         yield session.load_context()
 
 
+def belonging(context: Any, *names: str) -> Any:
+    """Return the catalog, in which these datasets, as far as they are there, belong together; see :func:`settle`."""
+    from kedro.framework.project import pipelines
+
+    from anmi.hooks.record import data_root
+    from anmi.lineage.versions import Origins, settle
+
+    catalog = context.catalog
+    found = {name: catalog.get(name) for name in names if catalog.exists(name)}
+    settle(found, Origins(data_root(context), pipelines.values()))
+    return catalog
+
+
 def _saved(catalog: Any, name: str, pipeline: str) -> Any:
     if name not in catalog or not catalog.exists(name):
         raise AnmiError(f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`) first')
@@ -208,7 +223,7 @@ def _saved(catalog: Any, name: str, pipeline: str) -> Any:
 def results(as_json: bool, env: str | None) -> None:
     """Print the results of the last run."""
     with _silence() if as_json else nullcontext(), _context(env) as context:
-        catalog = context.catalog
+        catalog = belonging(context, "results", "report", "trained_model")
         if not catalog.exists("results") and catalog.exists("selection_summary"):
             raise AnmiError(
                 'there is no "results" yet, since nothing was evaluated: `kedro anmi negatives` shows what was mined, '
@@ -257,20 +272,24 @@ def _print_results(saved: dict[str, Any]) -> None:
     from rich.console import Console
 
     from anmi.report.console import rejections_table, results_table
+    from anmi.report.leak import leak_lines
+    from anmi.report.negatives_console import expected_sentence
+    from anmi.retrieval.prompts import in_words
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(results_table(pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])))
     console.print(rejections_table(pd.DataFrame(saved["funnel"])))
-    leak = saved.get("leak")
-    if leak:
-        # What a label alone cannot show: known only where the collection holds its own truth.
-        click.echo(
-            f"selected negatives that are in truth relevant: {leak['count']} of {leak['total']} "
-            f"({leak['share']:.1%}, 95 % interval {leak['low']:.1%} to {leak['high']:.1%})"
-        )
+    if expected := expected_sentence(saved.get("expected")):
+        click.echo(expected)
+    # What a label alone cannot show: known only where the collection holds its own truth.
+    for line in leak_lines(saved.get("leak") or {}):
+        click.echo(line)
     quarantined = saved.get("quarantined")
     if quarantined:
         click.echo("quarantined: " + ", ".join(f"{count} x {reason}" for reason, count in quarantined.items()))
+    prompts = saved.get("prompts") or {}
+    if any(prompts.values()):
+        click.echo(f"{'prompts':<18} {in_words(prompts)}")
     for name, place in (saved.get("paths") or {}).items():
         # Not through the console, which would break a long path.
         click.echo(f"{name.replace('_', ' '):<18} {place}")

@@ -15,10 +15,10 @@ from kedro.framework.cli.utils import env_option
 @env_option
 def ablation(as_json: bool, env: str | None) -> None:
     """Print the table of the last ablation."""
-    from anmi.cli import _context, _saved, _silence
+    from anmi.cli import _context, _saved, _silence, belonging
 
     with _silence() if as_json else nullcontext(), _context(env) as context:
-        catalog = context.catalog
+        catalog = belonging(context, "ablation_results", "ablation_report", "ablation_table")
         results = _saved(catalog, "ablation_results", "ablation")
         if as_json:
             click.echo(json.dumps(results, indent=2, ensure_ascii=False))

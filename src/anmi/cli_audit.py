@@ -19,10 +19,10 @@ _WIDTH: Final = 120
 @env_option
 def audit(as_json: bool, env: str | None) -> None:
     """Print what the last audit found of recipes and judges."""
-    from anmi.cli import _context, _saved, _silence
+    from anmi.cli import _context, _saved, _silence, belonging
 
     with _silence() if as_json else nullcontext(), _context(env) as context:
-        catalog = context.catalog
+        catalog = belonging(context, "audit_summary", "audit_recipes", "audit_judges", "audit_report")
         summary = _saved(catalog, "audit_summary", "audit")
         if as_json:
             click.echo(json.dumps(summary, indent=2, ensure_ascii=False))

@@ -8,7 +8,7 @@ import heapq
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from anmi.errors import AnmiError, visible
 
 _WIDTH: Final = 200
 _LIKELY: Final = 2000
+_SHOWN: Final = ("selection", "corpus", "queries", "quarantine", "fused_judge", "selection_summary", "duplicates")
 
 
 @click.command()
@@ -32,17 +33,20 @@ def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env
 
     The first --top candidates are shown, and those further down that were taken.
     """
-    from anmi.cli import _context, _saved, _silence
+    from anmi.cli import _context, _saved, _silence, belonging
 
     with _silence() if as_json else nullcontext(), _context(env) as context:
-        catalog = context.catalog
-        blocks = find_rows(_saved(catalog, "selection", "mining"), query_id)
+        catalog = belonging(context, *_SHOWN)
         corpus, queries = _saved(catalog, "corpus", "ingestion"), _saved(catalog, "queries", "ingestion")
-        text = queries.loc[queries["query_id"] == query_id, "text"]
-        query = str(text.iloc[0]) if len(text) else ""
+        blocks = find_rows(_saved(catalog, "selection", "mining"), query_id, _set_aside(catalog))
+        asked = queries[queries["query_id"] == query_id]
+        query = str(asked["text"].iloc[0]) if len(asked) else ""
         rows = _explained(catalog, blocks, corpus, query, context.params["seed"])
         if document_id is not None:
-            rows = [_only(row, block, corpus, document_id, catalog) for row, block in zip(rows, blocks, strict=True)]
+            rows = [
+                _only(row, block, corpus, document_id, catalog, _itself(asked))
+                for row, block in zip(rows, blocks, strict=True)
+            ]
         found = {"query_id": query_id, "query": query, "rows": rows}
         if as_json:
             click.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -50,13 +54,36 @@ def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env
             _print(found, top, document_id)
 
 
-def find_rows(shards: Any, query_id: str) -> list[Any]:
+def _itself(asked: Any) -> str:
+    """Return the document that the query is itself; empty where there is none."""
+    return str(asked["same_as"].iloc[0]) if len(asked) and "same_as" in asked else ""
+
+
+def _set_aside(catalog: Any) -> dict[str, str]:
+    """Return by its id why a query was set aside when the collection was read."""
+    if not catalog.exists("quarantine"):
+        return {}
+    table = catalog.load("quarantine")
+    rows = table[table["kind"] == "query"]
+    return dict(zip(rows["id"], rows["reason"], strict=True))
+
+
+def find_rows(shards: Any, query_id: str, set_aside: Mapping[str, str] | None = None) -> list[Any]:
     """Return the rows of a query, one block each.
+
+    Parameters
+    ----------
+    shards
+        The selection.
+    query_id
+        Of the query.
+    set_aside
+        By id, why queries were set aside when the collection was read.
 
     Raises
     ------
     AnmiError
-        No shard holds the query; the message names the nearest ids.
+        No shard holds the query; the message says why, or names the nearest ids.
     """
     import numpy as np
 
@@ -64,6 +91,8 @@ def find_rows(shards: Any, query_id: str) -> list[Any]:
     for block in shards:
         known.update(block.query_ids.tolist())
         found += [block.take(np.array([row])) for row in np.flatnonzero(block.query_ids == query_id)]
+    if not found and set_aside and query_id in set_aside:
+        raise AnmiError(f'query "{query_id}" was set aside when the collection was read: {set_aside[query_id]}')
     if not found:
         raise AnmiError(f'the selection has no query "{query_id}": {_nearest(query_id, known, "the selection")}')
     return found
@@ -98,7 +127,7 @@ def fold_of_query(fused: dict[str, Any], query: str, seed: int) -> int:
     return int(fold_of([query], len(fused["models"]), seed)[0]) if len(fused.get("models", [])) > 1 else 0
 
 
-def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalog: Any) -> dict[str, Any]:
+def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalog: Any, itself: str) -> dict[str, Any]:
     """Keep of a row what is about one document; say why where it is no candidate.
 
     Raises
@@ -117,7 +146,7 @@ def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalo
             raise AnmiError(f'the corpus has no document "{document_id}": {near}')
         same = catalog.load("duplicates") if catalog.exists("duplicates") else {}
         group = dict(zip(same["document_id"], same["duplicate_of"], strict=True)) if len(same) else {}
-        reason = not_a_candidate(int(place[0]), block, corpus, group)
+        reason = not_a_candidate(int(place[0]), block, corpus, group, itself)
     own = [positive for positive in row["positives"] if positive["own"] or positive["document_id"] == document_id]
     return row | {"positives": own, "candidates": mine, "not_a_candidate": reason}
 

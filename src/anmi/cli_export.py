@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _COLUMN: Final = 16
+_COLLECTION: Final = ("corpus", "queries", "collection_info")
 
 
 def _list_formats(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -37,6 +38,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 @click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of each row, best first; default all.")
 @click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
 @click.option("--prompt", metavar="TEXT", help="The prompt of every query.")
+@click.option("--dev", is_flag=True, help="The rows of dev queries, too; without it those of train only.")
 @click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
 @click.option(
     "--list",
@@ -48,12 +50,21 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 )
 @env_option
 def export(
-    name: str, folder: Path, negatives: int | None, score: str | None, prompt: str | None, force: bool, env: str | None
+    name: str,
+    folder: Path,
+    negatives: int | None,
+    score: str | None,
+    prompt: str | None,
+    dev: bool,
+    force: bool,
+    env: str | None,
 ) -> None:
     """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
-    from anmi.cli import _context, _saved, plain_errors
+    from anmi.cli import _context, _saved, belonging, plain_errors
     from anmi.datasets.artifact import aside
+    from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
+    from anmi.selection.rows import of_split
 
     folder = folder.resolve()
     options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt)
@@ -61,15 +72,20 @@ def export(
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
     with _context(env) as context:
-        rows = _saved(context.catalog, "training_rows", "mining")
-        source = context.catalog.get("training_rows").place()
-        made = make_export(rows, name, options, _collection(context.catalog))
+        catalog = belonging(context, "training_rows", "encoder_info", *_COLLECTION)
+        rows = _saved(catalog, "training_rows", "mining")
+        source = catalog.get("training_rows").place()
+        encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
+        rows = rows if dev else of_split(rows, "train")
+        made = make_export(rows, name, options, _collection(catalog), encoder_info)
         try:
             with aside(folder) as path:
                 made.save(path)
         except OSError as error:
             raise AnmiError(f"cannot write to {folder}: {error.strerror or error}; choose another folder") from error
     click.echo(f"{len(made.table):,} lines of {name} in {folder}, of {source}")
+    if any(made.prompts.values()):
+        click.echo(f"prompts, not in the texts: {in_words(made.prompts)}")
     if made.score is not None:
         click.echo(f"scores: {made.score}")
     for what, count in made.left_out.items():
@@ -93,10 +109,10 @@ def _refuse_to_overwrite(folder: Path, force: bool) -> None:
 
 
 def _collection(catalog: Any) -> Collection | None:
-    """Return the newest collection, or None where the artifacts of ingestion are not there."""
+    """Return the collection, or None where the artifacts of ingestion are not there."""
     from anmi.selection.export import Collection
 
-    if not all(catalog.exists(name) for name in ("corpus", "queries", "collection_info")):
+    if not all(catalog.exists(name) for name in _COLLECTION):
         return None
     info = catalog.load("collection_info")
     return Collection(catalog.load("corpus"), catalog.load("queries"), info["collection"], info["language"])

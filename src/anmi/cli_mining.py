@@ -13,7 +13,11 @@ from kedro.framework.cli.utils import env_option
 
 from anmi.errors import AnmiError
 
-KEYS: Final = ("recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "leak", "paths")
+KEYS: Final = (
+    "recipe", "rows", "dev_rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected", "leak",
+    "paths",
+)  # fmt: skip
+_PLACES: Final = ("negatives", "training_rows")
 _WIDTH: Final = 120
 
 
@@ -22,10 +26,10 @@ _WIDTH: Final = 120
 @env_option
 def negatives(as_json: bool, env: str | None) -> None:
     """Print what the last mining run brought: how many negatives, from where, and what became of the rest."""
-    from anmi.cli import _context, _saved, _silence
+    from anmi.cli import _context, _saved, _silence, belonging
 
     with _silence() if as_json else nullcontext(), _context(env) as context:
-        catalog = context.catalog
+        catalog = belonging(context, "selection_summary", *_PLACES)
         summary = _saved(catalog, "selection_summary", "mining")
         if "by_source" not in summary:
             raise AnmiError(
@@ -40,7 +44,7 @@ def negatives(as_json: bool, env: str | None) -> None:
 
 
 def _places(catalog: Any) -> dict[str, str]:
-    names = [name for name in ("negatives", "training_rows") if catalog.exists(name)]
+    names = [name for name in _PLACES if catalog.exists(name)]
     return {name: catalog.get(name).place() for name in names}
 
 
@@ -48,7 +52,8 @@ def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
 
     from anmi.report.console import rejections_table
-    from anmi.report.negatives_console import dropped_table, origins_table, source_table
+    from anmi.report.leak import leak_lines
+    from anmi.report.negatives_console import dropped_table, expected_sentence, origins_table, source_table
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(source_table(found["by_source"]))
@@ -61,12 +66,12 @@ def _print(found: dict[str, Any]) -> None:
         f"recipe {found['recipe']}: {found['rows']:,} rows, {found['coverage']:.1%} of them with all "
         f"{found['negatives_wanted']} negatives"
     )
-    leak = found["leak"]
-    if leak:
-        click.echo(
-            f"selected negatives that are in truth relevant: {leak['count']} of {leak['total']} "
-            f"({leak['share']:.1%}, 95 % interval {leak['low']:.1%} to {leak['high']:.1%})"
-        )
+    if found["dev_rows"]:
+        click.echo(f"and {found['dev_rows']:,} rows of dev queries for a refit, which are counted nowhere else here")
+    if expected := expected_sentence(found["expected"]):
+        click.echo(expected)
+    for line in leak_lines(found["leak"] or {}):
+        click.echo(line)
     for name, place in found["paths"].items():
         # Not through the console, which would break a long path.
         click.echo(f"{name.replace('_', ' '):<18} {place}")

@@ -1,9 +1,9 @@
 # mypy: allow-untyped-decorators
 """``kedro anmi task``: one run in several tasks of a scheduler, with one version and one MLflow run.
 
-``kedro run`` gives every session a version of its own and loads the newest of each dataset, whoever made it. Here the
-version is given: a task saves under it, loads what earlier tasks saved under it, and leaves out the nodes that an
-earlier attempt has finished, so that a retry goes on where that one stopped.
+``kedro run`` gives every session a version of its own. Here the version is given: a task saves under it, loads what
+earlier tasks saved under it, and leaves out the nodes that an earlier attempt has finished, so that a retry goes on
+where that one stopped.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def run_part(version: str, pipeline: str, parameters: Mapping[str, Any], env: st
 
     from anmi.errors import nearest
     from anmi.hooks.record import data_root
-    from anmi.hooks.unchanged import read_manifest
+    from anmi.lineage.manifests import read_manifest
 
     if not _VERSION.fullmatch(version):
         raise AnmiError(f'version "{version}": take the one that `kedro anmi task open` prints')
@@ -183,11 +183,19 @@ def pin(context: Any, pipeline: Pipeline, version: str) -> list[str]:
     -------
     list of str
         What the pipeline makes, and those of its inputs that are there in this version. Other inputs come from
-        outside the run, and the newest is loaded.
+        outside the run; see :func:`anmi.lineage.versions.fix`.
     """
+    from anmi.datasets import EarlierDataset
+
     names = sorted(pipeline.datasets() & set(context.config_loader["catalog"]))
     catalog = context._get_catalog(save_version=version, load_versions=dict.fromkeys(names, version))
-    versioned = {name for name in names if getattr(catalog.get(name), "_version", None)}
+    datasets = {name: catalog.get(name) for name in names}
+    # What an earlier run made is never this one's, although it is called the same.
+    versioned = {
+        name
+        for name, dataset in datasets.items()
+        if getattr(dataset, "_version", None) and not isinstance(dataset, EarlierDataset)
+    }
     there = {name for name in versioned if catalog.exists(name)}
     for node in pipeline.nodes:
         made = versioned & set(node.outputs)
@@ -208,8 +216,9 @@ def _checked(key: str) -> str:
 def _tracked(env: str | None) -> Iterator[tuple[Any, Any]]:
     """Give a client of the tracking store, None where runs are not tracked, and the project's context."""
     from anmi.cli import _context
+    from anmi.datasets.model_registry import connect
     from anmi.hooks.record import data_root
-    from anmi.hooks.tracking import connect, quiet, read_settings, tracking_uri, without_password
+    from anmi.hooks.tracking import quiet, read_settings, tracking_uri, without_password
 
     with _context(env) as context:
         settings = read_settings(context)

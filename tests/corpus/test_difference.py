@@ -210,18 +210,20 @@ def test_up_to_the_share_only_what_changed_is_mined() -> None:
         "queries": {"added": 0, "changed": 1, "removed": 0},
     }
     assert found["since_all"] == {"documents": 2, "queries": 1}
-    assert found["why"] == "1 of 10 training queries are new, changed or lost a document"
+    assert found["why"] == "1 of 10 queries are new, changed or lost a document"
 
 
-def test_changes_add_up_over_updates_until_all_is_mined_again() -> None:
-    earlier, before, queries = ALL_MINED, BEFORE, QUERIES
+@pytest.mark.parametrize(("kind", "changed", "most"), [("queries", ["q7"], 0.25), ("documents", ["d3", "d4"], 0.2)])
+def test_changes_add_up_over_updates_until_all_is_mined_again(kind: str, changed: list[str], most: float) -> None:
+    earlier, before, parts = ALL_MINED, BEFORE, {"documents": DOCUMENTS, "queries": QUERIES}
     for number, mined in enumerate(["changed", "changed", "all", "changed"]):
-        # The same query each time: what was mined under the old labels of others counts as well.
-        queries = with_changed(["q7"], queries, to=f"at {number}")
-        now = version(DOCUMENTS, queries)
-        found = planned(now, before, earlier, most=0.25)
+        # The same each time: what was mined under the old labels, or beside the old texts, of others counts as well.
+        parts = parts | {kind: with_changed(changed, parts[kind], to=f"at {number}")}
+        now = version(**parts)
+        found = planned(now, before, earlier, most=most)
         assert found["mined"] == mined, number
-        assert found["since_all"]["queries"] == [1, 2, 0, 1][number]
+        other = "documents" if kind == "queries" else "queries"
+        assert found["since_all"] == {kind: len(changed) * [1, 2, 0, 1][number], other: 0}
         earlier, before = found, now
 
 
@@ -239,7 +241,7 @@ def test_new_changed_and_losing_queries_are_mined_and_removed_ones_named() -> No
     found = planned(now, most=1.0, losers=losers)
     assert found["queries"] == ["q2", "q3", "q5", "new"], "in the order of the collection, each once"
     assert found["removed"] == ["q4"]
-    assert found["why"] == "4 of 10 training queries are new, changed or lost a document"
+    assert found["why"] == "4 of 10 queries are new, changed or lost a document"
     assert seen == [Difference.between(BEFORE, now)]
 
 
@@ -250,7 +252,7 @@ def test_where_nothing_changed_one_query_is_mined_all_the_same() -> None:
 
 
 def test_a_query_that_is_mined_for_want_of_any_other_is_not_said_to_be_new() -> None:
-    assert not planned()["why"].startswith("1 of 10 training queries are new, changed or lost")
+    assert not planned()["why"].startswith("1 of 10 queries are new, changed or lost")
 
 
 def test_losers_are_not_looked_for_where_all_is_mined() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,6 +12,7 @@ from anmi.corpus.equivalents import superset_of_triples
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.sources import fingerprint, load_collection
 from anmi.errors import AnmiError
+from anmi.retrieval.pool import positives_of
 
 BASE = "http://x.org/r/"
 
@@ -354,9 +354,7 @@ def test_what_webnlg_entails_is_what_its_equivalents_are(webnlg):
     assert len(known.triples) == 4351
     row = {name: index for index, name in enumerate(ids)}
     queries = {name: index for index, name in enumerate(webnlg.queries.query_id)}
-    positives = np.empty((len(queries), 1), np.int32)
-    for query, document in zip(webnlg.qrels.query_id, webnlg.qrels.document_id, strict=True):
-        positives[queries[query]] = row[document]
+    positives = positives_of(list(queries), webnlg.qrels, row)
     found = known.entailing(positives).tocoo()
     expected = {
         (queries[query], row[document])
@@ -364,7 +362,7 @@ def test_what_webnlg_entails_is_what_its_equivalents_are(webnlg):
         for query, document in zip(table.query_id, table.document_id, strict=True)
     }
     assert set(zip(found.row.tolist(), found.col.tolist(), strict=True)) == expected
-    assert len(superset_of_triples(webnlg.corpus, webnlg.qrels)) == len(expected) - len(queries)
+    assert len(superset_of_triples(webnlg.corpus, webnlg.qrels)) == len(expected) - len(webnlg.qrels)
 
 
 @pytest.mark.data

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.splits import choose, cut, first_with_same, position
+from anmi.corpus.splits import choose, cut, position
 
 NAMES = [f"q{i}" for i in range(4000)]
 
@@ -47,5 +47,8 @@ def test_the_same_in_another_process():
     assert done.stdout.split() == cut(NAMES[:50], 3, dev_share=0.3, test_share=0.2).tolist()
 
 
-def test_groups_are_named_by_their_smallest_member():
-    assert first_with_same(["b", "a", "c"], ["x", "x", "y"]) == ["a", "a", "c"]
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(NAMES[:20]), max_size=40), st.integers(0, 2**31))
+def test_equal_texts_share_a_split_and_move_no_other(texts, seed):
+    split = dict(zip(NAMES[:20], cut(NAMES[:20], seed, dev_share=0.3, test_share=0.3), strict=True))
+    assert cut(texts, seed, dev_share=0.3, test_share=0.3).tolist() == [split[text] for text in texts]

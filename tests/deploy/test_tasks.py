@@ -107,7 +107,8 @@ def test_a_retry_leaves_what_is_done(begun: Begun) -> None:
 
 def test_a_node_that_was_killed_between_two_outputs_is_done_again(begun: Begun) -> None:
     before = pd.read_parquet(begun.artifact("ingestion", "corpus.parquet"))
-    begun.artifact("ingestion", "quarantine.parquet").unlink()
+    for name in ("quarantine.parquet", "changes.json"):
+        begun.artifact("ingestion", name).unlink()
     # As a killed task leaves its manifest: running, and nothing of what it saved.
     path = begun.data / "runs" / begun.version / "manifest.json"
     told = begun.manifest()
@@ -115,6 +116,11 @@ def test_a_node_that_was_killed_between_two_outputs_is_done_again(begun: Begun) 
     begun.run("ingestion")
     assert begun.artifact("ingestion", "quarantine.parquet").exists()
     pd.testing.assert_frame_equal(pd.read_parquet(begun.artifact("ingestion", "corpus.parquet")), before)
+    loaded = begun.manifest()["loaded"]
+    earlier = {name: version for name, version in loaded.items() if name.startswith("earlier_")}
+    assert "earlier_contents" in earlier and set(earlier.values()) == {None}, (
+        "its own contents are none of a run before"
+    )
     begun.run("bm25")
     assert begun.manifest()["saved"] == told["saved"], "what an attempt before had saved is told of as well"
 

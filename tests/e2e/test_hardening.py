@@ -60,6 +60,16 @@ def test_a_run_draws_from_every_source_in_its_time(hardened: Any) -> None:
     assert log.dev_loss.dropna().iloc[-1] < log.dev_loss.dropna().iloc[0]
 
 
+def test_what_was_drawn_is_counted_and_reported(hardened: Any) -> None:
+    drawn = hardened.table("training", "drawn_negatives.parquet")
+    rows = hardened.table("selection", "training_rows.parquet")
+    assert rows.query_id.nunique() < 2000, "all queries are counted"
+    assert drawn["count"].sum() == len(rows) * 3 * 7, "seven in each of three epochs"
+    leak = hardened.json("reporting", "results.json")["leak"]
+    assert (leak["of"], leak["total"], leak["judge"]) == ("drawn", drawn["count"].sum(), {})
+    assert leak["known"] > 0 and leak["low"] <= leak["share"] < leak["high"]
+
+
 def test_variants_are_there_for_training_and_for_evaluation(hardened: Any) -> None:
     variants, qrels = hardened.table("selection", "variants.parquet"), hardened.table("ingestion", "qrels.parquet")
     assert {"swap", "neighbour", "number"} <= set(variants.kind)

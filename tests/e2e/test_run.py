@@ -90,7 +90,7 @@ def test_the_printed_results_say_where_things_are(whole_run: Any, kedro: Any) ->
 
 def test_what_was_in_truth_relevant_is_counted(whole_run: Any, results: dict[str, Any]) -> None:
     rows = whole_run.table("selection", "training_rows.parquet")
-    rows = rows[rows.origin == "qrels"]
+    rows = rows[(rows.origin == "qrels") & (rows.split == "train")]
     equivalents = whole_run.table("ingestion", "equivalents.parquet")
     truth = set(zip(equivalents.query_id, equivalents.document_id, strict=True))
     chosen = [
@@ -115,10 +115,12 @@ def test_no_held_out_query_and_no_positive_among_the_negatives(whole_run: Any) -
     queries = whole_run.table("ingestion", "queries.parquet").set_index("query_id")
     qrels = whole_run.table("ingestion", "qrels.parquet")
     duplicates = whole_run.table("ingestion", "duplicates.parquet")
-    assert set(queries.loc[rows.query_id].split) == {"train"}
-    held_out = queries[queries.split != "train"]
-    assert set(held_out.split) == {"dev", "test"}
-    assert not set(rows["query"]) & set(held_out.text)
+    assert (queries.loc[rows.query_id].split.to_numpy() == rows.split.to_numpy()).all()
+    assert set(rows.split) == {"train", "dev"}
+    for part, barred in ((rows[rows.split == "train"], {"dev", "test"}), (rows, {"test"})):
+        held_out = queries[queries.split.isin(barred)]
+        assert set(held_out.split) == barred
+        assert not set(part["query"]) & set(held_out.text)
     group = dict(zip(duplicates.document_id, duplicates.duplicate_of, strict=True))
     positives = qrels.groupby("query_id").document_id.agg(set)
     for row in rows.itertuples():
@@ -126,6 +128,22 @@ def test_no_held_out_query_and_no_positive_among_the_negatives(whole_run: Any) -
         assert not known & {group.get(document, document) for document in row.negative_ids}, row.query_id
         assert len(set(row.negative_ids)) == len(row.negative_ids) == len(row.negatives) == len(row.weights) <= 7
     assert (rows.negative_ids.map(len) == 7).mean() > 0.9
+
+
+def test_dev_is_trained_on_after_it_chose_the_epochs(whole_run: Any) -> None:
+    rows = whole_run.table("selection", "training_rows.parquet")
+    train, dev = (int((rows.split == split).sum()) for split in ("train", "dev"))
+    summary = whole_run.json("training", "training_summary.json")
+    assert (summary["rows"], summary["first_pass"]["rows"]) == (train + dev, train)
+    assert summary["trained_on"] == ["train", "dev"]
+    assert summary["epochs"] == summary["first_pass"]["best_epoch"]
+    log = whole_run.table("training", "training_log.parquet")
+    assert log[log["pass"] == 1]["dev_ndcg@10"].max() == summary["first_pass"]["best_dev_ndcg@10"]
+    assert log[log["pass"] == 2]["dev_ndcg@10"].isna().all()
+    counted = whole_run.json("selection", "selection_summary.json")
+    assert (counted["rows"], counted["dev_rows"], len(whole_run.exported())) == (train, dev, train)
+    (report,) = whole_run.versions("reporting", "report.html")
+    assert f"Dev figures are those of a first pass on the {train} rows" in report.read_text(encoding="utf-8")
 
 
 def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any], project: Path) -> None:
@@ -139,6 +157,8 @@ def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any]
     assert run.data.params["bm25.k1"] == "0.9", "defaults are parameters, too"
     asked = next(r for r in results["rows"] if r["recipe"] == "anmi_2_1" and r["metric"] == "ndcg@10")
     assert run.data.metrics["anmi_2_1.ndcg_at_10"] == pytest.approx(asked["value"])
+    assert "training_log.first_pass.dev_ndcg_at_10" in run.data.metrics
+    assert not {"training_log.refit.dev_ndcg_at_10", "training_log.dev_ndcg_at_10"} & run.data.metrics.keys()
     tags = run.data.tags
     assert tags["environment"] == "test"
     assert tags["save.training_rows"] == tags["load.training_rows"] == tags["run_id"]

@@ -34,7 +34,8 @@ def queries_of(collection: str, judgments: str, n: int = 40, seeds: tuple[int, .
 def cells_of(queries: pd.DataFrame) -> pd.DataFrame:
     cells = queries[["collection", "recipe", "seed"]].drop_duplicates(ignore_index=True)
     return cells.assign(
-        leak=[np.nan if recipe == "plain" else 0.1 for recipe in cells.recipe], leak_from="equivalents", coverage=0.9,
+        leak=[np.nan if recipe == "plain" else 0.1 for recipe in cells.recipe], leak_low=0.05, leak_high=0.2,
+        leak_from="equivalents", coverage=0.9,
         rows=10, promoted=0, train_seconds=[float(seed) for seed in cells.seed], search_seconds=1.0, memory_mb=100.0,
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ from anmi.evaluation.audit import (
     summarise,
 )
 from anmi.evaluation.planting import PlantedTruth
+from anmi.evaluation.shares import share
 from anmi.selection.recipe import RecipeBook, Runner, recipe_book
 
 QUERIES, WIDTH, DOCUMENTS = 60, 30, 200
@@ -94,14 +95,19 @@ def counted(block: Candidates, truth: pd.DataFrame, name: str, book: RecipeBook,
     relevant = set(zip(truth.query_id, truth.document_id, strict=True))
     chosen = Runner(book.get(name), seed).run(CandidateShards.of([block])).whole()
     leaked, gaps, full, served = 0, [], 0, set()
+    own: dict[str, list[int]] = {}
     for row in range(len(block)):
         slots = np.flatnonzero(chosen.negatives[row])
         full += len(slots) == book.get(name).negatives
         for slot in slots:
-            served.add(str(block.query_ids[row]))
-            leaked += (str(block.query_ids[row]), f"d{block.documents[row, slot]}") in relevant
+            query = str(block.query_ids[row])
+            served.add(query)
+            hit = (query, f"d{block.documents[row, slot]}") in relevant
+            leaked += hit
+            own[query] = [sum(pair) for pair in zip(own.get(query, [0, 0]), (hit, 1), strict=True)]
             gaps.append(float(block.positive_columns["dense"][row, 0] - block.columns["dense"][row, slot]))
-    interval = binomtest(leaked, len(gaps)).proportion_ci(0.95, method="wilson")
+    # Two rows of a query are one query.
+    interval = share(*np.array(list(own.values())).T, seed=seed)
     return {
         "leak": leaked / len(gaps), "leak_low": interval.low, "leak_high": interval.high, "gap": float(np.mean(gaps)),
         "coverage": full / len(block), "queries_lost": len(set(block.query_ids)) - len(served), "negatives": len(gaps),

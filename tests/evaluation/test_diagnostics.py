@@ -3,11 +3,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import binomtest
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.evaluation.diagnostics import (
     BySource,
+    Expected,
     Funnel,
     Gap,
     Origins,
@@ -113,22 +114,21 @@ def test_leak_by_hand():
     assert (found["queries"], found["queries_total"], found["known"]) == (2, 3, 2)
 
 
-@given(st.integers(1, 400), st.data())
-@settings(max_examples=30, deadline=None)
-def test_the_interval_of_the_leak_is_wilsons(total, data):
-    count = data.draw(st.integers(0, total))
-    rows = pd.DataFrame({"query_id": ["q"], "negative_ids": [[str(i) for i in range(total)]]})
-    equivalents = pd.DataFrame({"query_id": "q", "document_id": [str(i) for i in range(count)]}, dtype="str")
+def test_the_interval_of_the_leak_is_over_queries():
+    """One query in ten has relevant negatives only: 70 of 700, known as well as 10 of 100."""
+    rows = pd.DataFrame({"query_id": [f"q{i}" for i in range(100)], "negative_ids": [list("abcdefg")] * 100})
+    equivalents = pd.DataFrame(
+        [(f"q{i}", name) for i in range(10) for name in "abcdefg"], columns=["query_id", "document_id"]
+    )
     qrels = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
     found = leak(rows, equivalents, qrels)
-    z, p = norm.ppf(0.975), count / total
-    centre = (p + z * z / (2 * total)) / (1 + z * z / total)
-    half = z * np.sqrt(p * (1 - p) / total + z * z / (4 * total**2)) / (1 + z * z / total)
-    assert found["share"] == p
-    assert (found["low"], found["high"]) == (
-        pytest.approx(centre - half, abs=1e-9),
-        pytest.approx(centre + half, abs=1e-9),
-    )
+    assert (found["share"], found["queries"]) == (0.1, 10)
+    expected = binomtest(10, 100).proportion_ci(0.95, method="wilson")
+    assert found["low"] == pytest.approx(expected.low, abs=0.01)
+    assert found["high"] == pytest.approx(expected.high, abs=0.01)
+    # As if a document stood in two rows of a query.
+    twice = leak(pd.concat([rows, rows]), equivalents, qrels)
+    assert (twice["count"], twice["high"]) == (140, pytest.approx(found["high"], abs=1e-9))
 
 
 def test_leak_without_negatives():
@@ -162,3 +162,29 @@ def test_all_is_found_in_one_pass_as_one_by_one(block):
     gaps = [gap(blocks, column) for column in ("dense", "elo")]
     assert seen == [funnel(blocks, 3), origins(blocks), by_source(blocks, rows, {}, "mine"), *gaps]
     assert all(seen)
+
+
+def test_the_expected_share_is_the_mean_over_what_was_judged_however_it_is_sharded():
+    """A calibrated judge that is drawn from its own word is right about the share."""
+    draw = np.random.default_rng(0)
+    probability = draw.beta(0.3, 4, (2000, 10))
+    truth = draw.random(probability.shape) < probability
+    verdict = np.where(probability < 0.1, NEGATIVE, 0).astype(np.int16)
+    tier = np.where(np.arange(10) == 9, float(TIERS.index("uncertain")), 0.0) + np.zeros((2000, 1))
+    made = Candidates(
+        query_ids=np.array([f"q{row}" for row in range(2000)]),
+        positives=np.full((2000, 1), 99, np.int32),
+        documents=np.tile(np.arange(10, dtype=np.int32), (2000, 1)),
+        source=np.ones(probability.shape, np.uint8),
+        columns={"p_relevant": probability.astype(np.float32), "tier": tier.astype(np.float32)},
+        verdict=verdict,
+    ).dropped("consistency", np.arange(2000) < 5)
+    chosen = (probability < 0.1) & (np.arange(2000) >= 5)[:, None]
+    (found,) = diagnose([made.take(slice(at, at + 300)) for at in range(0, 2000, 300)], Expected())
+    assert found["share"] == pytest.approx(probability[chosen].mean(), rel=1e-5)
+    assert found["share"] == pytest.approx(truth[chosen].mean(), rel=0.15)
+    assert (found["judged"], found["total"], found["doubtful"]) == (chosen.sum(), chosen.sum(), chosen[:, 9].sum())
+    unknown = np.where(np.arange(10) < 5, np.nan, probability)
+    (half,) = diagnose([made.with_columns({"p_relevant": unknown})], Expected())
+    assert (half["judged"], half["total"]) == (chosen[:, 5:].sum(), chosen.sum())
+    assert diagnose([made.only(())], Expected()) == [None], "nothing is said where nothing was judged"

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 from anmi.evaluation import validation
 from anmi.evaluation.retrieval import dev_metric, dev_pool
 from anmi.evaluation.validation import dev_loss, mean_loss
+from anmi.retrieval.kin import Kin
 
 
 def slow(
@@ -135,6 +136,23 @@ def test_what_is_barred_is_by_number_in_the_corpus_also_in_a_sample(encoder: Any
         assert pool is not None
         assert measure is not None
         assert (measure(model) > 0) == ("d0" in set(pool.documents.document_id))
+
+
+def test_a_copy_of_a_positive_and_the_query_itself_are_no_negatives(encoder: Any) -> None:
+    given, model = collection(), encoder()
+    texts, asked = given["corpus"].text.tolist(), given["queries"].text.tolist()[1:7]
+    queries, documents = (model.encode(part, normalize_embeddings=True) for part in (asked, texts))
+    # d0 is a copy of the positive of q1, d2 much like it, and q2 is document d7, of which d8 is a copy.
+    copies = pd.DataFrame({"document_id": ["d35", "d8"], "duplicate_of": ["d0", "d7"]})
+    near = pd.DataFrame({"document_id": ["d0"], "other_id": ["d2"], "kind": ["near"]})
+    given["queries"]["same_as"] = ["", "", "", "d7", "", "", "", ""]
+    kin = Kin.from_table(near, given["corpus"].document_id.tolist(), copies)
+    masked = np.zeros((6, 40), bool)
+    masked[1, [0, 2]] = masked[2, [7, 8]] = True
+    own = [[34, 3], [35], [36], [37], [38], [39]]
+    measure = dev_loss(**given, barred=None, most_documents=100, precision="float32", seed=1, kin=kin)
+    assert measure is not None
+    assert measure(model) == pytest.approx(slow(queries, documents, own, masked, 0.05), rel=1e-4)
 
 
 def test_the_pool_has_the_positives_and_as_many_as_asked_for() -> None:

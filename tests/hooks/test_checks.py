@@ -12,10 +12,13 @@ from anmi.errors import AnmiError
 from anmi.hooks.checks import (
     check_collection,
     check_encoder,
+    check_evaluation,
     check_packages,
     check_recipe,
 )
 from anmi.hooks.parameters import check_model, check_names, check_switch
+from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
 
@@ -44,6 +47,15 @@ def test_a_wrong_parameter_is_named(value: dict[str, Any], message: str) -> None
     with pytest.raises(AnmiError) as caught:
         check_model("stage", {"stage": value}, Outer)
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_language_is_refused_with_the_nearest() -> None:
+    with pytest.raises(AnmiError) as caught:
+        check_model("ingestion", {"ingestion": {"language": "hindi"}}, IngestionParams)
+    assert 'parameter "ingestion.language": there is no language "hindi"; did you mean "hi" (Hindi)?' in str(
+        caught.value
+    )
     assert "\n" not in str(caught.value)
 
 
@@ -85,6 +97,15 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: py
     by_script = {"hans": {"heuristic": {"code_mix": "script"}}}
     for hardness in (by_script, "none"):
         check_packages(merged_options(recipe, TrainingParams(options={"hardness": hardness})))
+
+
+def test_a_run_that_would_evaluate_on_what_it_trains_on_is_refused_before_mining() -> None:
+    with pytest.raises(AnmiError, match=r"evaluation\.split is dev, .* train with training\.refit=false"):
+        check_evaluation(TrainingParams(), EvaluationParams(split="dev"))
+    check_evaluation(TrainingParams(refit=False), EvaluationParams(split="dev"))
+    check_evaluation(TrainingParams(), EvaluationParams())
+    with pytest.raises(AnmiError, match=r'parameter "training\.refit": Input should be a valid boolean, not \'no\''):
+        check_model("training", {"training": {"refit": "no"}}, TrainingParams)
 
 
 @pytest.mark.parametrize("name", ["minilm", "static", "sentence-transformers/all-mpnet-base-v2", "models/own", "own"])

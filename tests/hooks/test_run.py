@@ -145,6 +145,37 @@ def test_tasks_of_a_scheduler_share_a_run(tracked_project: Any) -> None:
     assert tracked(tracked_project.database)[0].info.status == "FINISHED", "its retry succeeded"
 
 
+OPEN_RUN = """
+import sys
+import mlflow.store.tracking.sqlalchemy_store
+from anmi.hooks import RunRecord, TrackingHooks
+hooks = TrackingHooks(RunRecord(run_id=sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+hooks.open_run(sys.argv[2])
+"""
+
+
+def test_two_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/tracking/mlflow.db"
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    opening = [
+        subprocess.Popen([sys.executable, "-c", OPEN_RUN, name, uri], text=True, **pipes) for name in ("one", "other")
+    ]
+    try:
+        assert [process.stdout.readline() for process in opening if process.stdout] == ["ready\n"] * 2
+        for process in opening:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        said = [process.communicate(timeout=300)[1] for process in opening]
+        assert [process.returncode for process in opening] == [0, 0], said
+    finally:
+        for process in opening:
+            process.kill()
+    assert {run.info.run_name for run in tracked(uri, "anmi")} == {"one", "other"}
+
+
 def test_switched_off_it_writes_no_database(project: Any) -> None:
     project.kedro("run", "--pipelines", "first")
     assert not (project.path / "data/tracking").exists()

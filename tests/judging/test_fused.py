@@ -21,6 +21,7 @@ from anmi.judging.fused import (
     FEATURES,
     VECTOR_FEATURES,
     FusedModel,
+    base_rate,
     combined,
     features,
     fit_model,
@@ -63,8 +64,8 @@ def truth() -> NDArray[np.float64]:
     return np.linspace(0.2, 1.5, K)
 
 
-def model_of(coefficient: float = 0.5, intercept: float = -1.0, label_share: float = 1.0) -> FusedModel:
-    return FusedModel((0.2,) * K, (2.0,) * K, (coefficient,) * K, intercept, label_share)
+def model_of(coefficient: float = 0.5, intercept: float = -1.0) -> FusedModel:
+    return FusedModel((0.2,) * K, (2.0,) * K, (coefficient,) * K, intercept)
 
 
 def direction(model: FusedModel) -> NDArray[np.float64]:
@@ -117,13 +118,6 @@ def test_unknown_inputs_count_as_average_and_none_at_all_as_no_judgment() -> Non
     values[2] = np.nan
     assert model(values)[:2] == pytest.approx([expit(-1.0)] * 2)
     assert np.isnan(model(values)[2])
-
-
-def test_the_share_of_labelled_documents_raises_probabilities_below_certainty() -> None:
-    values = np.array([[-3.0] * K, [3.0] * K], np.float32)
-    plain, corrected = model_of()(values), model_of(label_share=0.5)(values)
-    assert corrected[0] == pytest.approx(2 * plain[0])
-    assert 0.99 < corrected[1] < 1
 
 
 def test_contributions_and_intercept_make_up_the_log_odds() -> None:
@@ -241,7 +235,7 @@ def test_one_class_alone_teaches_nothing(label: int) -> None:
 
 
 def test_a_model_survives_json() -> None:
-    model = FusedModel(tuple(np.arange(K) / 7), tuple(np.arange(1, K + 1) / 3), tuple(np.arange(K) / 11), -0.3, 0.7)
+    model = FusedModel(tuple(np.arange(K) / 7), tuple(np.arange(1, K + 1) / 3), tuple(np.arange(K) / 11), -0.3)
     assert FusedModel.from_dict(json.loads(json.dumps(model.as_dict()))) == model
 
 
@@ -250,6 +244,8 @@ def test_a_model_survives_json() -> None:
     lambda raw: raw.pop("intercept"),
     lambda raw: raw.update(scale=[1.0, 2.0]),
     lambda raw: raw["coefficients"].update(dense="much"),
+    # Of an earlier version, which divided probabilities by it.
+    lambda raw: raw.update(label_share=0.7),
 ])  # fmt: skip
 def test_foreign_coefficients_are_refused(spoil: Any) -> None:
     raw = model_of().as_dict()
@@ -275,6 +271,14 @@ def test_a_collection_can_be_judged_by_coefficients_in_which_its_truth_had_no_pa
     assert transferred("../models/of-mine", "api_docs") == transferred("other", "api_docs")
     with pytest.raises(AnmiError, match='without "api_doc"; did you mean "api_docs"'):
         transferred("static", "api_doc")
+
+
+def test_the_base_rate_is_that_of_the_collections_behind_the_coefficients() -> None:
+    of = {part["collection"]: part for part in shipped()["provenance"]["collections"]["static"]}
+    rates = {name: part["planted"] / part["candidates"] for name, part in of.items()}
+    assert base_rate("static") == pytest.approx(sum(rates.values()) / 6)
+    assert base_rate("static", "scifact") == pytest.approx((sum(rates.values()) - rates["scifact"]) / 5)
+    assert base_rate("../models/of-mine") == base_rate("minilm")
 
 
 def test_an_encoder_nobody_fitted_gets_the_model_that_looks_at_no_vectors() -> None:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.evidence import Material, Terms, gather
-from anmi.judging.fused import EVIDENCE, features, transferred
-from anmi.judging.fusing import FusedJudge, FusedOptions, contributions
+from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
+from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
 from anmi.judging.teacher import fold_of
+from anmi.report.leak import judged_by
 from anmi.retrieval.dense import similarities
 
 SEED = 7
@@ -91,7 +92,7 @@ def test_with_one_positive_everywhere_shipped_coefficients_are_used_and_said_to_
 ) -> None:
     caplog.set_level(logging.INFO)
     block = collection.block(known=1)
-    judge = fitted(collection, block)
+    judge = fitted(collection, block, prior="shipped")
     assert judge.models == [transferred("minilm")]
     assert judge.summary["mode"] == "transfer"
     assert judge.summary["queries_with_several_positives"] == 0
@@ -105,6 +106,26 @@ def test_with_one_positive_everywhere_shipped_coefficients_are_used_and_said_to_
     assert probability[relevant].mean() > 3 * probability[~relevant].mean()
 
 
+def test_where_relevant_documents_are_common_the_shipped_share_of_them_is_given_up(
+    collection: Collection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of 15 candidates 3 are relevant, and the collections behind the shipped coefficients had 1 in 57."""
+    caplog.set_level(logging.INFO)
+    block = collection.block(known=1)
+    judge, shared = fitted(collection, block), transferred("minilm")
+    assert judge.models[0].coefficients == shared.coefficients
+    assert judge.summary["estimated_prior"] == pytest.approx(0.2, abs=0.1)
+    odds = [np.log(share / (1 - share)) for share in (judge.summary["estimated_prior"], base_rate("minilm"))]
+    assert judge.models[0].intercept - shared.intercept == pytest.approx(odds[0] - odds[1])
+    assert "of the most similar documents seem to be relevant" in caplog.text
+    relevant = block.documents // EACH == np.arange(TOPICS)[:, None]
+    rare = fitted(collection, block, common=0.5)
+    assert rare.models == [shared], "an estimate that is not common enough changes nothing"
+    found, before = (each(block).columns["p_evidence"] for each in (judge, rare))
+    assert before.mean() < found.mean() < relevant.mean(), "nearer to the truth"
+    assert fitted(collection, block, common=0.5, prior="estimated").models == judge.models
+
+
 def test_transfer_can_be_asked_for(collection: Collection, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     judge = fitted(collection, collection.block(known=2), mode="transfer", least_queries=1)
@@ -113,16 +134,40 @@ def test_transfer_can_be_asked_for(collection: Collection, caplog: pytest.LogCap
 
 
 def test_the_truth_of_a_collection_can_be_left_out_of_the_coefficients(collection: Collection) -> None:
-    judge = fitted(collection, collection.block(known=1), without="api_docs")
+    judge = fitted(collection, collection.block(known=1), without="api_docs", prior="shipped")
     assert judge.models == [transferred("minilm", "api_docs")] != [transferred("minilm")]
-    assert judge.summary["options"]["without"] == "api_docs"
+    assert judge.summary["without"] == "api_docs"
+    assert "api_docs" not in judge.summary["fitted_on"]
+
+
+def test_the_built_in_collection_is_left_out_unless_all_are_asked_for(collection: Collection) -> None:
+    """Its truth had a part in the coefficients, so a figure measured on it by those of all would be in-sample."""
+    block = collection.block(known=1)
+
+    def fitted_for(name: str, **options: object) -> FusedJudge:
+        given = FusedOptions.model_validate({"prior": "shipped"} | options)
+        judge = FusedJudge(given, collection.material, "minilm", SEED, name)
+        judge.fit(CandidateShards.of([block]))
+        return judge
+
+    assert fitted_for("api_docs").models == [transferred("minilm", "api_docs")]
+    whole = fitted_for("api_docs", without=None)
+    assert whole.models == [transferred("minilm")]
+    assert judged_by(provenance(whole.summary)).endswith("so in-sample on these")
+    place = fitted_for("beir:data/scifact")
+    assert (place.models, place.summary["without"]) == ([transferred("minilm")], None)
+    assert "scifact" in judged_by(provenance(place.summary))
+    left = fitted_for("beir:data/scifact", without="scifact")
+    assert left.models == [transferred("minilm", "scifact")]
+    assert judged_by(provenance(left.summary)) == "judged by coefficients that had no part of scifact"
+    assert judged_by(provenance({"mode": "none"})) == ""
 
 
 def test_an_encoder_nobody_fitted_is_said_to_be_judged_without_vectors(
     collection: Collection, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    judge = fitted(collection, collection.block(known=1), encoder="../models/mine")
+    judge = fitted(collection, collection.block(known=1), encoder="../models/mine", prior="shipped")
     assert judge.models == [transferred("other")]
     assert "without vectors (encoder ../models/mine was not among those fitted)" in caplog.text
 
@@ -138,7 +183,7 @@ def test_enough_queries_with_several_positives_refine_the_coefficients(collectio
     assert json.loads(json.dumps(judge.summary)) == judge.summary
     shared = transferred("minilm")
     assert all(model.coefficients != shared.coefficients and model.mean == shared.mean for model in judge.models)
-    assert all(0 < model.label_share <= 1 for model in judge.models)
+    assert judge.summary["judges"]["fused"]["reliability"]["expected_calibration_error"] < 0.2
 
 
 def test_hidden_needs_a_query_for_each_fold(collection: Collection) -> None:
@@ -207,14 +252,10 @@ def test_labels_of_further_positives_change_a_held_out_value_by_their_evidence_o
     judge = fitted(collection, labelled, least_queries=10)
     held = judge(labelled).positive_columns["p_heldout"]
     assert held.shape == (TOPICS, 3)
-    values = []
-    for known in (0, 1):
-        documents = labelled.positives[:, [2]]
-        alone = Candidates(
-            labelled.query_ids, labelled.positives[:, [known]], documents, np.zeros(documents.shape, np.uint8)
-        )
-        values.append(judge(collection.measured(alone)).columns["p_evidence"][:, 0])
-    np.testing.assert_allclose(held[:, 2], np.mean(values, axis=0), rtol=1e-4)
+    documents = labelled.positives[:, [2]]
+    alone = Candidates(labelled.query_ids, labelled.positives[:, :2], documents, np.zeros(documents.shape, np.uint8))
+    expected = judge(collection.measured(alone)).columns["p_evidence"][:, 0]
+    np.testing.assert_allclose(held[:, 2], expected, rtol=1e-4)
 
 
 def test_results_do_not_depend_on_the_size_of_shards(collection: Collection) -> None:
@@ -271,7 +312,7 @@ def test_contributions_explain_what_was_judged(collection: Collection) -> None:
         assert tuple(found) == EVIDENCE
         model = judge.models[number]
         raw = 1 / (1 + np.exp(-(sum(found.values()) + model.intercept)))
-        np.testing.assert_allclose(np.minimum(raw / model.label_share, 1), part.columns["p_evidence"], rtol=1e-4)
+        np.testing.assert_allclose(raw, part.columns["p_evidence"], rtol=1e-4)
 
 
 def test_columns_of_padding_stay_empty(collection: Collection) -> None:

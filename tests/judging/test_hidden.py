@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, Terms
-from anmi.judging.hidden import averaged, hidden_evidence, hide
+from anmi.judging.hidden import hidden_evidence, hide, reached, shown
 
 
 def value_of(row: int, document: int) -> float:
@@ -46,67 +46,82 @@ def blocks(draw: st.DrawFn) -> Candidates:
 
 @settings(max_examples=120, deadline=None)
 @given(blocks(), st.integers(0, 6))
-def test_each_positive_of_a_query_with_several_is_the_known_one_once(block: Candidates, depth: int) -> None:
-    hidden, label, origin = hide(block, depth)
-    own = [[int(d) for d in row if d != PADDING] for row in block.positives]
-    wanted = Counter((f"q{row}", document) for row, each in enumerate(own) if len(each) > 1 for document in each)
-    assert hidden.positives.shape[1] == 1
-    assert Counter(zip(hidden.query_ids.tolist(), hidden.positives[:, 0].tolist(), strict=True)) == wanted
-    for place in range(len(hidden)):
-        row, known = int(origin[place]), int(hidden.positives[place, 0])
-        assert hidden.query_ids[place] == block.query_ids[row]
-        relevant = hidden.documents[place][label[place]].tolist()
-        assert sorted(relevant) == sorted(set(own[row]) - {known})
-        others = hidden.documents[place][~label[place] & hidden.filled[place]].tolist()
-        assert others == [document for document in block.documents[row][:depth].tolist() if document != PADDING]
-        assert known not in hidden.documents[place]
-        for document, value in zip(hidden.documents[place], hidden.columns["dense"][place], strict=True):
-            assert np.isnan(value) if document == PADDING else value == value_of(row, int(document))
-        assert hidden.positive_columns["dense"][place, 0] == value_of(row, known)
+def test_each_positive_of_a_query_with_several_is_hidden_once_and_the_others_stay_known(
+    block: Candidates, depth: int
+) -> None:
+    hidden, row, place = hide(block, depth)
+    own = [[int(d) for d in each if d != PADDING] for each in block.positives]
+    wanted = Counter((f"q{at}", document) for at, each in enumerate(own) if len(each) > 1 for document in each)
+    assert Counter(zip(hidden.query_ids.tolist(), hidden.documents[:, 0].tolist(), strict=True)) == wanted
+    for at in range(len(hidden)):
+        origin, document = int(row[at]), int(hidden.documents[at, 0])
+        assert hidden.query_ids[at] == block.query_ids[origin]
+        assert block.positives[origin, place[at]] == document
+        known = [int(each) for each in hidden.positives[at] if each != PADDING]
+        assert sorted([*known, document]) == sorted(own[origin])
+        others = [int(each) for each in hidden.documents[at, 1:] if each != PADDING]
+        nearest = sorted((int(each) for each in block.documents[origin] if each != PADDING), reverse=True)
+        assert others == nearest[:depth], "here the larger number is the more similar document"
+        for each, value in zip(hidden.documents[at], hidden.columns["dense"][at], strict=True):
+            assert np.isnan(value) if each == PADDING else value == value_of(origin, int(each))
+        similar = hidden.positive_columns["dense"][at]
+        assert similar[np.isfinite(similar)].tolist() == [value_of(origin, each) for each in known]
     assert hidden.columns.keys() == {"dense"}, "a column that positives do not have would tell them apart"
 
 
 @settings(max_examples=60, deadline=None)
-@given(blocks(), st.integers(0, 1000))
-def test_a_positive_gets_the_mean_over_the_rows_in_which_it_was_hidden(block: Candidates, seed: int) -> None:
-    hidden, label, origin = hide(block, 3)
-    values = np.random.default_rng(seed).random(hidden.documents.shape)
-    values[values < 0.1] = np.nan
-    found = averaged(block, values, hidden, label, origin)
-    assert found.shape == block.positives.shape
-    for row, own in enumerate(block.positives):
-        for place, document in enumerate(own):
-            at = (origin == row)[:, None] & (hidden.documents == document) & label & np.isfinite(values)
-            if document == PADDING or not at.any():
-                assert np.isnan(found[row, place])
-            else:
-                np.testing.assert_allclose(found[row, place], values[at].mean(), rtol=1e-6)
+@given(blocks(), st.integers(1, 3), st.integers(0, 9))
+def test_a_few_of_many_are_drawn_by_the_query_alone(block: Candidates, most: int, seed: int) -> None:
+    _, row, place = hide(block, 2, most, seed)
+    count = (block.positives != PADDING).sum(axis=1)
+    assert np.bincount(row, minlength=len(block)).tolist() == np.where(count > 1, np.minimum(count, most), 0).tolist()
+    for at in range(len(block)):
+        _, _, alone = hide(block.take(slice(at, at + 1)), 2, most, seed)
+        assert alone.tolist() == place[row == at].tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(blocks())
+def test_every_positive_is_shown_beside_the_nearest_candidates(block: Candidates) -> None:
+    found = shown(block, 2)
+    known = block.positives != PADDING
+    assert found.documents[:, 0].tolist() == block.positives[known].tolist()
+    assert found.positives.shape == (known.sum(), 0), "and compared with none"
+
+
+def test_what_is_less_similar_than_every_candidate_would_never_have_been_one() -> None:
+    similarity = np.array([[0.5, 0.6, 0.4], [0.3, 0.6, 0.4], [0.4, 0.4, np.nan], [0.9, np.nan, np.nan]], np.float32)
+    assert reached(similarity).tolist() == [True, False, True, False]
 
 
 def split(texts: Sequence[str]) -> list[list[str]]:
     return [text.split() for text in texts]
 
 
-def test_evidence_is_gathered_against_the_one_known_positive() -> None:
-    texts = ["red fox", "sea whale", "fox den", "sea"]
-    block = Candidates(
-        np.array(["q"]), np.array([[0, 1]], np.int32), np.array([[2, 3]], np.int32), np.zeros((1, 2), np.uint8)
+def block_of(positives: list[int]) -> Candidates:
+    return Candidates(
+        np.array(["q"]),
+        np.array([positives], np.int32),
+        np.array([[3, 4]], np.int32),
+        np.zeros((1, 2), np.uint8),
+        {"dense": np.array([[0.9, 0.8]], np.float32)},
+        {"dense": np.zeros((1, len(positives)), np.float32)},
     )
-    material = Material(Terms.build(texts, split), {"q": "fox"}, np.eye(4, dtype=np.float32))
-    hidden, _, _ = hidden_evidence(block, material, 2)
-    assert hidden.documents.tolist() == [[1, 2, 3], [0, 2, 3]]
+
+
+def test_evidence_is_gathered_against_the_positives_that_stay_known() -> None:
+    texts = ["red fox", "sea whale", "blue bird", "fox den", "bird whale"]
+    material = Material(Terms.build(texts, split), {"q": "fox"}, np.eye(5, dtype=np.float32))
+    hidden, _, _ = hidden_evidence(block_of([0, 1, 2]), material, 2)
+    assert hidden.documents.tolist() == [[0, 3, 4], [1, 3, 4], [2, 3, 4]]
     found = hidden.columns["containment"]
-    assert found[0, 0] == 0, "the hidden positive is not compared with itself"
-    assert 0 < found[0, 1] < 1
-    assert found[0, 2] == 0, "nor a candidate with the hidden one"
-    assert found[1, 1] == 0
-    assert found[1, 2] > 0
+    assert found[:, 0].tolist() == [0, 0, 0], "the hidden positive is not compared with itself"
+    assert found[0, 1] == 0, "nor a candidate with the hidden one"
+    assert found[1, 1] == found[2, 1] > 0
+    assert found[0, 2] >= found[1, 2] > 0, "but with the nearest of all others"
 
 
 def test_one_positive_everywhere_leaves_nothing_to_hide() -> None:
-    block = Candidates(
-        np.array(["q"]), np.array([[0]], np.int32), np.array([[2, 3]], np.int32), np.zeros((1, 2), np.uint8)
-    )
-    material = Material(Terms.build(["a", "b", "c", "d"], split), {"q": "a"})
-    hidden, label, origin = hidden_evidence(block, material, 2)
-    assert (len(hidden), label.size, origin.size) == (0, 0, 0)
+    material = Material(Terms.build(["a", "b", "c", "d", "e"], split), {"q": "a"})
+    hidden, row, place = hidden_evidence(block_of([0]), material, 2)
+    assert (len(hidden), row.size, place.size) == (0, 0, 0)

@@ -14,7 +14,8 @@ from typing import Any
 from tests.hooks.conftest import FILES
 
 REGISTRY = """
-    import os, signal
+    import os, signal, time
+    from pathlib import Path
     import numpy as np
     import pandas as pd
     from kedro.pipeline import Node, Pipeline
@@ -38,6 +39,10 @@ REGISTRY = """
             os.kill(os.getpid(), signal.SIGKILL)
         if os.environ.get("AT_SELECT") == "fail":
             raise AnmiError("the judge gave no answer: try again later")
+        if os.environ.get("AT_SELECT") == "wait":
+            Path("waiting").touch()
+            while Path("waiting").exists():
+                time.sleep(0.01)
         shape = (options.rows, options.depth)
         documents = np.random.default_rng(seed).permuted(np.tile(np.arange(9, dtype=np.int32), (shape[0], 1)), axis=1)
         block = Candidates(

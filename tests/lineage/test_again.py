@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kedro.pipeline import Node, Pipeline
 
-from anmi.lineage.again import absent, rest_of, versions_of
+from anmi.lineage.again import absent, rest_of
 from anmi.lineage.changes import changes
+from anmi.lineage.manifests import versions_of
 from anmi.lineage.replay import Replay, configure, replaying
 
 

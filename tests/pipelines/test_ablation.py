@@ -15,8 +15,11 @@ from anmi.hooks.checks import check_ablation
 from anmi.pipelines.ablation.cells import CellJob, Place, SelectionJob, buckets, measure, read
 from anmi.pipelines.ablation.mining import book_of, fingerprint
 from anmi.pipelines.ablation.params import AblationParams
+from anmi.pipelines.ablation.schedule import Plan
 from anmi.pipelines.bm25.params import BM25Params
+from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import RecipeBook, recipe_book
 
@@ -144,3 +147,29 @@ def test_completed_judgments_count_what_no_label_says() -> None:
     assert buckets(queries, qrels) == {"documents": ["unseen", "seen"], "hardness": ["hard", "easy"]}
     assert found["completed"]["documents"] == ["unseen", "seen"]
     assert set(measure(run, queries, qrels, {}, "none")) == {"original"}
+
+
+def test_cells_have_one_pass_unless_the_ablation_asks_for_two() -> None:
+    branches: dict[str, Any] = {
+        "ingestion": IngestionParams(), "denoising": DenoisingParams(), "dense": DenseParams(),
+        "training": TrainingParams(),
+    }  # fmt: skip
+    book, targets = recipe_book(RECIPES), set()
+    for refit in (False, True):
+        asked = AblationParams.model_validate(RAW | ({"refit": True} if refit else {}))
+        plan = Plan(asked, book, branches, 1, Path("work"), Path("store"), ROOT)
+        job, place = plan.mining("docs")
+        cells = plan.cells(place)
+        assert {each.training.refit for each in cells} == {job.parameters["training.refit"]} == {refit}
+        targets |= {each.target for each in cells}
+    assert len(targets) == 2 * len(cells)
+
+
+def test_what_a_refit_saw_is_seen() -> None:
+    queries = pd.DataFrame({"query_id": ["a", "b", "c"], "text": "what", "split": "test"})
+    qrels = pd.DataFrame({
+        "query_id": ["a", "b", "c", "t", "d"], "document_id": ["one", "two", "new", "one", "two"], "relevance": 1,
+        "split": ["test", "test", "test", "train", "dev"],
+    })  # fmt: skip
+    assert buckets(queries, qrels)["documents"] == ["seen", "unseen", "unseen"]
+    assert buckets(queries, qrels, ["train", "dev"])["documents"] == ["seen", "seen", "unseen"]

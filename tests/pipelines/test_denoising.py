@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.corpus.mined import of_dev, of_train, with_mined
 from anmi.judging.stacking import Stack
 from anmi.pipelines.bm25.nodes import build_bm25_index, search_bm25
 from anmi.pipelines.bm25.params import BM25Params
@@ -22,6 +23,8 @@ from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, merge_candidates
 from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.elo.nodes import rate_candidates
+from anmi.pipelines.elo.params import EloParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
@@ -30,6 +33,7 @@ DENOISE = {"denoise": {"threshold": 0.3}}
 BOOK = recipe_book({
     "clean": {"description": "Reads the judgment.", "steps": [DENOISE, {"top": {"by": "dense"}}]},
     "rated": {"description": "Asks a cross-encoder too.", "steps": [DENOISE, {"top": {"by": "cross"}}]},
+    "elo": {"description": "Is rated, too.", "reads": ["elo"], "steps": [DENOISE, {"top": {"by": "cross"}}]},
     "blind": {"description": "Reads no judgment.", "steps": [{"top": {"by": "dense"}}]},
 })  # fmt: skip
 EVIDENCE = {"coverage", "match", "likeness", "likeness_terms", "containment", "contained", "p_evidence"}
@@ -183,6 +187,29 @@ def test_a_few_queries_are_judged_later_as_they_were_among_all(mined: Mined) -> 
     assert later["judged_pairs"] == np.isfinite(found.columns["cross"]).sum() + (few.positives >= 0).sum()
     kept = {"stack", "calibration", "folds", "fitted"}
     assert {name: later[name] for name in kept} == {name: teacher[name] for name in kept}, "for the next update"
+
+
+def test_dev_queries_are_judged_and_rated_by_what_was_fitted_without_them(mined: Mined) -> None:
+    split = np.where(np.arange(len(mined.queries)) % 4 == 1, "dev", "train")
+    told = replace(mined, queries=with_mined(mined.queries.assign(split=split), 1.0, seed=1))
+    ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
+    params = {"fused": {"least_queries": 30}, "teacher": ready, "depth": 8}
+    found = []
+    for candidates in (mined.candidates, of_train(mined.candidates, told.queries)):
+        judged, fused, teacher = told.judged("elo", candidates, **params)
+        assert fused["mode"] == "hidden"
+        rated, elo = rate_candidates(judged, "elo", BOOK, EloParams(), 1, queries=told.queries)
+        found.append((rated, fused, teacher, elo))
+    (rated, fused, teacher, elo), (alone, *fits) = found
+    assert teacher.pop("judged_pairs_of_dev") > 0
+    assert [fused, teacher, elo] == fits
+    assert mined.judged("elo", **params)[1:] != tuple(fits[:2]), "queries that are not in dev do change what is fitted"
+    # What training queries are given does not depend on dev queries.
+    assert of_train(rated, told.queries).whole().to_bytes() == alone.whole().to_bytes()
+    dev = of_dev(rated, told.queries).whole()
+    for name in ("p_evidence", "p_cross", "p_relevant", "elo"):
+        assert np.isfinite(dev.columns[name][dev.filled][:8]).any(), name
+    assert np.isfinite(probability(dev)).all()
 
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:

@@ -34,7 +34,9 @@ def merge() -> Merge:
         "split": "train",
     })  # fmt: skip
     qrels = pd.DataFrame({"query_id": queries.query_id, "document_id": corpus.document_id[:QUERIES], "relevance": 1})
-    duplicates = pd.DataFrame({"document_id": ["d110"], "duplicate_of": ["d0"]})
+    # The third query is d30, which has a copy, and the fourth has the text of d31.
+    queries["same_as"] = ["", "", "d30", "d31", *[""] * (QUERIES - 4)]
+    duplicates = pd.DataFrame({"document_id": ["d110", "d111"], "duplicate_of": ["d0", "d30"]})
     vectors, asked = (rng.normal(size=(count, 16)).astype(np.float32) for count in (DOCUMENTS, QUERIES))
     vectors, asked = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, asked))
 
@@ -73,9 +75,18 @@ def test_random_documents_come_last_and_leave_the_retrieved_as_they_are(merge: M
 
 def test_a_positive_and_its_duplicate_are_never_drawn(merge: Merge) -> None:
     block = merge(DOCUMENTS)
-    assert (block.filled.sum(axis=1) == DOCUMENTS - 1 - (np.arange(QUERIES) == 0)).all()
+    barred = np.array([1, 0, 2, 1, *[0] * (QUERIES - 4)])
+    assert (block.filled.sum(axis=1) == DOCUMENTS - 1 - barred).all()
     assert 110 not in block.documents[0] and 110 in block.documents[1]
     assert not (block.documents == block.positives[:, :1]).any()
+
+
+def test_a_query_that_is_a_document_never_meets_itself(merge: Merge) -> None:
+    # The whole corpus is retrieved and drawn.
+    block = merge(DOCUMENTS)
+    assert not {30, 111} & set(block.documents[2].tolist())
+    assert 31 not in block.documents[3]
+    assert {30, 31, 111} <= set(block.documents[4].tolist())
 
 
 def test_the_block_does_not_depend_on_the_shards(merge: Merge) -> None:

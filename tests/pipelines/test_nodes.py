@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.corpus.mined import with_mined
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.pipelines.bm25.nodes import build_bm25_index, search_bm25
@@ -30,8 +31,15 @@ from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.ingestion.nodes import find_changes
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
-from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, select_negatives, summarise_selection
-from anmi.pipelines.training.nodes import check_splits
+from anmi.pipelines.selection.nodes import (
+    export_pairs,
+    fit_recipe,
+    make_training_rows,
+    select_negatives,
+    summarise_selection,
+)
+from anmi.pipelines.selection.params import SelectionParams
+from anmi.pipelines.training.nodes import check_splits, rows_for_refit
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.report.console import results_table
 from anmi.report.inputs import BM25, ZERO_SHOT
@@ -78,11 +86,13 @@ def queries() -> pd.DataFrame:
     return pd.DataFrame({"query_id": ids, "text": [f"what is {i}" for i in ids], "split": ["train"] * 3 + ["test"]})
 
 
-def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(consistency: pd.DataFrame) -> None:
+def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(
+    consistency: pd.DataFrame, queries: pd.DataFrame
+) -> None:
     found = consistency.set_index("query_id")
     assert found.positive_rank.tolist() == [10, 11, 1]
     assert found.consistent.tolist() == [True, False, False]
-    summary = summarise_consistency(consistency)
+    summary = summarise_consistency(consistency, queries)
     assert summary["pass_rate"] == pytest.approx(1 / 3)
     assert summary["median_positive_rank_of_failed"] == 6
 
@@ -113,8 +123,10 @@ def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFr
     qrels = pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]})
     told = queries.assign(metadata=['{"source": "a"}', '{"source": "a"}', "{}", "{}"])
     info = {"collection": "mine"}
-    summary = summarise_selection(chosen, rows, equivalents, qrels, told, info, "nearest", BOOK)
+    judge = {"mode": "transfer", "without": "mine", "fitted_on": ["other"], "models": []}
+    summary = summarise_selection(chosen, rows, equivalents, qrels, told, info, judge, "nearest", BOOK)
     assert (summary["leak"]["count"], summary["leak"]["total"]) == (1, 8)
+    assert summary["leak"]["judge"] == {"without": "mine", "fitted_on": ["other"]}
     assert summary["coverage"] == 1
     counted = ("source", "queries", "passed", "failed", "rows", "negatives_mean", "negatives_min", "negatives_max")
     assert [tuple(row[key] for key in counted) for row in summary["by_source"]] == [
@@ -122,7 +134,7 @@ def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFr
         ("mine", 1, 0, 1, 1, 2.0, 2, 2),
     ]
     assert sum(summary["origins"]["sources"].values()) == 8
-    without = summarise_selection(chosen, rows, equivalents.iloc[:0], qrels, told, info, "nearest", BOOK)
+    without = summarise_selection(chosen, rows, equivalents.iloc[:0], qrels, told, info, judge, "nearest", BOOK)
     assert without["leak"] is None, "where the truth is not known, nothing is claimed"
 
 
@@ -134,12 +146,89 @@ def test_a_recipe_that_leaves_nothing_says_which_step(
         make_training_rows(chosen, corpus, queries, *NO_KIN, "nothing", BOOK)
 
 
-@pytest.mark.parametrize(("query_id", "text"), [("t0", "something"), ("other", "what is t0")])
+@pytest.mark.parametrize(("query_id", "text"), [("t0", "something"), ("other", "what is t0"), ("other", "What is T0?")])
 def test_no_held_out_query_is_trained_on(query_id: str, text: str, queries: pd.DataFrame) -> None:
     rows = pd.DataFrame({"query_id": ["q0", query_id], "query": ["what is q0", text]})
     with pytest.raises(AnmiError, match="1 dev or test queries stand in the training rows"):
         check_splits(rows, queries)
     assert len(check_splits(rows.iloc[:1], queries)) == 1
+
+
+def with_dev(queries: pd.DataFrame, *ids: str) -> pd.DataFrame:
+    """The queries, of which these are in dev, and mined."""
+    queries = queries.assign(split=queries.split.mask(queries.query_id.isin(ids), "dev"))
+    return with_mined(queries, 1.0, seed=1)
+
+
+def test_a_dev_query_is_trained_on_as_such_and_a_test_query_never(queries: pd.DataFrame) -> None:
+    queries = with_dev(queries, "q1")
+    rows = pd.DataFrame({"query_id": ["q0", "q1"], "query": ["what is q0", "what is q1"], "split": ["train", "dev"]})
+    assert len(check_splits(rows, queries)) == 2
+    assert rows_for_refit(rows, queries).query_id.tolist() == ["q1"]
+    with pytest.raises(AnmiError, match="1 dev or test queries stand in the training rows"):
+        check_splits(rows.assign(split="train"), queries)
+    for wrong in (rows.assign(query_id=["q0", "t0"]), rows.assign(query=["what is q0", "what is t0"])):
+        with pytest.raises(AnmiError, match="1 test queries stand in the training rows"):
+            check_splits(wrong, queries)
+
+
+def test_a_refit_without_mined_dev_queries_says_how_to_get_them(queries: pd.DataFrame) -> None:
+    rows = pd.DataFrame({"query_id": ["q0"], "query": ["what is q0"]})
+    assert rows_for_refit(rows, queries).empty, "without dev queries there is nothing to ask for"
+    assert rows_for_refit(rows, with_dev(queries, "q1")).empty, "a recipe may leave none"
+    with pytest.raises(AnmiError, match=r"they were not mined: run all stages again .* training\.refit=false"):
+        rows_for_refit(rows, with_dev(queries, "q1").assign(mined=False))
+
+
+def test_no_model_is_evaluated_on_what_it_was_trained_on(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
+    nothing: Any = None
+    qrels = pd.DataFrame({"query_id": ["t0"], "document_id": ["d0"]})
+    for trained in ({"trained_on": ["train", "dev"]}, {}):
+        # One of an earlier release does not say what it was trained on, and knew train only.
+        expected = "evaluation.split is dev, which the model was trained on" if trained else 'has no "dev" queries'
+        with pytest.raises(AnmiError, match=expected):
+            run_systems(
+                nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(split="dev"), nothing,
+                nothing, trained,
+            )  # fmt: skip
+
+
+def test_nothing_is_fitted_on_dev_queries_and_no_summary_counts_them(
+    consistency: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame
+) -> None:
+    rated, told = CandidateShards.of([block().by_positive()]), with_dev(queries, "q2")
+    alone = CandidateShards.of([block().by_positive().take(slice(0, 3))])
+    fits = fit_recipe(rated, consistency, "mixed", MIXED, 1, told)
+    assert fits == fit_recipe(alone, consistency, "mixed", MIXED, 1, told)
+    assert fits != fit_recipe(rated, consistency, "mixed", MIXED, 1, queries)
+    summary = summarise_consistency(consistency, told)
+    assert (summary["queries"], summary["consistent"]) == (2, 1)
+    found = {}
+    for name, shards in (("with", rated), ("without", alone)):
+        chosen = select_negatives(shards, consistency, "nearest", BOOK, 1)
+        rows = make_training_rows(chosen, corpus, told, *NO_KIN, "nearest", BOOK)
+        labels = pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]})
+        equivalents = pd.DataFrame({"query_id": ["q2"], "document_id": ["d3"]})
+        described = told.assign(metadata="{}")
+        arguments = (labels, described, {"collection": "mine"}, "nearest", BOOK)
+        found[name] = summarise_selection(chosen, rows, equivalents, *arguments), rows
+    assert found["with"][1].split.tolist() == ["train"] * 3 + ["dev"]
+    assert (found["with"][0].pop("dev_rows"), found["without"][0].pop("dev_rows")) == (1, 0)
+    assert found["with"][0] == found["without"][0]
+
+
+def test_other_trainers_get_rows_of_dev_queries_where_they_are_asked_for(queries: pd.DataFrame) -> None:
+    told = with_dev(queries, "q1").assign(metadata="{}")
+    rows = pd.DataFrame({
+        "query_id": ["q0", "q1"], "query": ["what is q0", "what is q1"], "split": ["train", "dev"], "positive": "p",
+        "positive_id": "d0", "negative_ids": [["d2"], ["d3"]], "negatives": [["n"], ["n"]],
+    })  # fmt: skip
+    documents = pd.DataFrame({"document_id": ["d0"], "metadata": "{}"})
+    info = {"collection": "mine", "language": "en"}
+    arguments = (rows, documents, told, info)
+    assert export_pairs(*arguments, SelectionParams())["query"].tolist() == ["what is q0"]
+    both = export_pairs(*arguments, SelectionParams(export_dev=True))
+    assert both["query"].tolist() == ["what is q0", "what is q1"]
 
 
 def test_what_is_asked_for_wins_over_the_recipe() -> None:
@@ -225,7 +314,9 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
     nothing: Any = None
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"]})
     with pytest.raises(AnmiError, match='no "test" queries'):
-        run_systems(nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(), nothing, nothing)
+        run_systems(
+            nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(), nothing, nothing, {}
+        )
 
 
 def only(*mined: str, removed: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -246,6 +337,9 @@ def test_of_a_collection_that_changed_only_what_changed_is_searched() -> None:
     index = build_bm25_index(corpus, {"language": "en"}, params)
     arguments = (index, corpus, queries, qrels, NO_KIN[1], params)
     everything = search_bm25(*arguments).whole()
+    # Dev queries come last, as those for training are not to depend on them; a test query never comes.
+    with_dev = queries.assign(split=["dev", *splits[1:]], mined=True)
+    assert search_bm25(index, corpus, with_dev, *arguments[3:]).whole().query_ids.tolist() == ["q1", "q2", "q3", "q0"]
     # A test query is not mined, whoever names it.
     found = search_bm25(*arguments, changes=only("q3", "q1", "q4")).whole()
     assert everything.query_ids.tolist() == ["q0", "q1", "q2", "q3"]
@@ -258,7 +352,9 @@ def test_of_a_collection_that_changed_only_what_changed_is_searched() -> None:
     assert other.filled.any()
 
 
-def test_of_queries_that_are_not_mined_again_consistency_is_as_it_was(consistency: pd.DataFrame) -> None:
+def test_of_queries_that_are_not_mined_again_consistency_is_as_it_was(
+    consistency: pd.DataFrame, queries: pd.DataFrame
+) -> None:
     mined = block().take(np.array([2, 1]))
     mined.positive_columns["bm25"][:] = mined.positive_columns["bm25_rank"][:] = 5
     earlier = pd.concat([consistency, pd.DataFrame({"query_id": ["gone"], "positive_rank": [3], "consistent": [True]})])
@@ -273,7 +369,7 @@ def test_of_queries_that_are_not_mined_again_consistency_is_as_it_was(consistenc
     assert found.dtypes.tolist() == consistency.dtypes.tolist()
     everything = check_consistency(CandidateShards.of([mined]), ConsistencyParams(), earlier_consistency=earlier)
     assert everything.query_id.tolist() == ["q2", "q1"], "where all is mined, nothing is kept"
-    assert summarise_consistency(found)["queries"] == 3
+    assert summarise_consistency(found, queries)["queries"] == 3
 
 
 MIXED = recipe_book({
@@ -281,18 +377,20 @@ MIXED = recipe_book({
 })  # fmt: skip
 
 
-def test_new_rows_are_chosen_by_what_was_fitted_when_all_was_mined(consistency: pd.DataFrame) -> None:
+def test_new_rows_are_chosen_by_what_was_fitted_when_all_was_mined(
+    consistency: pd.DataFrame, queries: pd.DataFrame
+) -> None:
     rated = CandidateShards.of([block().by_positive()])
-    fits = fit_recipe(rated, consistency, "mixed", MIXED, 1)
+    fits = fit_recipe(rated, consistency, "mixed", MIXED, 1, queries)
     (fit,) = fits["steps"]
     assert (fit["place"], fit["step"]) == (1, "simans") and fit["fitted"] > 0
     one = CandidateShards.of([block().by_positive().take(slice(0, 1))])
-    alone = fit_recipe(one, consistency, "mixed", MIXED, 1)
+    alone = fit_recipe(one, consistency, "mixed", MIXED, 1, queries)
     assert alone["steps"][0]["fitted"] != fit["fitted"], "one row has another variance than all"
-    kept = fit_recipe(one, consistency, "mixed", MIXED, 1, only("q0"), fits)
+    kept = fit_recipe(one, consistency, "mixed", MIXED, 1, queries, only("q0"), fits)
     assert kept == fits
     with pytest.raises(AnmiError, match="recipe_fits of the last mining"):
-        fit_recipe(one, consistency, "mixed", MIXED, 1, only("q0"), {})
+        fit_recipe(one, consistency, "mixed", MIXED, 1, queries, only("q0"), {})
     whole = select_negatives(rated, consistency, "mixed", MIXED, 1).whole()
     again = select_negatives(rated, consistency, "mixed", MIXED, 1, fits=fits).whole()
     assert again.to_bytes() == whole.to_bytes()
@@ -391,9 +489,9 @@ def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({}, "no training query changed"),
-        ({"most_changed": 0.5}, "no training query changed"),
-        ({"bm25": {"shard": 7}}, "no training query changed"),
+        ({}, "no query changed"),
+        ({"most_changed": 0.5}, "no query changed"),
+        ({"bm25": {"shard": 7}}, "no query changed"),
         ({"update": False}, "not asked for"),
         ({"seed": 2}, "settings, code or models"),
         ({"recipe": "nothing"}, "settings, code or models"),
@@ -408,7 +506,7 @@ def test_all_is_mined_again_where_what_mined_is_another(nights: Nights, options:
     nights.next()
     found = nights.next(**options)
     assert why in found["why"]
-    assert (found["queries"] is None) == (not why.startswith("no training"))
+    assert (found["queries"] is None) == (not why.startswith("no query"))
 
 
 def test_another_graph_may_be_evidence_for_any_query(nights: Nights) -> None:

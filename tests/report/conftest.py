@@ -132,6 +132,7 @@ def full(**changes) -> ReportInputs:
             "edges": edges.tolist(),
             "counts": counts.tolist(),
         },
+        "expected": {"share": 0.012, "judged": 6111, "total": 6111, "doubtful": 0},
         "leak": {
             "count": 31,
             "total": 6111,

@@ -19,7 +19,8 @@ def row(recipe: str, value: float, collection: str = "docs", **more: Any) -> dic
         "collection": collection, "encoder": "static", "recipe": recipe, "seed_count": 2, "queries": 50,
         "judgments": "original", "ndcg_10": value, "low": value - 0.02, "high": value + 0.02, "spread": 0.001,
         "baseline": "plain", "difference": None, "p_value": None, "p_holm": None, "focus": "ours",
-        "focus_difference": None, "p_holm_focus": None, "leak": 0.01, "leak_from": "equivalents", "coverage": 1.0,
+        "focus_difference": None, "p_holm_focus": None, "leak": 0.01, "leak_low": 0.005, "leak_high": 0.02,
+        "leak_from": "equivalents", "coverage": 1.0,
         "rows": 10, "promoted": 0, "train_seconds": 3.0, "search_seconds": 1.0, "memory_mb": 900.0,
         "buckets": {"seen": {"queries": 20, "ndcg_10": 0.6}, "unseen": {"queries": 30, "ndcg_10": 0.4}},
     } | more  # fmt: skip
@@ -95,3 +96,12 @@ def test_the_console_shows_every_recipe(results: dict[str, Any]) -> None:
     assert "0.5400" in shown
     assert "does not earn its place" in shown
     assert cells(results["rows"][0], results)["leak"] == "–"
+    assert cells(results["rows"][1], results)["leak"] == "1.00% (0.50 to 2.00)"
+
+
+@pytest.mark.parametrize(
+    ("refit", "said"), [(True, "trained again on train and dev"), (False, "of a single pass on train")]
+)
+def test_it_says_which_pass_the_models_are_of(results: dict[str, Any], refit: bool, said: str) -> None:
+    assert said in markdown(results | {"refit": refit})
+    assert said in render(results | {"refit": refit})

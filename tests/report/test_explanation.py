@@ -155,7 +155,7 @@ def test_evidence_adds_up_to_the_judgment() -> None:
 
     from anmi.judging.fused import features
 
-    expected = logit(model(features(block))[0] * model.label_share)
+    expected = logit(model(features(block))[0])
     told = [sum(candidate["evidence"].values()) + model.intercept for candidate in found]
     np.testing.assert_allclose(told, expected, rtol=1e-4)
     assert explain(row(), CORPUS, fused)["candidates"][0]["evidence"] == {}

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from anmi.report.html import render
-from anmi.report.inputs import ReportInputs
+from anmi.report.inputs import ReportInputs, passes_sentence
 
 HOSTILE = '</script><script>alert("x")</script><img src=https://example.org/x.png onerror=alert(1)>'
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -64,6 +64,12 @@ def test_the_page_fetches_nothing(page):
     assert "@import" not in style
     assert "default-src 'none'" in page
     assert page.startswith("<!doctype html>")
+
+
+def test_prompts_stand_beside_the_encoder_where_they_are_known(make, page):
+    summary = make().summary | {"prompts": '"<query>: " before queries, none before documents'}
+    assert '"<query>: " before queries, none before documents' in text(render(make(summary=summary)))
+    assert "prompts" not in text(page)
 
 
 def test_plotly_is_inside_once(page):
@@ -270,3 +276,13 @@ def test_an_older_run_has_neither_rules_nor_ways_nor_origins(make):
     assert not cells(page, "//dl[@class='routes']/div")
     assert "came from" not in text(page)
     assert len(specs(page)["funnel"]["data"]) == 2
+
+
+def test_dev_figures_are_said_to_be_those_of_the_first_pass(make):
+    first = {"rows": 1200, "epochs": 5, "best_epoch": 1, "best_dev_ndcg@10": 0.6543}
+    said = passes_sentence({"rows": 1400, "epochs": 1, "first_pass": first})
+    assert said.startswith("Dev figures are those of a first pass on the 1,200 rows of training queries; the best was")
+    assert "0.654, of epoch 1" in said
+    assert "over 1 epoch of the 1,400 rows of training and dev queries" in said
+    assert said in render(make(passes=said))
+    assert "first pass" not in render(make())

@@ -5,7 +5,8 @@ import pandas as pd
 
 from anmi.judging.calibration import cross_fitted, reliability
 from anmi.report.html import render
-from anmi.report.inputs import ReportInputs, example_table, judge_entries, leak_sentence, signed
+from anmi.report.inputs import ReportInputs, example_table, judge_entries, signed
+from anmi.report.leak import leak_sentence
 
 
 def rows() -> pd.DataFrame:

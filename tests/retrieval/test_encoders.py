@@ -18,6 +18,7 @@ import pytest
 from anmi.engine.threads import for_threads, side_by_side
 from anmi.errors import AnmiError
 from anmi.retrieval import encoders
+from anmi.retrieval.prompts import Prompts, settle_prompts
 from anmi.store import Store
 
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
@@ -348,7 +349,8 @@ def test_the_store_says_what_its_vectors_were_made_by(static_model: Any, saved: 
     mine = shutil.copytree(saved, tmp_path / "secret place" / "mine")
     with Store(tmp_path / "store") as store:
         for prompt in ("", "query: "):
-            encoders.encode(encoders.load_encoder(str(mine), tmp_path), ["red fox"], store, prompt=prompt)
+            model = encoders.load_encoder(str(mine), tmp_path, prompts=Prompts(query=prompt))
+            encoders.encode(model, ["red fox"], store, role="query")
         encoders.encode(encoders.load_encoder("minilm", tmp_path, 16), ["red fox"], store)
         encoders.encode(static_model(seed=1), ["red fox"], store)
         names = [record.name for record in store.stats().records]
@@ -374,8 +376,10 @@ def test_a_prompt_is_put_before_every_text_and_kept_apart_in_the_store(static_mo
     model = static_model()
     with Store(tmp_path) as store:
         plain = encoders.encode(model, ["fox"], store)
-        prompted = encoders.encode(model, ["fox"], store, prompt="red ")
-    np.testing.assert_allclose(prompted, encoders.encode(model, ["red fox"]), atol=1e-6)
+        spelt_out = encoders.encode(model, ["red fox"])
+        settle_prompts(model, Prompts(query="red "))
+        prompted = encoders.encode(model, ["fox"], store, role="query")
+    np.testing.assert_allclose(prompted, spelt_out, atol=1e-6)
     assert not np.allclose(plain, prompted)
 
 
@@ -398,8 +402,8 @@ def test_a_longer_limit_than_the_models_own_is_not_taken() -> None:
 
 def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:
     texts = [[f"text {number} of thread {thread}" + " and more" * number for number in range(12)] for thread in (0, 1)]
-    expected = [encoders.embed(minilm, part, "float32", 4, "", None) for part in texts]
+    expected = [encoders.embed(minilm, part, "float32", 4, None) for part in texts]
     shared = for_threads(copy.deepcopy(minilm))
     for _ in range(3):
-        found = [*side_by_side(lambda part: encoders.embed(shared, part, "float32", 4, "", None), texts, 2, 1)]
+        found = [*side_by_side(lambda part: encoders.embed(shared, part, "float32", 4, None), texts, 2, 1)]
         assert all(np.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))

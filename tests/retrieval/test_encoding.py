@@ -9,11 +9,12 @@ import pytest
 
 from anmi.engine import LocalEngine
 from anmi.retrieval.encoding import Encoding
+from anmi.retrieval.prompts import OWN
 
 
 @pytest.mark.parametrize("few", [4, 0], ids=["threads", "processes"])
 def test_whoever_encodes_the_vectors_are_the_same(few: int, tmp_path: Path) -> None:
-    encoding = Encoding("minilm", tmp_path, 64, "auto", 4, "", "document")
+    encoding = Encoding("minilm", tmp_path, 64, OWN, "auto", 4, "document")
     batches = [[f"text {number} of batch {batch}" + " and more" * number for number in range(8)] for batch in range(5)]
     with LocalEngine(workers=2, few=few) as several, LocalEngine(workers=1) as one:
         found, expected = ([*engine.ordered(encoding, batches)] for engine in (several, one))

@@ -44,10 +44,10 @@ def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positive
     return min(found, default=0)
 
 
-@given(pairs=PAIRS, labels=GROUPS, rows=ROWS, near=st.booleans(), siblings=st.booleans())
+@given(pairs=PAIRS, labels=GROUPS, rows=ROWS, own=st.lists(st.lists(DOCUMENT, max_size=1), min_size=4, max_size=4))
 @settings(max_examples=80, deadline=None)
 def test_kin_go_both_ways_through_duplicates_and_near_ones_win(
-    pairs: list[tuple[int, int, str]], labels: list[int], rows: list[list[int]], near: bool, siblings: bool
+    pairs: list[tuple[int, int, str]], labels: list[int], rows: list[list[int]], own: list[list[int]]
 ) -> None:
     kin, positives = kin_of(pairs, labels), padded(rows)
     documents = np.tile(np.array([*range(N), PADDING], np.int32), (len(rows), 1))
@@ -56,12 +56,17 @@ def test_kin_go_both_ways_through_duplicates_and_near_ones_win(
     assert found.dtype == np.uint8
     assert found[:, :N].tolist() == expected
     assert not found[:, N].any()
-    wanted = [pair for pair in pairs if {"near": near, "sibling": siblings}[pair[2]]]
-    for row, listed in zip(rows, kin.of(positives, near, siblings).tolist(), strict=True):
-        assert [d for d in listed if d != PADDING] == [d for d in range(N) if expected_kind(wanted, labels, row, d)]
+    barred = kin.barred(positives, padded(own[: len(rows)], 1))
+    for row, itself, listed in zip(rows, own, barred.tolist(), strict=False):
+        same = {labels[d] for d in (*row, *itself)}
+        assert [d for d in listed if d != PADDING] == [
+            d for d in range(N) if labels[d] in same or expected_kind(pairs, labels, row, d)
+        ]
 
 
 def test_without_kin_there_is_a_column_of_padding() -> None:
     kin = kin_of([], list(range(N)))
-    assert kin.of(padded([[1], []])).tolist() == [[PADDING], [PADDING]]
+    assert kin.barred(padded([[1], []])).tolist() == [[1], [PADDING]]
+    assert kin.barred(padded([[], []])).tolist() == [[PADDING], [PADDING]]
+    assert Kin.of_none(N).barred(padded([[2]])).tolist() == [[2]]
     assert not kin.kinds(padded([[1], []]), padded([[2, 3], [1]])).any()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -159,3 +161,55 @@ def test_rocketqa_promotes_what_it_is_sure_of() -> None:
     item = Step.model_validate({"promote": {}})
     after = item.type.apply(block, item.params, Context(1, 1))
     assert after.of_kind("promoted").tolist() == [[True, False, False]]
+
+
+IN_DOUBT = {"route": {"negative": 0.1, "barred": 0.2, "positive": 0.9, "at_least": 15}}
+
+
+def test_a_row_short_of_safe_candidates_is_filled_with_the_least_doubted_in_that_order() -> None:
+    block = block_of(np.array([[0.45, 0.3, 0.05, 0.7, 0.2, 0.15]]))
+    after = run(block, IN_DOUBT, "top", negatives=3)
+    assert names(after) == ["barred", "barred", "negative", "barred", "negative", "negative"]
+    chosen = after.columns["choice"][0]
+    assert chosen[2] == 1, "what is safe goes first, however similar the others are"
+    assert [TIERS[int(tier)] for tier in after.columns["tier"][0]].count("uncertain") == 2
+    assert not after.barred_in_batch[0, [4, 5]].any()
+    strict = {"route": {**IN_DOUBT["route"], "at_least": 0}}
+    assert names(run(block, strict, "top", negatives=3)).count("negative") == 1
+
+
+def test_rows_with_enough_safe_candidates_are_the_same_as_without_filling() -> None:
+    probability = np.random.default_rng(1).beta(0.4, 4, (200, 40))
+    block = block_of(probability)
+    strict = {"route": {**IN_DOUBT["route"], "at_least": 0}}
+    one, other = run(block, IN_DOUBT, "top", negatives=5), run(block, strict, "top", negatives=5)
+    assert ((probability < 0.1).sum(axis=1) >= 5).all()
+    np.testing.assert_array_equal(one.negatives, other.negatives)
+    np.testing.assert_array_equal(one.barred_in_batch, other.barred_in_batch)
+
+
+def test_a_judge_that_doubts_everything_still_leaves_far_random_documents() -> None:
+    """The window is all above the bar, and so are, a little less, the documents drawn at random."""
+    draw = np.random.default_rng(2)
+    probability = np.concatenate([draw.uniform(0.5, 0.9, (300, 60)), draw.uniform(0.2, 0.4, (300, 40))], axis=1)
+    block = block_of(probability)
+    block = block.with_columns({"dense_rank": np.arange(1, 101) + np.zeros((300, 1))})
+    block = replace(block, source=np.where(np.arange(100) < 60, 2, 8).astype(np.uint8) + np.zeros((300, 1), np.uint8))
+    after = run(block, "back_off", IN_DOUBT, "top", negatives=15)
+    assert (after.negatives.sum(axis=1) == 15).all()
+    assert after.negatives[:, :60].sum() == 0
+    assert probability[after.negatives].max() < 0.4
+
+
+def test_a_row_of_which_every_candidate_is_likely_relevant_is_dropped_and_no_other() -> None:
+    block = block_of(np.array([[0.99, 0.97, 0.8], [0.99, 0.3, 0.8], [0.01, 0.02, 0.99]]))
+    after = run(block, {"route": {**IN_DOUBT["route"], "positive": 1.0}}, "top", negatives=2)
+    assert [after.legend[code] for code in after.query_verdict] == ["nothing_safe", "open", "open"]
+    assert after.rules["nothing_safe"].text == "no candidate has p_relevant < 0.5"
+    assert after.negatives.sum(axis=1).tolist() == [0, 1, 2]
+
+
+def test_a_row_without_candidates_is_no_reason_to_drop_it() -> None:
+    block = block_of(np.array([[0.1, 0.2]]))
+    block = replace(block, documents=np.full((1, 2), -1, np.int32))
+    assert run(block, IN_DOUBT, "top").query_verdict.tolist() == [0]

@@ -10,28 +10,18 @@ import numpy as np
 import pytest
 
 from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.prompts import Prompts
 from anmi.store import Store
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "fox", "blue", "whale", "the", "den"]
+WORDS = ["red", "fox", "blue", "whale", "the", "den"]
 TEXTS = ["the red fox", "a blue whale", "den " * 30]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(network_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of one layer, saved as sentence-transformers do."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    base, target = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("models") / "tiny"
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, **sizes)).save_pretrained(base)
-    BertTokenizerFast(vocab={word: i for i, word in enumerate(WORDS)}).save_pretrained(base)
-    modules = [Transformer(str(base), max_seq_length=16), Pooling(16, "mean")]
-    SentenceTransformer(modules=modules, device="cpu").save(str(target), create_model_card=False)
+    target = tmp_path_factory.mktemp("models") / "tiny"
+    network_encoder(WORDS).save(str(target), create_model_card=False)
     return target
 
 
@@ -44,12 +34,12 @@ def store(folder: Path, tmp_path: Path) -> Any:
         yield opened
 
 
-def computed(store: Store, folder: Path, prompt: str = "", **load: Any) -> int:
+def computed(store: Store, folder: Path, **load: Any) -> int:
     """Return how many values were new to the store, checked against a model without a store."""
     before = sum(record.entries for record in store.records())
     model = load_encoder(str(folder), folder, **load)
-    found = encode(model, TEXTS, store, "float32", prompt=prompt)
-    np.testing.assert_allclose(found, encode(model, TEXTS, None, "float32", prompt=prompt), atol=1e-5)
+    found = encode(model, TEXTS, store, "float32", role="query")
+    np.testing.assert_allclose(found, encode(model, TEXTS, None, "float32", role="query"), atol=1e-5)
     return sum(record.entries for record in store.records()) - before
 
 
@@ -77,7 +67,7 @@ def test_one_changed_word_of_the_tokenizer_misses(store: Store, folder: Path, tm
     assert computed(store, tmp_path / "tiny") == 3
 
 
-@pytest.mark.parametrize("change", [{"max_length": 8}, {"prompt": "the "}], ids=str)
+@pytest.mark.parametrize("change", [{"max_length": 8}, {"prompts": Prompts("the ")}], ids=str)
 def test_another_length_or_prompt_misses(store: Store, folder: Path, change: dict[str, Any]) -> None:
     assert computed(store, folder, **change) == 3
     assert computed(store, folder) == 0

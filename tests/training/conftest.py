@@ -9,12 +9,12 @@ import pytest
 
 @pytest.fixture(scope="session")
 def killed(tmp_path_factory):
-    """The folder of ``resuming.py`` after it ran: two trainings killed by signal 9, and one that lacked memory.
+    """The folder of ``resuming.py`` after it ran: three trainings killed by signal 9, and one that lacked memory.
 
     One process for all, since to import the libraries is most of its time.
     """
     folder = tmp_path_factory.mktemp("killed")
     script = Path(__file__).with_name("resuming.py")
     done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["9", "9", "0"], done.stderr
+    assert done.stdout.split() == ["9", "9", "0", "9"], done.stderr
     return folder

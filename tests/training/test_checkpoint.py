@@ -48,6 +48,8 @@ def assert_same(result, expected):
     found, wanted = result.model.state_dict(), expected.model.state_dict()
     assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
     pd.testing.assert_frame_equal(result.log, expected.log, check_exact=True)
+    pd.testing.assert_frame_equal(result.drawn, expected.drawn)
+    assert len(expected.drawn)
 
 
 def go_on(training, start=None, resume=True, **changes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,17 +10,18 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.corpus.duplicates import find_duplicates, normalised
+from anmi.corpus.duplicates import find_duplicates, find_queries, normalised
 from anmi.corpus.equivalents import same_text, superset_of_triples
 from anmi.corpus.facts import stated_facts
-from anmi.corpus.language import detect_language
+from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.raw import Options, RawCollection
-from anmi.corpus.splits import choose, cut, first_with_same
+from anmi.corpus.splits import choose, cut
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection
 from anmi.errors import AnmiError
 
+log = logging.getLogger(__name__)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_ID: Final = 1000
 # Of two queries with the same text the one in the split further right stays.
@@ -60,9 +62,11 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     queries = queries.assign(normalised=[normalised(text) for text in queries["text"]])
     queries, missing = _with_split(queries, qrels, options)
     if missing:
-        notes["splits"] = f"{' and '.join(missing)} cut from train by a hash of the query id"
+        notes["splits"] = f"{' and '.join(missing)} cut from train by a hash of the query's text"
     queries = _without_leaks(queries, quarantine)
-    queries = _subset(queries, options, notes)
+    if not raw.same_text_is_equivalent:
+        queries, qrels = _merged(queries, qrels, quarantine)
+    queries, subset_share = _subset(queries, options, notes)
     if not (queries["split"] == "train").any():
         raise AnmiError(_nothing_to_mine_for(name, missing, (qrels["split"] == "train").sum(), quarantine))
 
@@ -70,21 +74,34 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     qrels = qrels[qrels["query_id"].isin(queries["query_id"])].drop(columns="split")
     qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
     texts = document_texts(corpus)
+    forms = [normalised(text) for text in texts]
     equivalents = same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels)
     return Collection(
         name=name,
-        language=options.language or raw.language or detect_language(texts),
+        language=options.language or _named_language(raw.language) or detect_language(texts),
         corpus=corpus,
-        queries=queries[["query_id", "text", "split", "metadata"]].reset_index(drop=True),
+        queries=queries[["query_id", "text", "split", "metadata"]]
+        .assign(same_as=pd.Series(find_queries(queries, corpus, forms), index=queries.index, dtype="str"))
+        .reset_index(drop=True),
         qrels=qrels[["query_id", "document_id", "relevance", "split"]].reset_index(drop=True),
         equivalents=equivalents,
         graph=_graph(raw.graph),
-        duplicates=find_duplicates(corpus["document_id"].tolist(), texts),
+        duplicates=find_duplicates(corpus["document_id"].tolist(), texts, forms),
         quarantine=quarantine.table(),
         notes=notes,
         entities=raw.entities.reset_index(drop=True),
         facts=_facts(raw, corpus),
+        subset_share=subset_share,
     )
+
+
+def _named_language(named: str | None) -> str | None:
+    """Return the code of the language a source names; what is no language is not worth refusing the source."""
+    try:
+        return language_code(named) if named else None
+    except AnmiError as error:
+        log.warning("the source of the collection names its language, but %s; it is recognised from the texts", error)
+        return None
 
 
 def _check_ids(table: pd.DataFrame, column: str) -> None:
@@ -189,11 +206,9 @@ def _with_split(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options) ->
     if not missing:
         return queries, missing
     train = (split == "train").to_numpy()
-    rows = queries[train]
-    groups = first_with_same(rows["query_id"].tolist(), rows["normalised"].tolist())
     shares = {f"{name}_share": getattr(options, f"{name}_share") for name in missing}
     result = split.to_numpy(dtype=object, copy=True)
-    result[train] = cut(groups, options.seed, **shares)
+    result[train] = cut(queries.loc[train, "normalised"].tolist(), options.seed, **shares)
     queries = queries.assign(split=pd.Series(result, index=queries.index, dtype="str"))
     return queries, missing
 
@@ -210,14 +225,32 @@ def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFram
     return queries[order == last]
 
 
-def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
+def _merged(queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Make one query with all labels of those of one text, so that none has another's positives as negatives.
+
+    The one that was read first stays. Queries of test stay as they are: what is measured on them is to be comparable
+    with what others measure.
+    """
+    first = queries.groupby("normalised")["query_id"].transform("first")
+    again = (queries["split"] != "test") & (queries["query_id"] != first)
+    if not again.any():
+        return queries, qrels
+    reasons = 'its labels went to the query of the same text "' + first[again] + '"'
+    quarantine.add("query", queries[again], reasons, damage=False)
+    other = qrels["query_id"].map(dict(zip(queries["query_id"][again], first[again], strict=True)))
+    qrels = qrels.assign(query_id=other.fillna(qrels["query_id"]))
+    qrels = qrels.sort_values("relevance", ascending=False, kind="stable").drop_duplicates(["query_id", "document_id"])
+    return queries[~again], qrels.sort_index()
+
+
+def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> tuple[pd.DataFrame, float]:
     train = (queries["split"] == "train").to_numpy()
     if options.subset is None or train.sum() <= options.subset:
-        return queries
-    notes["subset"] = f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query id"
+        return queries, 1.0
+    notes["subset"] = f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query's text"
     kept = ~train
-    kept[train] = choose(queries.loc[train, "query_id"].tolist(), options.subset, options.seed)
-    return queries[kept]
+    kept[train] = choose(queries.loc[train, "normalised"].tolist(), options.subset, options.seed)
+    return queries[kept], options.subset / int(train.sum())
 
 
 def _facts(raw: RawCollection, corpus: pd.DataFrame) -> pd.DataFrame:

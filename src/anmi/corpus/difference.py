@@ -10,13 +10,14 @@ from typing import Any, Final, TypeVar
 
 import pandas as pd
 
+from anmi.corpus.mined import to_mine
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 
 Found = TypeVar("Found")
 
 CONTENTS: Final = ("kind", "id", "digest")
-# That all training queries are mined, as :func:`plan` says it.
+# That all queries to mine are mined, as :func:`plan` says it.
 EVERYTHING: Final[Mapping[str, Any]] = MappingProxyType({"mined": "all", "queries": None, "removed": []})
 
 
@@ -37,14 +38,14 @@ def still_there(found: Found | None, name: str) -> Found:
 
 
 def contents_of(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """Return digests of what mining reads: documents in their order, and training queries with their labels.
+    """Return digests of what mining reads: documents in their order, and the queries to mine with their labels.
 
     Parameters
     ----------
     corpus
         ``document_id, title, text, metadata``.
     queries
-        ``query_id, text, split``.
+        ``query_id, text, split``, and ``mined`` as :func:`anmi.corpus.mined.to_mine` reads it.
     qrels
         ``query_id, document_id, relevance``.
 
@@ -67,7 +68,8 @@ def contents_of(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame
     labels: dict[str, list[str]] = {}
     for query, document, relevance in zip(qrels.query_id, qrels.document_id, qrels.relevance, strict=True):
         labels.setdefault(query, []).append(f"{document} {relevance} {documents.get(document, '')}")
-    asked = queries[(queries.split == "train") & queries.query_id.isin(labels)]
+    asked = to_mine(queries)
+    asked = asked[asked.query_id.isin(labels)]
     found = {
         query: _digest(text, *sorted(labels[query])) for query, text in zip(asked.query_id, asked.text, strict=True)
     }
@@ -157,7 +159,7 @@ def plan(
     lacking: Callable[[], str],
     losers: Callable[[Difference], Iterable[str]],
 ) -> dict[str, Any]:
-    """Decide which training queries are to be mined.
+    """Decide which queries are to be mined.
 
     Parameters
     ----------
@@ -197,7 +199,7 @@ def plan(
     shares = {name: since[name] / max(part.total, 1) for name, part in _parts(difference)}
     known = now.id[now.kind == "query"].tolist()
     reasons = (
-        "" if known else "there is no training query",
+        "" if known else "there is no query to mine",
         "settings, code or models are others" if earlier["settings"] != settings else "",
         *(f"{share:.0%} of the {name} changed since all was mined" for name, share in shares.items() if share > most),
         lacking(),
@@ -207,9 +209,9 @@ def plan(
         return everything | {"why": why}
     mined = {*difference.queries.added, *difference.queries.changed, *losers(difference)}
     chosen = [query for query in known if query in mined]
-    why = f"{len(chosen)} of {len(known)} training queries are new, changed or lost a document"
+    why = f"{len(chosen)} of {len(known)} queries are new, changed or lost a document"
     if not chosen:
-        chosen, why = known[:1], "no training query changed; one is mined, so that every stage has something to do"
+        chosen, why = known[:1], "no query changed; one is mined, so that every stage has something to do"
     return found | {
         "mined": "changed",
         "why": why,

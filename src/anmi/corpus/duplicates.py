@@ -1,4 +1,4 @@
-"""Documents with the same text, exactly or after normalisation."""
+"""Documents, and queries, with the same text, exactly or after normalisation."""
 
 from __future__ import annotations
 
@@ -43,13 +43,17 @@ def normalised(text: str) -> str:
     return " ".join(folded.translate(_COLLAPSE).split()) or text.strip()
 
 
-def find_duplicates(document_ids: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
+def find_duplicates(
+    document_ids: Sequence[str], texts: Sequence[str], forms: Sequence[str] | None = None
+) -> pd.DataFrame:
     """Map every document whose normalised text occurred before to the first one that has it.
 
     Parameters
     ----------
     document_ids, texts
         Aligned, in corpus order; N each.
+    forms
+        The normalised texts, where they are known.
 
     Returns
     -------
@@ -63,8 +67,9 @@ def find_duplicates(document_ids: Sequence[str], texts: Sequence[str]) -> pd.Dat
     [['c', 'a', 'normalised']]
     """
     first: dict[str, int] = {}
+    keys = map(normalised, texts) if forms is None else forms
     root: NDArray[np.int64] = np.fromiter(
-        (first.setdefault(normalised(text), row) for row, text in enumerate(texts)), np.int64, len(texts)
+        (first.setdefault(key, row) for row, key in enumerate(keys)), np.int64, len(texts)
     )
     rows: list[int] = np.flatnonzero(root != np.arange(len(texts))).tolist()
     return pd.DataFrame(
@@ -75,3 +80,48 @@ def find_duplicates(document_ids: Sequence[str], texts: Sequence[str]) -> pd.Dat
         },
         dtype="str",
     )
+
+
+def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Sequence[str]) -> list[str]:
+    """Return for every query the document that is the query itself, or has its text; nothing where there is none.
+
+    In collections such as ArguAna and Quora the queries are documents, under the same id. The id alone does not tell:
+    where queries and documents are both numbered from 1, all ids coincide. A document's text is its title and text;
+    that of the document with the query's own id may also be the text alone.
+
+    Parameters
+    ----------
+    queries
+        ``query_id, normalised``.
+    corpus
+        ``document_id, text``, N rows.
+    forms
+        The N normalised texts of the documents, titles included.
+
+    Returns
+    -------
+    list of str
+        Ids of documents, empty strings where there is none. Of several documents of one text, that with the query's id
+        or else the first; the others are found by :func:`find_duplicates`.
+
+    Examples
+    --------
+    >>> queries = pd.DataFrame({"query_id": ["1", "2", "3"], "normalised": ["a fox", "an owl", "a fox"]})
+    >>> corpus = pd.DataFrame({"document_id": ["1", "2", "3"], "text": ["A fox.", "It rains.", "A fox?"]})
+    >>> find_queries(queries, corpus, ["a fox", "it rains", "a fox"])
+    ['1', '', '3']
+    """
+    first: dict[str, str] = {}
+    for identifier, form in zip(corpus["document_id"], forms, strict=True):
+        first.setdefault(form, identifier)
+    shared = corpus["document_id"].isin(queries["query_id"]).to_numpy()
+    own = dict(zip(corpus["document_id"][shared], np.flatnonzero(shared).tolist(), strict=True))
+    texts = corpus["text"].tolist()
+
+    def found(identifier: str, form: str) -> str:
+        row = own.get(identifier)
+        if row is not None and form in (forms[row], normalised(texts[row])):
+            return identifier
+        return first.get(form, "")
+
+    return [found(*query) for query in zip(queries["query_id"], queries["normalised"], strict=True)]

@@ -34,7 +34,7 @@ def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
 
 
 def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """Return for every query the documents that state all triples its own documents state.
+    """Return for every query the documents that state all triples of one of its own documents.
 
     Parameters
     ----------
@@ -54,26 +54,24 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
     document_ids = corpus["document_id"].to_numpy(dtype=object)
     row = pd.Series(np.arange(len(corpus)), index=corpus["document_id"])
     names, query = np.unique(qrels["query_id"].to_numpy(dtype=object), return_inverse=True)
-    own = row.loc[qrels["document_id"]].to_numpy()
-    membership = sparse.csr_matrix((np.ones(len(own), np.int32), (query, own)), (len(names), len(corpus)))
-    needed = (membership @ facts).astype(bool).astype(np.int32).tocsr()
+    own, place = np.unique(row.loc[qrels["document_id"]].to_numpy(), return_inverse=True)
+    membership = sparse.csr_matrix((np.ones(len(place), np.int32), (query, place)), (len(names), len(own)))
+    needed = facts[own]
     size = np.asarray(needed.sum(axis=1)).ravel()
     transposed = facts.T.tocsc()
     parts = []
-    for start in range(0, len(names), _BLOCK):
+    for start in range(0, len(own), _BLOCK):
         shared = (needed[start : start + _BLOCK] @ transposed).tocoo()
         complete = shared.data == size[start + shared.row]
-        parts.append(
-            pd.DataFrame(
-                {
-                    "query_id": names[start + shared.row[complete]],
-                    "document_id": document_ids[shared.col[complete]],
-                    "row": shared.col[complete],
-                }
-            )
-        )
-    found = pd.concat(parts).sort_values(["query_id", "row"], kind="stable")
-    return _without_labelled(found[["query_id", "document_id"]].astype("str"), qrels)
+        found = np.ones(int(complete.sum()), np.int32), (shared.row[complete], shared.col[complete])
+        parts.append(sparse.csr_matrix(found, shared.shape))
+    stating = (membership @ sparse.vstack(parts)).tocsr()
+    stating.sort_indices()
+    pairs = {
+        "query_id": np.repeat(names, np.diff(stating.indptr)),
+        "document_id": document_ids[stating.indices],
+    }
+    return _without_labelled(pd.DataFrame(pairs, dtype="str"), qrels)
 
 
 def _triples(corpus: pd.DataFrame) -> sparse.csr_matrix | None:

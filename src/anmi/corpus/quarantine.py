@@ -15,6 +15,18 @@ _ID_COLUMN: Final = {"document": "document_id", "query": "query_id", "qrel": "qu
 _PLURAL: Final = {"document": "documents", "query": "queries", "qrel": "qrels"}
 
 
+def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
+    """Return how many rows were set aside for each reason; an id that ends one in quotes makes it no other.
+
+    Examples
+    --------
+    >>> counts_by_reason(pd.DataFrame({"reason": ['as "a"', "empty", 'as "b"']}))
+    {'as': 2, 'empty': 1}
+    """
+    reasons = table["reason"].str.replace(r' ".*"$', "", regex=True)
+    return {str(reason): int(count) for reason, count in reasons.groupby(reasons).size().items()}
+
+
 class Quarantine:
     """Collects rows that were set aside.
 
@@ -26,8 +38,11 @@ class Quarantine:
         self._parts: list[pd.DataFrame] = []
         self._damaged: dict[str, list[pd.DataFrame]] = {}
 
-    def add(self, kind: str, rows: pd.DataFrame, reason: str, *, damage: bool) -> None:
-        """Note rows of the kind ``document``, ``query`` or ``qrel``, with their ``file`` and ``line``."""
+    def add(self, kind: str, rows: pd.DataFrame, reason: str | pd.Series, *, damage: bool) -> None:
+        """Note rows of the kind ``document``, ``query`` or ``qrel``, with their ``file`` and ``line``.
+
+        The reason is one for all rows, or a series of theirs.
+        """
         if rows.empty:
             return
         identifiers = rows[_ID_COLUMN[kind]]

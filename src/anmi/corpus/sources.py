@@ -15,6 +15,7 @@ import pandas as pd
 
 from anmi.corpus.checks import assemble
 from anmi.corpus.kg import RawKnowledge
+from anmi.corpus.language import language_code
 from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
@@ -76,7 +77,7 @@ def load_collection(
     dev_share, test_share
         Shares of the training queries cut off where the source has no such split.
     language
-        ISO 639-1 code; recognised from a sample of documents when ``None``.
+        See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
     max_document_characters
         Longer documents are cut there, and the quarantine says so.
     show_progress
@@ -101,9 +102,8 @@ def load_collection(
     if max_document_characters < 1:
         raise AnmiError(f"max_document_characters is {max_document_characters}; at least 1 was expected")
     reader, location = _reader(collection)
-    options = Options(
-        seed, subset, max_quarantine, dev_share, test_share, language, max_document_characters, show_progress
-    )
+    code = language_code(language) if language else None
+    options = Options(seed, subset, max_quarantine, dev_share, test_share, code, max_document_characters, show_progress)
     if "\0" in location:
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
     try:

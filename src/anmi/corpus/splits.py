@@ -1,4 +1,8 @@
-"""Splits that depend on the seed and the query id alone."""
+"""Splits that depend on the seed and the text of the query alone.
+
+An id says nothing of what is asked: were it hashed, queries of one text could fall into two splits, or a query move to
+another one when its text comes again under another id.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def position(seed: int, purpose: str, identifiers: Sequence[str]) -> NDArray[np.float64]:
-    """Return a number in [0, 1) for every identifier, the same in every process and for every order.
+def position(seed: int, purpose: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for every text, the same in every process and for every order.
 
     Examples
     --------
@@ -18,35 +22,19 @@ def position(seed: int, purpose: str, identifiers: Sequence[str]) -> NDArray[np.
     True
     """
     words = b"".join(
-        hashlib.blake2b(f"{seed}\x1f{purpose}\x1f{name}".encode(), digest_size=8).digest() for name in identifiers
+        hashlib.blake2b(f"{seed}\x1f{purpose}\x1f{text}".encode(), digest_size=8).digest() for text in texts
     )
     # The top 53 bits fit a float exactly, so 1.0 cannot come out by rounding.
     return (np.frombuffer(words, dtype="<u8") >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def first_with_same(identifiers: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return for every identifier the smallest one that has the same text.
-
-    Hashing this instead of the identifier itself keeps queries of one text in one split.
-
-    Examples
-    --------
-    >>> first_with_same(["c", "b", "a"], ["x", "y", "x"])
-    ['a', 'b', 'a']
-    """
-    smallest: dict[str, str] = {}
-    for name, text in zip(identifiers, texts, strict=True):
-        smallest[text] = min(smallest.get(text, name), name)
-    return [smallest[text] for text in texts]
-
-
-def cut(identifiers: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: float = 0.0) -> NDArray[np.str_]:
+def cut(texts: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: float = 0.0) -> NDArray[np.str_]:
     """Cut dev and test from training queries.
 
     Parameters
     ----------
-    identifiers
-        What is hashed: a query's own id, or that of the group it must stay with.
+    texts
+        Normalised texts of the queries, see :func:`anmi.corpus.duplicates.normalised`.
     seed
         Keys the hash.
     dev_share, test_share
@@ -55,15 +43,15 @@ def cut(identifiers: Sequence[str], seed: int, *, dev_share: float = 0.0, test_s
     Returns
     -------
     numpy.ndarray
-        ``train``, ``dev`` or ``test`` for every identifier.
+        ``train``, ``dev`` or ``test`` for every text; equal texts get the same.
     """
-    place = position(seed, "split", identifiers)
+    place = position(seed, "split", texts)
     return np.select([place < test_share, place < test_share + dev_share], ["test", "dev"], default="train")
 
 
-def choose(identifiers: Sequence[str], count: int, seed: int) -> NDArray[np.bool_]:
-    """Choose ``count`` identifiers by their hash; a larger count contains every smaller one."""
-    order = np.argsort(position(seed, "subset", identifiers), kind="stable")
-    chosen = np.zeros(len(identifiers), bool)
+def choose(texts: Sequence[str], count: int, seed: int) -> NDArray[np.bool_]:
+    """Choose ``count`` texts by their hash; a larger count contains every smaller one, and of equal texts the first."""
+    order = np.argsort(position(seed, "subset", texts), kind="stable")
+    chosen = np.zeros(len(texts), bool)
     chosen[order[:count]] = True
     return chosen

@@ -27,7 +27,8 @@ class Collection:
     corpus
         ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is its row.
     queries
-        ``query_id, text, split, metadata``.
+        ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has its text; empty
+        where there is none.
     qrels
         ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
     equivalents
@@ -42,6 +43,8 @@ class Collection:
         ``uri, label, types, description``, types as a JSON list; empty where the source names no entities.
     facts
         ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
+    subset_share
+        Share of the training queries that a cap on them left, 1 without one.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Collection:
     notes: dict[str, Any] = field(default_factory=dict)
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
+    subset_share: float = 1.0
 
 
 def empty(*columns: str) -> pd.DataFrame:

@@ -190,15 +190,19 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         names = [PurePosixPath(entry).name for entry in entries if PurePosixPath(entry).name != self._filepath.name]
         return [str(self._get_versioned_path(name)) for name in names]
 
+    def versions(self) -> Iterator[str]:
+        """Yield the versions that are there, the newest first; each look at a bucket is a request."""
+        for path in sorted(self._glob_function(str(self._get_versioned_path("*"))), reverse=True):
+            if self._exists_function(path):
+                yield PurePosixPath(path).parent.name
+
     def _fetch_latest_load_version(self) -> str:
-        """Look at the newest versions first; Kedro looks at all, and each look at a bucket is a request."""
-        if self._fs is None or self._cached_load_version is not None:
-            return str(super()._fetch_latest_load_version())
-        for path in sorted(self._remote_versions(), reverse=True):
-            if self._remote_exists(path):
-                self._cached_load_version = PurePosixPath(path).parent.name
-                return self._cached_load_version
-        raise VersionNotFoundError(f"Did not find any versions for {self}")
+        """Look at the newest versions first; Kedro looks at all."""
+        if self._cached_load_version is None:
+            self._cached_load_version = next(self.versions(), None)
+        if self._cached_load_version is None:
+            raise VersionNotFoundError(f"Did not find any versions for {self}")
+        return self._cached_load_version
 
     def _exists(self) -> bool:
         try:

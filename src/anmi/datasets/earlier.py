@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from kedro.io.core import DatasetError, Version, VersionNotFoundError
+from kedro.io.core import DatasetError, Version
 from kedro.utils import load_obj
 
 from anmi.datasets.artifact import ArtifactDataset
 
 _JSON: Final = "anmi.datasets.JsonDataset"
+# The version to load where nothing is to be found, whatever is saved meanwhile; no run is called that.
+ABSENT: Final = "absent"
 
 
 class EarlierDataset(ArtifactDataset):
@@ -66,24 +68,25 @@ class EarlierDataset(ArtifactDataset):
     def _write(self, data: Any, path: Path) -> None:
         raise DatasetError(f"{self._filepath} is read here as that of an earlier run and saved under another name")
 
-    def _fetch_latest_load_version(self) -> str:
-        if self._cached_load_version is None:
-            own = self._version.save if self._version else None
-            for path in sorted(self._glob_function(str(self._get_versioned_path("*"))), reverse=True):
-                name = PurePosixPath(path).parent.name
-                if (own is None or name < own) and self._exists_function(path):
-                    self._cached_load_version = name
-                    return name
-            raise VersionNotFoundError(f"Did not find any versions for {self}")
-        return self._cached_load_version
+    def versions(self) -> Iterator[str]:
+        """Yield the versions before that of this run, the newest first."""
+        own = self._version.save if self._version else None
+        return (version for version in super().versions() if own is None or version < own)
+
+    def newest(self, counts: Callable[[str], bool] = lambda _: True) -> str | None:
+        """Return the newest version, None where there is none or not all that belongs to it.
+
+        Parameters
+        ----------
+        counts
+            Tells of a version whether it is looked at.
+        """
+        version = next((version for version in self.versions() if counts(version)), None)
+        return version if all(other.newest(counts) == version for other in self._together) else None
 
     def resolve_load_version(self) -> str | None:
         """Return the version that is read; None where there is none."""
-        try:
-            version: str | None = super().resolve_load_version()
-        except VersionNotFoundError:
-            return None
+        if self._version is None or not self._version.load:
+            return self.newest() if self._version else None
         # Who asks for a version by name, as a repetition does, knows what belongs to it.
-        if self._version is not None and self._version.load is not None:
-            return version
-        return version if all(other.resolve_load_version() == version for other in self._together) else None
+        return None if self._version.load == ABSENT else str(self._version.load)

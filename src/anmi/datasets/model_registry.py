@@ -20,6 +20,7 @@ from typing import Any, Final
 from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.errors import AnmiError, masked
+from anmi.store.sole import alone
 
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
@@ -68,6 +69,21 @@ class Entry:
         return int(self.tags[PREVIOUS]) if self.tags.get(PREVIOUS, "").isdigit() else None
 
 
+def connect(uri: str) -> Any:
+    """Return a client of a tracking store; an unreachable one is noticed in seconds, by default it takes minutes."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    from mlflow import MlflowClient
+
+    if not uri.startswith("sqlite:///"):
+        return MlflowClient(tracking_uri=uri)
+    database = Path(uri.removeprefix("sqlite:///"))
+    database.parent.mkdir(parents=True, exist_ok=True)
+    # The first client makes the tables, in seconds; a second one would find half of them.
+    with alone(database.with_name(f"{database.name}.lock")):
+        return MlflowClient(tracking_uri=uri)
+
+
 class ModelRegistry:
     """What is done to the registry; every failure of it is one sentence.
 
@@ -80,15 +96,10 @@ class ModelRegistry:
     """
 
     def __init__(self, uri: str, run: str | None = None) -> None:
-        # An unreachable server is noticed in seconds; the default is to try for many minutes.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-        from mlflow import MlflowClient
-
         self.uri, self.run = uri, run
-        self.client = MlflowClient(tracking_uri=uri)
+        self.client = connect(uri)
 
     def names(self) -> list[str]:
         """Return the names of all registered models."""

@@ -28,7 +28,7 @@ KINDS: Final = ("documents", "hardness")
 _ORDER: Final = ("seen", "unseen", "easy", "medium", "hard")
 _BATCH: Final = 500
 _MEANS: Final = ("train_seconds", "search_seconds", "memory_mb")
-_PER_RECIPE: Final = ("leak", "leak_from", "coverage", "rows", "promoted")
+_PER_RECIPE: Final = ("leak", "leak_low", "leak_high", "leak_from", "coverage", "rows", "promoted")
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def table(cells: pd.DataFrame, queries: pd.DataFrame, design: Design) -> list[di
     Parameters
     ----------
     cells
-        The finished ones: ``collection, recipe, seed`` and ``leak, leak_from, coverage, rows, promoted, train_seconds,
-        search_seconds, memory_mb``.
+        The finished ones: ``collection, recipe, seed`` and ``leak, leak_low, leak_high, leak_from, coverage, rows,
+        promoted, train_seconds, search_seconds, memory_mb``.
     queries
         ``collection, recipe, seed, judgments, query_id, ndcg@10``, and what kind of query it is: ``documents`` and
         ``hardness``.

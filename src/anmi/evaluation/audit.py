@@ -22,6 +22,7 @@ from scipy.special import expit, logit
 from anmi.candidates import OPEN, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.evaluation.planting import PlantedTruth
+from anmi.evaluation.shares import share, wilson
 from anmi.selection.recipe import RecipeBook, Runner
 
 log = logging.getLogger(__name__)
@@ -42,10 +43,10 @@ class _Point:
     default: bool = True
     rows: int = 0
     full: int = 0
-    negatives: int = 0
-    leaked: int = 0
     gap: float = 0.0
-    served: list[NDArray[np.bool_]] = field(default_factory=list)
+    # Of each row, how many negatives it has and how many of them are planted.
+    negatives: list[NDArray[np.int64]] = field(default_factory=list)
+    leaked: list[NDArray[np.int64]] = field(default_factory=list)
     failed: str = ""
 
     def add(self, block: Candidates, planted: NDArray[np.bool_], gaps: NDArray[np.float32]) -> None:
@@ -55,10 +56,9 @@ class _Point:
         found = taken.sum(axis=1)
         self.rows += len(block)
         self.full += int((found >= self.runner.recipe.negatives).sum())
-        self.negatives += int(found.sum())
-        self.leaked += int((taken & planted).sum())
+        self.negatives.append(found)
+        self.leaked.append((taken & planted).sum(axis=1))
         self.gap += float(gaps[taken].sum(dtype=np.float64))
-        self.served.append(found > 0)
 
 
 def audit_recipes(
@@ -91,12 +91,11 @@ def audit_recipes(
     pandas.DataFrame
         A row per recipe and threshold: ``recipe, setting`` (``step.parameter``, empty without one), ``threshold``,
         ``default`` (the recipe as it is), ``leak`` (share of the chosen negatives that are planted, NaN where none
-        was chosen) with its Wilson interval ``leak_low, leak_high``, ``leaked`` (their number), ``gap`` (mean of
-        positive minus negative), ``coverage`` (share of rows with all the negatives asked for), ``queries_lost``
-        (queries without a single negative), ``lost`` (the first 20 of them), ``negatives``, and ``failed``: why a
-        recipe cannot be run on this collection.
-
-        The interval takes negatives for independent; those of one query are not quite.
+        was chosen) with its interval ``leak_low, leak_high`` and the ``design_effect`` from
+        :func:`anmi.evaluation.shares.share`, ``leaked`` (their number), ``gap`` (mean of positive minus negative),
+        ``coverage`` (share of rows with all the negatives asked for), ``queries_lost`` (queries without a single
+        negative), ``lost`` (the first 20 of them), ``negatives``, and ``failed``: why a recipe cannot be run on this
+        collection. Of a recipe with a ``pool`` it is about the pool, from which training draws.
 
     Raises
     ------
@@ -114,7 +113,9 @@ def audit_recipes(
                 _guarded(point, lambda p, b=block, m=mask, g=gaps: p.add(b, m, g))
     rows = np.concatenate(queries) if queries else np.zeros(0, np.str_)
     # Of a sweep only what ran is of use; that the recipe itself cannot run is a finding.
-    table = pd.DataFrame([_row(point, rows) for point in points if point.default or not point.failed])
+    names, cluster = np.unique(rows, return_inverse=True)
+    kept = [point for point in points if point.default or not point.failed]
+    table = pd.DataFrame([_row(point, names, cluster, seed) for point in kept])
     if table.empty or (table["failed"] != "").all():
         reasons = "; ".join(table["failed"]) if len(table) else "no recipe of the book chooses negatives"
         raise AnmiError(f"the audit has no recipe to measure: {reasons}")
@@ -162,44 +163,35 @@ def _guarded(point: _Point, act: Any) -> None:
         point.failed = str(error)
 
 
-def _row(point: _Point, queries: NDArray[np.str_]) -> dict[str, Any]:
+def _row(point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], seed: int) -> dict[str, Any]:
     if point.failed:
         # What it counted before it failed would be the figures of a part.
         keys = ("recipe", "runner", "setting", "threshold", "default", "failed")
         point = _Point(**{key: getattr(point, key) for key in keys})
-    served = np.concatenate(point.served) if point.served else np.zeros(len(queries), bool)
-    lost = np.setdiff1d(queries, queries[served])
-    low, high = wilson(point.leaked, point.negatives)
+    nothing = [np.zeros(len(cluster), np.int64)]
+    negatives, leaked = (
+        np.bincount(cluster, np.concatenate(parts or nothing), len(queries))
+        for parts in (point.negatives, point.leaked)
+    )
+    found = share(leaked, negatives, seed=seed)
+    lost = queries[negatives == 0]
     return {
         "recipe": point.recipe,
         "setting": point.setting,
         "threshold": point.threshold,
         "default": point.default,
-        "leak": point.leaked / point.negatives if point.negatives else math.nan,
-        "leak_low": low,
-        "leak_high": high,
-        "leaked": point.leaked,
-        "gap": point.gap / point.negatives if point.negatives else math.nan,
+        "leak": found.value,
+        "leak_low": found.low,
+        "leak_high": found.high,
+        "design_effect": found.design_effect,
+        "leaked": found.count,
+        "gap": point.gap / found.total if found.total else math.nan,
         "coverage": point.full / point.rows if point.rows else 0.0,
         "queries_lost": len(lost),
         "lost": lost[:SHOWN_LOST].tolist(),
-        "negatives": point.negatives,
+        "negatives": found.total,
         "failed": point.failed,
     }
-
-
-def wilson(count: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the Wilson interval of a share; [0, 1] of nothing.
-
-    Examples
-    --------
-    >>> [round(bound, 3) for bound in wilson(0, 100)]
-    [0.0, 0.037]
-    """
-    if not total:
-        return 0.0, 1.0
-    low, high = scipy.stats.binomtest(count, total).proportion_ci(confidence, method="wilson")
-    return float(low), float(high)
 
 
 def audit_judges(shards: Iterable[Candidates], planted: PlantedTruth, *, depth: int = 50) -> pd.DataFrame:
@@ -300,7 +292,7 @@ def clustered_auc(
         + 2 * both / (both - 1) * (left * right).sum()
     )
     if variance <= 0 or auc in (0.0, 1.0):
-        return auc, *wilson(round(auc * with_positive), with_positive, confidence)
+        return auc, *wilson(auc, with_positive, confidence)
     half = scipy.stats.norm.ppf(0.5 + confidence / 2) * math.sqrt(variance) / (auc * (1 - auc))
     return auc, float(expit(logit(auc) - half)), float(expit(logit(auc) + half))
 
@@ -331,7 +323,7 @@ def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, 
         From :func:`found_share`.
     """
     own = recipes[recipes["default"] & (recipes["failed"] == "")].set_index("recipe")
-    numbers = ["leak", "leak_low", "leak_high", "gap", "coverage", "queries_lost", "negatives"]
+    numbers = ["leak", "leak_low", "leak_high", "design_effect", "gap", "coverage", "queries_lost", "negatives"]
     kinds: Mapping[Any, int] = truth.groupby("kind").size().to_dict()
     return {
         "audit": {
@@ -369,7 +361,8 @@ def check_leak(recipes: pd.DataFrame, recipe: str, limit: float) -> None:
     own = recipes[(recipes["recipe"] == recipe) & recipes["default"]]
     if own.empty:
         raise AnmiError(
-            f'audit.max_leak: recipe "{recipe}" chooses no negatives, so it has no leak; name another as audit.recipe'
+            f'audit.max_leak: recipe "{recipe}" chooses no negatives before training, so an audit cannot know what '
+            "leaks; name another as audit.recipe"
         )
     row = own.iloc[0]
     if math.isnan(row["leak"]):

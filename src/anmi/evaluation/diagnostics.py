@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-import scipy
 from numpy.typing import NDArray
 
 from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
 from anmi.engine.threads import ahead
+from anmi.evaluation.shares import share_of_pairs
 from anmi.selection.back_off import TIERS
 
 
@@ -180,6 +180,41 @@ class Origins:
         return {"sources": dict(self._sources.most_common()), "tiers": dict(self._tiers.most_common())}
 
 
+class Expected:
+    """Finds which share of the selected negatives the judge itself expects to be relevant.
+
+    Attributes
+    ----------
+    column
+        Calibrated probability of relevance.
+    """
+
+    def __init__(self, column: str = "p_relevant") -> None:
+        self.column = column
+        self.columns: tuple[str, ...] = (column, "tier")
+        self._sum, self._judged, self._total, self._doubtful = 0.0, 0, 0, 0
+
+    def see(self, block: Candidates) -> None:
+        """Add up the negatives of a block."""
+        drawn = block.negatives & (block.query_verdict == OPEN)[:, None]
+        values = block.columns.get(self.column, np.full(drawn.shape, np.nan))[drawn].astype(np.float64)
+        self._sum += float(np.nansum(values))
+        self._judged += int(np.isfinite(values).sum())
+        self._total += int(drawn.sum())
+        if "tier" in block.columns:
+            self._doubtful += int((block.columns["tier"][drawn] == TIERS.index("uncertain")).sum())
+
+    def found(self) -> dict[str, Any] | None:
+        """Return ``share`` in [0, 1], the ``judged`` negatives it is of, all (``total``), and those taken in doubt.
+
+        ``doubtful`` are those of the last tier. None where no negative was judged.
+        """
+        if not self._judged:
+            return None
+        counts = {"judged": self._judged, "total": self._total, "doubtful": self._doubtful}
+        return {"share": self._sum / self._judged, **counts}
+
+
 def by_source(
     shards: Iterable[Candidates], rows: pd.DataFrame, source_of: Mapping[str, str], default: str
 ) -> list[dict[str, Any]]:
@@ -258,9 +293,10 @@ def leak(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> 
     Returns
     -------
     dict
-        ``count``, ``total`` (selected negatives), ``share``, its 95 % Wilson interval ``low`` and ``high``;
-        ``queries`` with at least one such negative, ``queries_total``, and ``known``: queries for which any
-        equivalent is known, without which a small leak means little. Without negatives the share is 0 in [0, 1].
+        ``count``, ``total`` (selected negatives), ``share``, its 95 % interval ``low`` and ``high`` over queries
+        (:func:`anmi.evaluation.shares.share`); ``queries`` with at least one such negative, ``queries_total``, and
+        ``known``: queries for which any equivalent is known, without which a small leak means little. Without
+        negatives the share is 0 in [0, 1].
 
     Examples
     --------
@@ -271,21 +307,34 @@ def leak(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> 
     >>> found["count"], found["total"], found["share"]
     (1, 2, 0.5)
     """
+    chosen = rows[["query_id", "negative_ids"]].explode("negative_ids").dropna()
+    pairs = chosen.rename(columns={"negative_ids": "document_id"})
+    return leak_of_pairs(pairs, set(rows["query_id"].astype(str)), equivalents, qrels)
+
+
+def leak_of_pairs(
+    pairs: pd.DataFrame, queries: set[str], equivalents: pd.DataFrame, qrels: pd.DataFrame
+) -> dict[str, Any]:
+    """Return the same as :func:`leak` for negatives as pairs.
+
+    Parameters
+    ----------
+    pairs
+        ``query_id, document_id``, and ``count`` where a document was a negative of its query several times.
+    queries
+        Those asked for negatives.
+    equivalents, qrels
+        As of :func:`leak`.
+    """
     relevant = qrels.loc[pd.to_numeric(qrels["relevance"]) > 0, ["query_id", "document_id"]]
-    truth = pd.concat([equivalents[["query_id", "document_id"]], relevant]).astype(str).drop_duplicates()
-    chosen = rows[["query_id", "negative_ids"]].explode("negative_ids").dropna().astype(str)
-    known = pd.MultiIndex.from_frame(truth)
-    hit = pd.MultiIndex.from_frame(chosen).isin(known) if len(known) and len(chosen) else np.zeros(len(chosen), bool)
-    count, total = int(hit.sum()), len(chosen)
-    queries = set(rows["query_id"].astype(str))
-    low, high = scipy.stats.binomtest(count, total).proportion_ci(0.95, method="wilson") if total else (0.0, 1.0)
+    found = share_of_pairs(pairs, pd.concat([equivalents[["query_id", "document_id"]], relevant]))
     return {
-        "count": count,
-        "total": total,
-        "share": count / total if total else 0.0,
-        "low": float(low),
-        "high": float(high),
-        "queries": int(chosen.loc[hit, "query_id"].nunique()),
+        "count": found.count,
+        "total": found.total,
+        "share": found.value if found.total else 0.0,
+        "low": found.low,
+        "high": found.high,
+        "queries": found.affected,
         "queries_total": len(queries),
         "known": len(queries & set(equivalents["query_id"].astype(str))),
     }

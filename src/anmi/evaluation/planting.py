@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import Candidates
+from anmi.corpus.duplicates import normalised
 from anmi.corpus.splits import choose
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
@@ -74,7 +75,7 @@ def plant(
     kinds
         ``hidden``, ``equivalents``, or ``auto`` for both as far as the collection offers them.
     limit
-        Most queries kept, chosen by a hash of the id; 0 keeps all.
+        Most queries kept, chosen by a hash of the text; 0 keeps all.
     seed
         Keys which positive stays known and which queries are kept.
 
@@ -108,7 +109,7 @@ def plant(
         raise AnmiError(_nothing_offered(kinds))
     asked = train[train["query_id"].isin(truth["query_id"])]
     if limit and limit < len(asked):
-        asked = asked[choose(asked["query_id"].tolist(), limit, seed)]
+        asked = asked[choose([normalised(text) for text in asked["text"]], limit, seed)]
     truth = truth[truth["query_id"].isin(asked["query_id"])]
     return Planting(
         queries=asked.reset_index(drop=True),

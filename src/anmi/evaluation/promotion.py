@@ -38,23 +38,26 @@ class PromotionRule(BaseModel):
         "about 50 the bootstrap is not to be trusted (see anmi.evaluation.significance).",
     )  # fmt: skip
     max_leak: float = Field(
-        0.05, ge=0, le=1, description="Largest share of chosen negatives that may be relevant, by the upper end of its "
-        "95 % interval. At 5 % a row of up to 19 negatives holds on average less than one that is relevant.",
+        0.05, ge=0, le=1, description="Largest share of negatives that may be relevant, by the upper end of its 95 % "
+        "interval over queries. At 5 % a row of up to 19 negatives holds on average less than one that is relevant.",
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What an audit found of a recipe.
+    """How many of a recipe's negatives are relevant.
 
     Attributes
     ----------
     value, low, high
-        Share of the chosen negatives that are planted, and its interval; NaN where none was chosen.
+        Share of the negatives that are relevant, and its interval over queries (:func:`anmi.evaluation.shares.share`);
+        NaN where there are none.
     count, negatives
         Numerator and denominator.
     failed
-        Why the recipe could not be audited; empty otherwise.
+        Why it is not known; empty otherwise.
+    of
+        ``audited``: of what an audit's queries got, ``drawn``: of what training drew for its own.
     """
 
     value: float
@@ -63,6 +66,7 @@ class Leak:
     count: int
     negatives: int
     failed: str = ""
+    of: Literal["audited", "drawn"] = "audited"
 
 
 @dataclass(frozen=True)
@@ -176,11 +180,11 @@ def _audit(leak: Leak | None, rule: PromotionRule) -> tuple[bool, str, dict[str,
         return False, f"the leak of the recipe is not known: {why}", {}
     holds = leak.high <= rule.max_leak
     sentence = (
-        f"of {leak.negatives} audited negatives {leak.count} are relevant ({leak.value:.2%}, 95 % interval "
-        f"{leak.low:.2%} to {leak.high:.2%}), and its upper end {'stays within' if holds else 'exceeds'} the bound of "
-        f"{rule.max_leak:.2%}"
+        f"of {leak.negatives} {leak.of} negatives {leak.count} are relevant ({leak.value:.2%}, 95 % interval over "
+        f"queries {leak.low:.2%} to {leak.high:.2%}), and its upper end {'stays within' if holds else 'exceeds'} the "
+        f"bound of {rule.max_leak:.2%}"
     )
-    if not holds and leak.value <= rule.max_leak:
+    if not holds and leak.value <= rule.max_leak and leak.of == "audited":
         sentence += "; the estimate is below it, so an audit of more queries (audit.queries) may tell"
     figures = {"leak": leak.value, "leak_low": leak.low, "leak_high": leak.high, "max_leak": rule.max_leak}
     return holds, sentence, figures

@@ -14,6 +14,7 @@ from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate
+from anmi.retrieval.pool import compacted, own_documents, without
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -50,6 +51,68 @@ def run_table(
     })  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """Makes runs in which no query finds itself, as BEIR does where the queries are documents.
+
+    BEIR goes by the id alone. Here the text must be the same too, since where queries and documents are both numbered
+    from 1 the ids coincide; and a document that is labelled relevant to itself stays.
+
+    Attributes
+    ----------
+    query_ids, document_ids
+        Of Q queries and N documents.
+    own
+        The document that each query is itself, int32 [Q], -1 where there is none.
+    depth
+        Documents per query.
+    """
+
+    query_ids: list[str]
+    document_ids: list[str]
+    own: NDArray[np.int32]
+    depth: int
+
+    @staticmethod
+    def of(queries: pd.DataFrame, qrels: pd.DataFrame, document_ids: list[str], depth: int) -> Ranking:
+        """Find out which queries are documents.
+
+        Parameters
+        ----------
+        queries
+            ``query_id, same_as``; without the latter column, none is.
+        qrels
+            ``query_id, document_id, relevance``.
+        document_ids
+            By document index.
+        depth
+            Documents per query.
+        """
+        relevant = qrels[(qrels.relevance > 0) & (qrels.query_id == qrels.document_id)]
+        own = own_documents(queries, dict(zip(document_ids, range(len(document_ids)), strict=True)))
+        names = queries.get("same_as", queries.query_id)
+        kept = (names == queries.query_id) & ~queries.query_id.isin(relevant.query_id)
+        return Ranking(queries.query_id.tolist(), document_ids, np.where(kept, own, PADDING).astype(np.int32), depth)
+
+    @property
+    def searched(self) -> int:
+        """Documents to ask a search for, so that ``depth`` are left."""
+        return self.depth + int((self.own != PADDING).any())
+
+    def run(self, documents: NDArray[np.int32], scores: NDArray[np.float32]) -> pd.DataFrame:
+        """Return what a search found, [Q, k], as :func:`run_table` does, without the queries themselves.
+
+        Examples
+        --------
+        >>> ranking = Ranking(["a", "q"], ["a", "b", "c"], np.array([0, -1], np.int32), depth=2)
+        >>> found = np.tile(np.arange(ranking.searched, dtype=np.int32), (2, 1))
+        >>> ranking.run(found, -found.astype(np.float32)).document_id.tolist()
+        ['b', 'c', 'a', 'b']
+        """
+        found, values = compacted(without(documents, self.own[:, None]), scores)
+        return run_table(self.query_ids, self.document_ids, found[:, : self.depth], values[:, : self.depth])
+
+
 def search(
     model: SentenceTransformer,
     query_texts: Sequence[str],
@@ -58,11 +121,10 @@ def search(
     *,
     store: Store | None = None,
     precision: str = "auto",
-    prompts: tuple[str, str] = ("", ""),
     batch_size: int = 64,
     description: str = "",
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Encode and search exactly.
+    """Encode, with the model's prompts, and search exactly.
 
     Parameters
     ----------
@@ -76,8 +138,6 @@ def search(
         Cache for models that are used more than once.
     precision, batch_size, description
         See :func:`anmi.retrieval.encoders.encode`.
-    prompts
-        Put before queries and before documents.
 
     Returns
     -------
@@ -88,8 +148,8 @@ def search(
 
     options: dict[str, Any] = {"store": store, "precision": precision, "batch_size": batch_size}
     label = f"encoding for {description}" if description else ""
-    documents = vectors(model, document_texts, "document", prompt=prompts[1], description=label, **options)
-    queries = vectors(model, query_texts, "query", prompt=prompts[0], **options)
+    documents = vectors(model, document_texts, "document", description=label, **options)
+    queries = vectors(model, query_texts, "query", **options)
     index = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
     return index.search(queries, k)
 
@@ -101,11 +161,12 @@ def vectors(
     *,
     store: Store | None = None,
     precision: str = "auto",
-    prompt: str = "",
     batch_size: int = 64,
     description: str = "",
 ) -> NDArray[np.float32]:
-    """Encode texts, by a static encoder without tokenising again what this process read before.
+    """Encode texts with the model's prompt for them.
+
+    A static encoder does not tokenise again what this process read before.
 
     Parameters
     ----------
@@ -115,7 +176,7 @@ def vectors(
         T texts.
     role
         What they are.
-    store, precision, prompt, batch_size, description
+    store, precision, batch_size, description
         See :func:`anmi.retrieval.encoders.encode`.
 
     Returns
@@ -125,10 +186,12 @@ def vectors(
     """
     from anmi.evaluation.static_tokens import encode_static, is_readable
     from anmi.retrieval.encoders import encode
+    from anmi.retrieval.prompts import prompts_of
 
     if store is None and is_readable(model):
+        prompt = prompts_of(model)[role]
         return encode_static(model, [prompt + text for text in texts])
-    return encode(model, texts, store, precision, batch_size, prompt, description, role)
+    return encode(model, texts, store, precision, batch_size, description, role)
 
 
 @dataclass(frozen=True)
@@ -206,12 +269,12 @@ def dev_metric(
     if pool is None:
         return None
     texts = document_texts(pool.documents)
-    ids = pool.documents.document_id.tolist()
+    ranking = Ranking.of(pool.queries, pool.truth, pool.documents.document_id.tolist(), 10)
 
     def measure(model: Any) -> float:
-        found, scores = search(model, pool.queries.text.tolist(), texts, 10, precision=precision)
-        run = run_table(pool.queries.query_id.tolist(), ids, found, scores)
-        return float(evaluate(pool.truth, run, (10,))["ndcg@10"].mean())
+        found = search(model, pool.queries.text.tolist(), texts, ranking.searched, precision=precision)
+        table = evaluate(pool.truth, ranking.run(*found), (10,), ignore_identical_ids=False)
+        return float(table["ndcg@10"].mean())
 
     return measure
 

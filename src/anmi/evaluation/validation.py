@@ -10,8 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from anmi.candidates import PADDING
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import DevPool, dev_pool, side_by_side, vectors
+from anmi.retrieval.kin import Kin
+from anmi.retrieval.pool import own_documents
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -33,6 +36,7 @@ def dev_loss(
     *,
     temperature: float = 0.05,
     most_queries: int | None = None,
+    kin: Kin | None = None,
 ) -> Callable[[SentenceTransformer], float] | None:
     """Return a function that gives a model's mean loss on the dev queries; None when there are none.
 
@@ -47,8 +51,8 @@ def dev_loss(
         The collection.
     barred
         Given the dev queries' relevant documents, int32 [Q, P] padded with -1, which documents are no negatives of a
-        query, bool [Q, D], such as :meth:`anmi.corpus.knowledge.KnowledgeGraph.entailing`. None bars the relevant ones
-        alone; they are barred in any case.
+        query, bool [Q, D], such as :meth:`anmi.corpus.knowledge.KnowledgeGraph.entailing`. None bars none.
+        The relevant ones, and a document that is the query itself, are barred in any case.
     most_documents, most_queries, seed
         See :func:`anmi.evaluation.retrieval.dev_pool`, which the dev metric is measured on, too.
     precision
@@ -57,6 +61,8 @@ def dev_loss(
         The same for every model and recipe, not the one trained with: with its own, a recipe that learns its
         temperature, or was given another, would change the unit of its loss, and no two could be compared. At 0.05 a
         document that is 0.05 less similar counts for 1/e.
+    kin
+        Copies, near-duplicates and siblings of documents, which are barred as well.
 
     Returns
     -------
@@ -68,7 +74,7 @@ def dev_loss(
         return None
     texts, asked = document_texts(pool.documents), pool.queries.text.tolist()
     query, place = _own(pool)
-    masked = _masked(pool, query, place, corpus, barred)
+    masked = _masked(pool, query, place, corpus, barred, kin or Kin.of_none(len(corpus)))
 
     def measure(model: SentenceTransformer) -> float:
         found = vectors(model, asked, "query", precision=precision)
@@ -143,12 +149,17 @@ def _masked(
     place: NDArray[np.int64],
     corpus: pd.DataFrame,
     barred: Barred | None,
+    kin: Kin,
 ) -> sparse.csr_array:
-    shape = (len(pool.queries), len(pool.documents))
-    masked = sparse.csr_array((np.ones(len(query), np.int32), (query, place)), shape)
+    rows = pd.Index(corpus.document_id).get_indexer(pd.Index(pool.documents.document_id))
+    positives = side_by_side(query, rows[place], len(pool.queries))
+    own = own_documents(pool.queries, dict(zip(corpus.document_id, range(len(corpus)), strict=True)))
+    documents = kin.barred(positives, own[:, None])
+    row, slot = np.nonzero(documents != PADDING)
+    pairs = (np.ones(len(row), np.int32), (row, documents[row, slot]))
+    masked = sparse.csr_array(pairs, (len(pool.queries), len(corpus)))
     if barred is not None:
-        rows = pd.Index(corpus.document_id).get_indexer(pd.Index(pool.documents.document_id))
-        masked = masked + barred(side_by_side(query, rows[place], shape[0])).astype(np.int32)[:, rows]
-    result = sparse.csr_array(masked > 0)
+        masked = masked + barred(positives).astype(np.int32)
+    result = sparse.csr_array(masked[:, rows] > 0)
     result.sort_indices()
     return result

@@ -33,6 +33,7 @@ from anmi.hooks.parameters import (
 from anmi.hooks.secrets import check_no_secrets, mask_logs
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.audit.params import AuditParams
+from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import RecipeBook
@@ -108,6 +109,8 @@ class CheckHooks:
             check_packages(options)
             self._draws_on_facts = options.sources.kind == "mixed"
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
+        if {"train_retriever", "run_systems"} <= nodes:
+            check_evaluation(catalog.load("params:training"), catalog.load("params:evaluation"))
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
 
@@ -204,6 +207,13 @@ def check_packages(options: TrainingOptions) -> None:
 
     if isinstance(options.hardness, HansOptions):
         options.hardness.heuristic.check_installed()
+
+
+def check_evaluation(training: TrainingParams, evaluation: EvaluationParams) -> None:
+    """Refuse to train on the split that is to be evaluated on; the evaluation would, hours later."""
+    from anmi.pipelines.evaluation.nodes import check_held_out
+
+    check_held_out(evaluation.split, ["train", "dev"] if training.refit else ["train"])
 
 
 def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path) -> None:

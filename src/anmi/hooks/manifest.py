@@ -1,8 +1,8 @@
 # mypy: allow-untyped-decorators
 """The run manifest: what a run read, wrote, was told and took, as one JSON file.
 
-Kedro loads the newest version of each dataset on its own, so pipelines that are run separately can mix versions;
-the manifest says which were used, and ``--load-versions`` replays them.
+Which versions a run loads is fixed at its start (see :mod:`anmi.lineage.versions`); the manifest says which they were,
+and ``--load-versions`` replays them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
+from kedro.framework.project import pipelines
 from kedro.io import CatalogProtocol
 from kedro.io.core import VersionNotFoundError
 from kedro.pipeline import Pipeline
@@ -29,8 +30,8 @@ from anmi.datasets.disk import told_plainly
 from anmi.errors import AnmiError
 from anmi.hooks import unchanged
 from anmi.hooks.record import RunRecord, data_root, now, write_beside_data
-from anmi.lineage import facts, replay
-from anmi.lineage.manifests import LOCK
+from anmi.lineage import facts, replay, versions
+from anmi.lineage.manifests import LOCK, read_manifest
 from anmi.lineage.process import Held, this_process
 
 logger = logging.getLogger(__name__)
@@ -87,14 +88,18 @@ class ManifestHooks:
         """
         self._catalog = catalog
         self._record.begin(run_params, self._parameters, self._project)
+        if unchanged.is_whole(run_params):
+            self._compare(pipeline, catalog)
+        before = read_manifest(self._root, self._record.run_id)
+        self._claim(run_params, before)
+        begun = str(before.get("start") or self._record.start)
+        origins = versions.Origins(self._root, pipelines.values())
+        versions.fix(catalog, _to_run(pipeline, catalog, run_params), origins, begun)
         self._note_origin(run_params, pipeline, catalog)
-        before = unchanged.read_manifest(self._root, self._record.run_id)
         if before:
             # A scheduler's tasks share a run (see anmi.cli_task); a killed one noted nothing of what it had saved.
             there = [name for name in pipeline.all_outputs() if self._has_versions(name) and catalog.exists(name)]
             self._record.go_on(before, there)
-        if unchanged.is_whole(run_params):
-            self._compare(pipeline, catalog)
         if "://" not in self._root:
             log = Path(self._root) / "logs" / "anmi.log"
             with told_plainly(log):
@@ -152,6 +157,26 @@ class ManifestHooks:
             self._try_to_write()
             self._let_go()
 
+    def _claim(self, run_params: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+        """Make the folder of the run: of two that began within a millisecond, and have one id, one must not go on."""
+        if "session_id" in run_params:
+            # Of a scheduler's tasks, which were given the id and share it.
+            return
+        taken = bool(before)
+        if "://" not in self._root:
+            folder = Path(self._root) / "runs" / self._record.run_id
+            try:
+                with told_plainly(folder):
+                    folder.parent.mkdir(parents=True, exist_ok=True)
+                    folder.mkdir()
+            except FileExistsError:
+                taken = True
+        if taken:
+            error = AnmiError(f"another run began in the same moment, as {self._record.run_id}: start this one again")
+            # Closed at once, since the manifest that is there is not ours.
+            self._record.finish(error)
+            raise error
+
     def _note_origin(self, run_params: Mapping[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Note what the run is made from: all that running it again takes."""
         assert self._context is not None
@@ -163,7 +188,7 @@ class ManifestHooks:
             record.collection = facts.collection_facts(str(record.parameters["collection"]))
         for name in inputs:
             if self._has_versions(name):
-                # Kedro keeps it: what is newer later is not what this run began with.
+                # What only nodes that are left out read may be missing.
                 with suppress(VersionNotFoundError):
                     record.inputs[name] = _version(catalog.get(name), "resolve_load_version")
         asked = replay.asked()
@@ -235,6 +260,13 @@ class ManifestHooks:
         if self._held is not None:
             self._held.close()
             self._held = None
+
+
+def _to_run(pipeline: Pipeline, catalog: CatalogProtocol, run_params: Mapping[str, Any]) -> Pipeline:
+    """Return the nodes that are about to run: with ``--only-missing-outputs``, those that lack something."""
+    if not run_params.get("only_missing_outputs"):
+        return pipeline
+    return Pipeline([node for node in pipeline.nodes if not (node.outputs and all(map(catalog.exists, node.outputs)))])
 
 
 def _version(dataset: Any, resolve: str) -> str | None:

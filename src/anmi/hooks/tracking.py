@@ -24,8 +24,10 @@ from kedro.pipeline.node import Node
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anmi.datasets.files import plain
+from anmi.datasets.model_registry import connect
 from anmi.errors import AnmiError, masked
 from anmi.hooks.record import RunRecord, all_masked, data_root, flatten, of_this_run
+from anmi.report.inputs import by_pass
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +124,8 @@ class TrackingHooks:
             elif kind == "cells":
                 self._log_cells(data)
             elif kind == "history":
-                self._log_history(dataset_name, data)
+                for part, rows in by_pass(dataset_name, data).items():
+                    self._log_history(part, rows)
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Pipeline) -> None:
@@ -338,17 +341,6 @@ def tracking_uri(settings: TrackingSettings, root: str) -> str:
     if "://" in root:
         raise AnmiError(f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI")
     return f"sqlite:///{root}/tracking/mlflow.db"
-
-
-def connect(uri: str) -> Any:
-    """Return a client of a tracking store; an unreachable one is noticed in seconds, by default it takes minutes."""
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    if uri.startswith("sqlite:///"):
-        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=uri)
 
 
 def _name(key: str) -> str:

@@ -19,8 +19,8 @@ from kedro.io.core import DatasetError, VersionNotFoundError
 from pydantic import TypeAdapter, ValidationError
 
 from anmi.corpus.contents import code_digest, contents, files_in, models_in, with_effect
-from anmi.datasets import remote
 from anmi.errors import AnmiError
+from anmi.lineage.manifests import read_manifest
 
 PIPELINE: Final = "mining"
 _PARTIAL: Final = (
@@ -209,13 +209,3 @@ def compare(
     elif found != manifest.get("outputs"):
         changes.append("outputs")
     return manifest, changes
-
-
-def read_manifest(root: str, run_id: str) -> dict[str, Any]:
-    """Return what a run noted under the data root; empty where there is no such run."""
-    place = f"{root.rstrip('/')}/runs/{run_id}/manifest.json"
-    try:
-        text = remote.read_text(place) if "://" in root else Path(place).read_text(encoding="utf-8")
-        return dict(json.loads(text or "{}"))
-    except (OSError, ValueError):
-        return {}

@@ -114,15 +114,12 @@ class FusedModel:
         K numbers ≥ 0, on standardised inputs.
     intercept
         Log-odds of an average candidate.
-    label_share
-        Share of the relevant documents that carry a label (Elkan & Noto 2008); probabilities are divided by it.
     """
 
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     coefficients: tuple[float, ...]
     intercept: float
-    label_share: float = 1.0
 
     def standardised(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """Inputs [..., K] with mean 0 and scale 1, unknown ones 0."""
@@ -131,8 +128,7 @@ class FusedModel:
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """P(relevant) from inputs [..., K]; NaN where every input is unknown."""
-        raw = expit(self.standardised(values) @ np.array(self.coefficients) + self.intercept)
-        result = np.minimum(raw / self.label_share, 1.0 - 1e-9)
+        result = np.minimum(expit(self.standardised(values) @ np.array(self.coefficients) + self.intercept), 1 - _TINY)
         return np.where(np.isnan(values).all(axis=-1), np.nan, result)
 
     def contributions(self, values: NDArray[np.float32]) -> dict[str, NDArray[np.float64]]:
@@ -156,12 +152,15 @@ class FusedModel:
             The inputs are not those of this version.
         """
         try:
+            if raw.get("label_share", 1) != 1:
+                # Of a version that divided probabilities by it.
+                raise ValueError("label_share")
             named = {n: tuple(float(raw[n][k]) for k in FEATURES) for n in ("mean", "scale", "coefficients")}
-            return FusedModel(**named, intercept=float(raw["intercept"]), label_share=float(raw["label_share"]))
+            return FusedModel(**named, intercept=float(raw["intercept"]))
         except (KeyError, TypeError, ValueError) as error:
             raise AnmiError(
-                f"the coefficients of the fused judge do not fit this version ({error} is missing or not a number): "
-                "run denoising again, or benchmarks/fit_fused.py for the shipped ones"
+                f"the coefficients of the fused judge do not fit this version ({error} is missing, unknown or not a "
+                "number): run denoising again, or benchmarks/fit_fused.py for the shipped ones"
             ) from error
 
 
@@ -310,6 +309,16 @@ def transferred(encoder: str, without: str | None = None) -> FusedModel:
         raise AnmiError(f'no coefficients were fitted without "{without}"; {nearest(without, raw["without"])}')
     models = raw["models"] if without is None else raw["without"][without]
     return FusedModel.from_dict(models.get(encoder, models["other"]))
+
+
+def base_rate(encoder: str, without: str | None = None) -> float:
+    """Return the share of relevant documents in the pools that the shipped coefficients were fitted on.
+
+    Parameters are those of :func:`transferred`; every collection weighs the same.
+    """
+    of = shipped()["provenance"]["collections"]
+    parts = [part for part in of.get(encoder, of["minilm"]) if part["collection"] != without]
+    return float(np.mean([part["planted"] / part["candidates"] for part in parts]))
 
 
 def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:

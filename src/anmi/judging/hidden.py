@@ -1,7 +1,8 @@
 """Hidden positives: known positives that play the false negative.
 
-For a query with several positives one stays known and the others are put among its candidates, as if nobody had
-labelled them. That gives relevant documents to learn and to calibrate on without any false-negative label.
+For a query with several positives one of them is put among its candidates, as if nobody had labelled it, and the others
+stay known. That gives relevant documents to learn and to calibrate on without any false-negative label, measured as
+candidates are: one document beside all that is known of the query.
 """
 
 from __future__ import annotations
@@ -9,87 +10,105 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from anmi import seeds
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, gather
 
 
-def hide(block: Candidates, depth: int) -> tuple[Candidates, NDArray[np.bool_], NDArray[np.int64]]:
-    """Return a block in which each positive of a query with several is in turn the only known one.
+def hide(
+    block: Candidates, depth: int, most: int | None = None, seed: int = 0
+) -> tuple[Candidates, NDArray[np.int64], NDArray[np.int64]]:
+    """Return a block in which positives of queries with several are hidden, one in each row.
 
     Parameters
     ----------
     block
-        One row per query, with ``dense`` and ``bm25`` for candidates and positives.
+        One row per query, with ``dense`` for candidates and positives.
     depth
-        Candidates kept per row, the first ones of the block's order.
+        Candidates kept per row, the most similar ones.
+    most
+        Positives hidden per query, at most, drawn by the query's own stream; None hides each of them.
+    seed
+        Of the run.
 
     Returns
     -------
     hidden
-        One row per (query, known positive); the query's other positives come first among the candidates.
-    label
-        True where a candidate is a hidden positive, bool [R, M].
-    origin
-        Row of ``block`` each row comes from, int64 [R].
+        One row per hidden positive, which comes first among the candidates; the query's other positives are known.
+    row, place
+        Where in ``block.positives`` the hidden one stands, int64 [R] each.
 
     Examples
     --------
     >>> block = Candidates(np.array(["q"]), np.array([[3, 5]], np.int32), np.array([[1, 2]], np.int32),
-    ...                    np.zeros((1, 2), np.uint8))
-    >>> hidden, label, origin = hide(block, depth=1)
-    >>> hidden.positives.tolist(), hidden.documents.tolist()
-    ([[3], [5]], [[5, 1], [3, 1]])
+    ...                    np.zeros((1, 2), np.uint8), {"dense": np.array([[0.1, 0.2]], np.float32)},
+    ...                    {"dense": np.array([[0.3, 0.4]], np.float32)})
+    >>> hidden, row, place = hide(block, depth=1)
+    >>> hidden.positives.tolist(), hidden.documents.tolist(), place.tolist()
+    ([[5], [3]], [[3, 2], [5, 2]], [0, 1])
     """
-    several = np.nonzero((block.positives != PADDING).sum(axis=1) > 1)[0]
-    rows = block.take(several).by_positive()
-    origin = np.repeat(several, (block.positives[several] != PADDING).sum(axis=1))
-    others = rows.positives[:, 1:]
-    documents = np.concatenate([others, rows.documents[:, :depth]], axis=1)
-    label = np.zeros(documents.shape, bool)
-    label[:, : others.shape[1]] = others != PADDING
+    known = block.positives != PADDING
+    several = np.nonzero(known.sum(axis=1) > 1)[0]
+    row, place = np.nonzero(known[several])
+    row, rows = several[row], block.take(several).by_positive()
+    if most is not None and len(row):
+        draws = np.where(known, seeds.uniform(seed, "judging/hidden", block.query_ids.tolist(), block.positives), 2.0)
+        kept = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1)[row, place] < most
+        row, place, rows = row[kept], place[kept], rows.take(kept)
+    return _beside(rows, rows.positives[:, 1:], depth), row, place
+
+
+def shown(block: Candidates, depth: int) -> Candidates:
+    """Return a row for each known positive: the positive first, behind it the ``depth`` most similar candidates."""
+    rows = block.by_positive()
+    return _beside(rows, rows.positives[:, :0], depth)
+
+
+def _beside(rows: Candidates, known: NDArray[np.int32], depth: int) -> Candidates:
+    """Put each row's own positive before its nearest candidates; ``known`` [R, P'], its last positives, stay known."""
+    near = nearest(rows, depth)
     shared = [name for name in rows.columns if name in rows.positive_columns]
-    hidden = Candidates(
+    documents = np.concatenate([rows.positives[:, :1], np.take_along_axis(rows.documents, near, axis=1)], axis=1)
+
+    def columns(name: str) -> NDArray[np.float32]:
+        others = np.take_along_axis(rows.columns[name], near, axis=1)
+        return np.concatenate([rows.positive_columns[name][:, :1], others], axis=1)
+
+    first = rows.positives.shape[1] - known.shape[1]
+    return Candidates(
         query_ids=rows.query_ids,
-        positives=rows.positives[:, :1],
+        positives=known,
         documents=documents,
         source=np.zeros(documents.shape, np.uint8),
-        columns={
-            n: np.concatenate([rows.positive_columns[n][:, 1:], rows.columns[n][:, :depth]], axis=1) for n in shared
-        },
-        positive_columns={n: rows.positive_columns[n][:, :1] for n in shared},
+        columns={name: columns(name) for name in shared},
+        positive_columns={name: rows.positive_columns[name][:, first:] for name in shared},
     )
-    return hidden, label, origin
+
+
+def nearest(block: Candidates, depth: int) -> NDArray[np.int64]:
+    """Return the places of the ``depth`` candidates of each row that are most similar to the query, [Q, depth]."""
+    similarity = np.where(block.filled, np.nan_to_num(block.columns["dense"], nan=-2.0), -np.inf)
+    return np.lexsort((block.documents, -similarity), axis=1)[:, :depth]
 
 
 def hidden_evidence(
-    block: Candidates, material: Material, depth: int
-) -> tuple[Candidates, NDArray[np.bool_], NDArray[np.int64]]:
-    """Return :func:`hide` with all evidence gathered against the one known positive."""
-    hidden, label, origin = hide(block, depth)
-    return (gather(hidden, material) if len(hidden) else hidden), label, origin
+    block: Candidates, material: Material, depth: int, most: int | None = None, seed: int = 0
+) -> tuple[Candidates, NDArray[np.int64], NDArray[np.int64]]:
+    """Return :func:`hide` with all evidence gathered against the positives that stay known."""
+    hidden, row, place = hide(block, depth, most, seed)
+    return (gather(hidden, material) if len(hidden) else hidden), row, place
 
 
-def averaged(
-    block: Candidates,
-    values: NDArray[np.float64],
-    hidden: Candidates,
-    label: NDArray[np.bool_],
-    origin: NDArray[np.int64],
-) -> NDArray[np.float32]:
-    """Mean of each positive's values over the rows in which it was hidden: float32 [Q, P], NaN where it never was.
+def reached(similarity: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """True where retrieval would have brought the hidden one: as similar as the least similar candidate; bool [R].
+
+    Of relevant documents that are nothing like the query no candidate has to be told.
 
     Parameters
     ----------
-    block, hidden, label, origin
-        Input and output of :func:`hide`.
-    values
-        Of the hidden block's candidates, [R, M].
+    similarity
+        Of the hidden document, and behind it of the row's candidates, [R, 1 + depth]; NaN where there is none.
     """
-    row, slot = np.nonzero(label & np.isfinite(values))
-    at = block.positives[origin[row]] == hidden.documents[row, slot][:, None]
-    place = at.argmax(axis=1)
-    total, count = np.zeros(block.positives.shape), np.zeros(block.positives.shape)
-    np.add.at(total, (origin[row], place), values[row, slot])
-    np.add.at(count, (origin[row], place), 1)
-    with np.errstate(invalid="ignore"):
-        return np.where(count > 0, total / count, np.nan).astype(np.float32)
+    least = np.where(np.isnan(similarity[:, 1:]), np.inf, similarity[:, 1:]).min(axis=1, initial=np.inf)
+    result: NDArray[np.bool_] = (similarity[:, 0] >= least) & np.isfinite(least)
+    return result

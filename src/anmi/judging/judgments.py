@@ -103,7 +103,7 @@ class Judgments:
     def __init__(self, raw: RawScores, calibrators: Mapping[int, Calibrator]) -> None:
         self._order = np.argsort(raw.query_ids, kind="stable")
         self._query_ids = raw.query_ids[self._order]
-        self._raw, self._calibrators = raw, dict(calibrators)
+        self.raw, self._calibrators = raw, dict(calibrators)
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its judgments.
@@ -114,10 +114,10 @@ class Judgments:
             A query that was not judged.
         """
         row = self._rows(block.query_ids)
-        fold = self._raw.folds[row]
+        fold = self.raw.folds[row]
         columns, positive_columns = (
             {"cross": _widened(scores[row], documents.shape[1])}
-            for scores, documents in ((self._raw.candidates, block.documents), (self._raw.positives, block.positives))
+            for scores, documents in ((self.raw.candidates, block.documents), (self.raw.positives, block.positives))
         )
         for target in (columns, positive_columns):
             probability = np.full(target["cross"].shape, np.nan)

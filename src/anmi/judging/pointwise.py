@@ -18,23 +18,26 @@ from tqdm import tqdm
 from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import (
+    Role,
     autocast,
     called,
     device,
+    embedding_fingerprint,
     encode,
     fingerprint,
-    is_static,
     load_encoder,
     quiet,
     resolve_precision,
     short_name,
 )
 from anmi.retrieval.model_folder import checked_model
+from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store, digest
 
 SEPARATOR: Final = "\x1f"
 # Pairs per commit to the store, and per item of an engine.
 AT_ONCE: Final = 256
+_ROLES: Final[tuple[Role, Role]] = ("query", "document")
 
 
 class PointwiseJudge(Protocol):
@@ -93,8 +96,10 @@ class JudgeOptions(BaseModel):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="bfloat16 where the processor multiplies it in hardware: twice as fast."
     )
-    prompt_query: str = Field("", description="Put before queries, for bi-encoders trained with a prompt.")
-    prompt_document: str = Field("", description="Put before documents, for bi-encoders trained with a prompt.")
+    prompt_query: Prompt = Field(
+        None, description="Put before queries by a bi-encoder. None: the prompt that its folder has; '' puts none."
+    )
+    prompt_document: Prompt = Field(None, description="Put before documents by a bi-encoder; None and '' as above.")
 
     @property
     def trained(self) -> bool:
@@ -222,36 +227,33 @@ class BiEncoderJudge:
 
     def __init__(self, options: JudgeOptions, models: Path) -> None:
         self.options = options
-        self._model = load_encoder(options.base, models, options.max_length)
-        exact = "float32" if is_static(self._model) else resolve_precision(options.precision)
+        prompts = Prompts(options.prompt_query, options.prompt_document)
+        self._model = load_encoder(options.base, models, options.max_length, prompts)
         # Those of `encode`, so that embeddings made for mining are found again.
-        self._prints = [fingerprint(self._model, exact, p) for p in (options.prompt_query, options.prompt_document)]
-        self.fingerprint = digest("cosine", *self._prints).hex()
+        self._prints = {role: embedding_fingerprint(self._model, options.precision, role) for role in _ROLES}
+        self.fingerprint = digest("cosine", *self._prints.values()).hex()
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the cosines, float32 [n]."""
         if not len(pairs):
             return np.zeros(0, np.float32)
         sides = zip(*map(split, pairs), strict=True)
-        prompts = (self.options.prompt_query, self.options.prompt_document)
-        queries, documents = (
-            self._vectors(side, name, prompt, store)
-            for side, name, prompt in zip(sides, self._prints, prompts, strict=True)
-        )
+        queries, documents = (self._vectors(side, role, store) for side, role in zip(sides, _ROLES, strict=True))
         if bar is not None:
             bar.update(len(pairs))
         cosines: NDArray[np.float32] = np.einsum("nd,nd->n", queries, documents)
         return cosines
 
-    def _vectors(self, texts: Sequence[str], name: str, prompt: str, store: Store) -> NDArray[np.float32]:
+    def _vectors(self, texts: Sequence[str], role: Role, store: Store) -> NDArray[np.float32]:
         place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
 
         def compute(batch: list[str]) -> NDArray[np.float32]:
             precision, size = self.options.precision, self.options.batch_size
-            values = encode(self._model, batch, precision=precision, batch_size=size, prompt=prompt)
+            values = encode(self._model, batch, precision=precision, batch_size=size, role=role)
             return checked(values, len(batch), f'bi-encoder "{self.options.base}"')
 
-        vectors = store.vectors(name, list(place), compute, name=called(self._model, prompt))
+        name = called(self._model, prompts_of(self._model)[role])
+        vectors = store.vectors(self._prints[role], list(place), compute, name=name)
         return vectors[[place[text] for text in texts]]
 
     def describe(self) -> dict[str, Any]:

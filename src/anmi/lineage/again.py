@@ -16,6 +16,7 @@ from anmi.errors import AnmiError
 from anmi.hooks.record import as_plain, git_state, package_versions
 from anmi.lineage import facts
 from anmi.lineage.changes import changes
+from anmi.lineage.manifests import versions_of
 
 IsThere = Callable[[str, str], bool]
 
@@ -139,12 +140,6 @@ def checker(context: Any, manifest: Mapping[str, Any], versions: Mapping[str, st
         return all(found.get(key) == value for key, value in noted.items())
 
     return is_there
-
-
-def versions_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of all that a run made, took over or read; what it made goes before what it read."""
-    kinds = [manifest.get(kind) or {} for kind in ("inputs", "loaded", "reused", "saved")]
-    return {name: version for kind in kinds for name, version in kind.items() if version}
 
 
 def absent(manifest: Mapping[str, Any]) -> frozenset[str]:

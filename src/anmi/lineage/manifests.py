@@ -93,3 +93,19 @@ class Runs:
             raise AnmiError(f'"{run_id}" is the start of {len(found)} runs: give more of {", ".join(ids[-3:])}')
         told = nearest(run_id, ids[-5:]) if ids else "nothing was run here yet"
         raise AnmiError(f'there is no run "{run_id}" under {self.root}: {told}; `kedro anmi runs` lists all')
+
+
+def read_manifest(root: str, run_id: str) -> dict[str, Any]:
+    """Return what a run noted under the data root; empty where there is no such run."""
+    place = f"{root.rstrip('/')}/runs/{run_id}/manifest.json"
+    try:
+        text = remote.read_text(place) if "://" in root else Path(place).read_text(encoding="utf-8")
+        return dict(json.loads(text or "{}"))
+    except (OSError, ValueError):
+        return {}
+
+
+def versions_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of all that a run made, took over or read; what it made goes before what it read."""
+    kinds = [manifest.get(kind) or {} for kind in ("inputs", "loaded", "reused", "saved")]
+    return {name: version for kind in kinds for name, version in kind.items() if version}

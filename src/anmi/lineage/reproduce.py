@@ -11,7 +11,7 @@ from typing import Any, Final
 from anmi.errors import AnmiError
 from anmi.lineage import again, places
 from anmi.lineage.compare import Difference, compare
-from anmi.lineage.manifests import Runs
+from anmi.lineage.manifests import Runs, versions_of
 from anmi.lineage.replay import Replay, replaying
 
 # What training reads of mining. That both come from the same candidates is why the second is made as well.
@@ -78,7 +78,7 @@ def reproduce(
     if not manifest.get("configured"):
         raise AnmiError(f"run {name} noted too little to be repeated, since an earlier release made it")
     pipeline = again.pipeline_of(manifest).to_outputs(*targets)
-    known = again.versions_of(manifest)
+    known = versions_of(manifest)
     inputs = {dataset: known[dataset] for dataset in sorted(pipeline.inputs()) if dataset in known}
     with replaying(Replay(parameters=manifest["configured"])), again.opened(manifest) as session:
         context = _context(session, name)

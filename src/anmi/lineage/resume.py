@@ -10,7 +10,7 @@ from typing import Any
 
 from anmi.errors import AnmiError
 from anmi.lineage import again, facts
-from anmi.lineage.manifests import UNFINISHED, Runs
+from anmi.lineage.manifests import UNFINISHED, Runs, versions_of
 from anmi.lineage.replay import Replay, replaying
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def resume(manifest: Mapping[str, Any], *, force: bool) -> tuple[str, again.Rest
                 f"run {name} cannot be resumed, since this changed ({told}): run it anew, or give --force to go on "
                 "under its own parameters all the same"
             )
-        is_there = again.checker(context, manifest, again.versions_of(manifest))
+        is_there = again.checker(context, manifest, versions_of(manifest))
         rest = again.rest_of(pipeline, manifest, is_there)
         for dataset, version in rest.load_versions.items():
             if dataset not in rest.reused and not is_there(dataset, version):

@@ -39,13 +39,19 @@ def mark(difference: float | None, p_holm: float | None, level: float) -> str:
 
 
 def legend(results: Row) -> str:
-    """Return what the marks mean."""
+    """Return what the marks mean, and on what the models were trained."""
+    # Results of an earlier release do not say; it had one pass.
+    passes = (
+        "Models were trained again on train and dev, which chose the epochs in a first pass."
+        if results.get("refit")
+        else "Models are those of a single pass on train, epochs chosen on dev; a run trains again with dev."
+    )
     focus = (
         f" In the column of {results['focus']} it is that recipe that is better or worse." if results["focus"] else ""
     )
     return (
         f"▲ significantly better, ▼ significantly worse, · no significant difference: paired permutation tests over "
-        f"queries, p below {results['level']:g} after Holm's correction over the recipes of a table.{focus}"
+        f"queries, p below {results['level']:g} after Holm's correction over the recipes of a table.{focus} {passes}"
     )
 
 
@@ -141,12 +147,18 @@ def cells(row: Row, results: Row) -> dict[str, str]:
     if results["focus"]:
         texts |= {f"lead of {results['focus']}": _signed(row["focus_difference"], to_focus)}
     return texts | {
-        "leak": "–" if row["leak"] is None else f"{row['leak']:.2%}",
+        "leak": _leak(row),
         "coverage": f"{row['coverage']:.1%}",
         "training": f"{row['train_seconds']:.0f} s",
         "memory": f"{row['memory_mb']:,.0f} MiB",
         "seeds": str(row["seed_count"]),
     }
+
+
+def _leak(row: Row) -> str:
+    if row["leak"] is None:
+        return "–"
+    return f"{row['leak']:.2%} ({100 * row['leak_low']:.2f} to {100 * row['leak_high']:.2f})"
 
 
 def _signed(value: float | None, sign: str) -> str:

@@ -193,7 +193,9 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     return "" if not all(map(math.isfinite, limits)) else text.format(*(f"{limit:.4g}" for limit in limits))
 
 
-def not_a_candidate(document: int, row: Candidates, corpus: pd.DataFrame, group: Mapping[str, str]) -> str:
+def not_a_candidate(
+    document: int, row: Candidates, corpus: pd.DataFrame, group: Mapping[str, str], itself: str = ""
+) -> str:
     """Say why a document of the corpus is not among the candidates of a row.
 
     Parameters
@@ -206,6 +208,8 @@ def not_a_candidate(document: int, row: Candidates, corpus: pd.DataFrame, group:
         ``document_id``; a document's index is its row.
     group
         By the id of a document that repeats another's text the id of the first that has it.
+    itself
+        Id of the document that the query is itself or has the text of; empty where there is none.
     """
     ids = corpus["document_id"]
     positives = row.positives[0][row.positives[0] != PADDING].tolist()
@@ -215,6 +219,8 @@ def not_a_candidate(document: int, row: Candidates, corpus: pd.DataFrame, group:
     for positive in map(str, ids.iloc[positives]):
         if group.get(name, name) == group.get(positive, positive):
             return f"it has the text of the positive {positive}, and so is no negative"
+    if itself and group.get(name, name) == group.get(itself, itself):
+        return "it is the query itself, or has its text, and so is no negative"
     counts = {source: int(((row.source[0] & bit) > 0)[row.filled[0]].sum()) for source, bit in SOURCES.items()}
     known = ", ".join(f"{count} from {source}" for source, count in counts.items() if count)
     return (

@@ -222,7 +222,7 @@ def kept_sentence(log: pd.DataFrame, kept_epoch: int | None) -> str:
     missed = [change for change in transitions(log) if change.step > seen]
     changes = " and ".join(f"the change at step {change.step:,} ({change.what})" for change in missed)
     return (
-        f"The trained model has the weights of epoch {kept_epoch} of {last}, whose dev metric was the best; it has not "
+        f"The trained model is that of epoch {kept_epoch} of {last}, whose dev metric was the best; it has not "
         f"seen what came after{f', {changes} included' if missed else ''}."
     )
 

@@ -20,7 +20,7 @@ from anmi.report.inputs import (
     ReportInputs,
     between,
     difference,
-    leak_sentence,
+    first_pass,
     lookup,
     method_name,
     metric_name,
@@ -32,6 +32,8 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
+from anmi.report.leak import leak_sentence
+from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
 
 _TEMPLATE: Final = "report.html.jinja"
@@ -64,6 +66,7 @@ def render(inputs: ReportInputs) -> str:
         funnel_rows=_funnel_rows(inputs),
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
         origins=_origins(inputs),
+        expected=expected_sentence(inputs.expected),
         leak=leak_sentence(inputs.leak),
         gap=embedded(figures.elo_gap(inputs.gap)),
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
@@ -71,10 +74,11 @@ def render(inputs: ReportInputs) -> str:
         judges=_judges(inputs.judges or {}),
         judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges or {})],
         training=embedded(figures.training(inputs.training_log)),
+        passes=inputs.passes,
         hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),
         hardness_rows=hardness_rows(inputs.hardness),
         hardness_metric=metric_name(inputs.hardness.get("metric", "")),
-        curriculum=embedded(figures.curriculum(inputs.training_log)),
+        curriculum=embedded(figures.curriculum(first_pass(inputs.training_log))),
         hardening=_hardening(inputs),
         score_names=_score_names(inputs.examples),
         examples=_examples(inputs.examples),
@@ -87,6 +91,7 @@ def _summary(summary: Mapping[str, Any]) -> dict[str, Any]:
     counts = {name: f"{value:,}" for name, value in (summary.get("counts") or {}).items()}
     known = summary.get("recipe") and summary.get("collection")
     title = f"{named['recipe']} on {named['collection']}" if known else "ANMI run"
+    named["prompts"] = str(summary.get("prompts") or "")
     return named | {"title": title, "counts": counts, "versions": dict(summary.get("versions") or {})}
 
 
@@ -179,7 +184,7 @@ def _three(value: float | None) -> str:
 
 
 def _hardening(inputs: ReportInputs) -> dict[str, Any] | None:
-    found = hardening(inputs.training_log, inputs.knowledge, inputs.neighbours, inputs.kept_epoch)
+    found = hardening(first_pass(inputs.training_log), inputs.knowledge, inputs.neighbours, inputs.kept_epoch)
     return found and found | {"figures": [embedded(figure) for figure in found["figures"]]}
 
 

@@ -47,7 +47,8 @@ class ReportInputs:
         From :func:`anmi.evaluation.distributions.distributions`.
     training_log
         ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs. Where negatives were
-        drawn from mixed sources also ``share_*`` and what :mod:`anmi.report.hardening` reads besides.
+        drawn from mixed sources also ``share_*`` and what :mod:`anmi.report.hardening` reads besides. Of a training
+        in two passes ``pass`` tells them apart, 1 or 2.
     calibration
         From :func:`anmi.judging.calibration.reliability`: ``bins`` of ``predicted, observed, count`` and
         ``expected_calibration_error``. Of the only judge; not shown where there are ``judges``.
@@ -56,6 +57,8 @@ class ReportInputs:
         calibrated); any of the three may be missing. See :func:`judge_entries`. None or empty omits the section.
     gap
         From :func:`anmi.evaluation.diagnostics.gap` on ``elo``.
+    expected
+        From :class:`anmi.evaluation.diagnostics.Expected`.
     leak
         From :func:`anmi.evaluation.diagnostics.leak`.
     hardness
@@ -65,14 +68,18 @@ class ReportInputs:
     knowledge, neighbours
         The artifacts ``knowledge_metrics`` and ``neighbours``; empty where no entities are known.
     kept_epoch
-        Whose weights the trained model has, where they are not those of the last step.
+        Whose weights the trained model has, where they are not those of the last step; of two passes the epoch that
+        the second ended with.
+    passes
+        A sentence on what each pass of training was, from :func:`passes_sentence`; empty of a single pass.
     examples
         ``query_id, query, role, document_id, text`` with role ``positive`` or ``negative``, one row per document,
         rows of a query together; every further numeric column is shown as a score. See :func:`example_table`.
     parameters
         What the run was given; nested, JSON-like.
     summary
-        ``collection``, ``recipe``, ``encoder``, ``date``, ``versions`` (name → version), and under ``counts``
+        ``collection``, ``recipe``, ``encoder``, ``prompts`` (what the encoder puts before texts, in words; left out
+        where it is empty), ``date``, ``versions`` (name → version), and under ``counts``
         numbers to be named in the head (for example ``documents``, ``test queries``).
     """
 
@@ -84,6 +91,7 @@ class ReportInputs:
     training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
     calibration: Mapping[str, Any] = field(default_factory=dict)
     gap: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, Any] = field(default_factory=dict)
     leak: Mapping[str, Any] = field(default_factory=dict)
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -92,7 +100,58 @@ class ReportInputs:
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     neighbours: Mapping[str, Any] = field(default_factory=dict)
     kept_epoch: int | None = None
+    passes: str = ""
     origins: Mapping[str, Mapping[str, int]] | Sequence[Mapping[str, Any]] = ()
+
+
+def passes_sentence(summary: Mapping[str, Any]) -> str:
+    """Say which pass dev figures are of, and which one the trained model; nothing where there was one pass only.
+
+    Parameters
+    ----------
+    summary
+        The artifact ``training_summary``.
+
+    Examples
+    --------
+    >>> first = {"rows": 80, "epochs": 5, "best_epoch": 3, "best_dev_ndcg@10": 0.61234}
+    >>> passes_sentence({"rows": 96, "epochs": 3, "first_pass": first}).partition(". ")[0]
+    'Dev figures are those of a first pass on the 80 rows of training queries; the best was nDCG@10 0.612, of epoch 3'
+    >>> passes_sentence({"rows": 80})
+    ''
+    """
+    first = summary.get("first_pass")
+    if not first:
+        return ""
+    dev, epochs = first.get("best_dev_ndcg@10"), summary["epochs"]
+    best = "" if dev is None else f"; the best was nDCG@10 {dev:.3f}, of epoch {first['best_epoch']}"
+    return (
+        f"Dev figures are those of a first pass on the {first['rows']:,} rows of training queries{best}. The trained "
+        f"model is that of a second pass from the same start, over {epochs} epoch{'s' * (epochs != 1)} of the "
+        f"{summary['rows']:,} rows of training and dev queries, in which nothing can be measured on dev."
+    )
+
+
+def by_pass(name: str, log: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return what a training log holds under the names that say of which pass it is; all dev figures are of the first.
+
+    Examples
+    --------
+    >>> log = pd.DataFrame({"step": [1, 2, 1], "pass": [1, 1, 2]})
+    >>> {part: len(rows) for part, rows in by_pass("training_log", log).items()}
+    {'training_log.first_pass': 2, 'training_log.refit': 1}
+    >>> list(by_pass("training_log", log[["step"]]))
+    ['training_log']
+    """
+    if "pass" not in log:
+        return {name: log}
+    parts = {f"{name}.first_pass": log[log["pass"] == 1], f"{name}.refit": log[log["pass"] == 2]}
+    return {part: rows.drop(columns="pass") for part, rows in parts.items()}
+
+
+def first_pass(log: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a training log that are of the first pass, in which dev is measured; all of a single pass."""
+    return log[log["pass"] == 1] if "pass" in log else log
 
 
 def example_table(
@@ -322,28 +381,6 @@ def between(
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return NO_INTERVAL
     return f"{write(low)}{joint}{write(high)}"
-
-
-def leak_sentence(leak: Mapping[str, Any]) -> str:
-    """Say how many selected negatives were in truth relevant (empty when it was not measured).
-
-    Parameters
-    ----------
-    leak
-        From :func:`anmi.evaluation.diagnostics.leak`.
-    """
-    if not leak:
-        return ""
-    if not leak["total"]:
-        return "No negatives were selected, so none of them can be relevant."
-    sentence = (
-        f"{leak['count']:,} of {leak['total']:,} selected negatives ({100 * leak['share']:.2f} %; 95 % interval "
-        f"{100 * leak['low']:.2f} to {100 * leak['high']:.2f} %) were in truth relevant, in {leak['queries']:,} of "
-        f"{leak['queries_total']:,} queries."
-    )
-    if not leak["known"]:
-        return sentence + " For none of these queries are unlabelled relevant documents known: more may be hidden."
-    return sentence + f" Unlabelled relevant documents are known for {leak['known']:,} of the queries."
 
 
 def p_value(value: float) -> str:

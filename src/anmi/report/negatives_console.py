@@ -96,3 +96,25 @@ def source_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if len(rows) > _SHOWN:
         lines.append(f"and {len(rows) - _SHOWN} more sources: kedro anmi negatives shows them")
     return lines
+
+
+def expected_sentence(expected: Mapping[str, Any] | None) -> str:
+    """Say which share of the negatives the judge expects to be relevant; empty where it judged none.
+
+    Parameters
+    ----------
+    expected
+        From :class:`anmi.evaluation.diagnostics.Expected`.
+
+    Examples
+    --------
+    >>> expected_sentence({"share": 0.021, "judged": 150, "total": 150, "doubtful": 30})
+    'selected negatives that are expected to be relevant: 2.1 % of 150 judged; 30 were taken in doubt'
+    """
+    if not expected:
+        return ""
+    sentence = (
+        f"selected negatives that are expected to be relevant: {100 * expected['share']:.2g} % of "
+        f"{expected['judged']:,} judged"
+    )
+    return sentence + (f"; {expected['doubtful']:,} were taken in doubt" if expected["doubtful"] else "")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import logging
-import re
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -22,6 +20,8 @@ from tqdm import tqdm
 
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval.model_folder import checked_model, is_folder
+from anmi.retrieval.model_settings import as_text, modules_of
+from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.store import Store
 
 if TYPE_CHECKING:
@@ -34,16 +34,6 @@ MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fa
 Role = Literal["query", "document"]
 NAMES: Final = ("minilm", "static")
 STATIC_DIMENSIONS: Final = 256
-# Settings that say where a model comes from or how it is run, not what it computes; the type of the weights is taken
-# from the weights.
-_ORIGIN: Final = re.compile(
-    r"_?name_or_path|transformers_version|architectures|(torch_)?dtype|_?attn_implementation.*|is_local|files_loaded|.*_file"
-)
-# What a tokenizer does besides what its Rust backend knows; the last two are those of plain word tokenizers.
-_TOKENIZER_SETTINGS: Final = (
-    "truncation_side", "padding_side", "special_tokens_map", "pad_token_type_id", "model_input_names",
-    "split_special_tokens", "chat_template", "do_lower_case", "stop_words",
-)  # fmt: skip
 # What people call a loaded model.
 _CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 
@@ -98,8 +88,8 @@ def check_name(name: str) -> None:
     )
 
 
-def load_encoder(name: str, models: Path, max_length: int | None = None) -> SentenceTransformer:
-    """Load a bi-encoder with normalised output.
+def load_encoder(name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN) -> SentenceTransformer:
+    """Load a bi-encoder that knows its prompts.
 
     Parameters
     ----------
@@ -109,7 +99,9 @@ def load_encoder(name: str, models: Path, max_length: int | None = None) -> Sent
     models
         Folder where distilled models are kept.
     max_length
-        Longest input in tokens; the model's own limit when None.
+        Longest input in tokens, those of the prompt among them; the model's own limit when None.
+    prompts
+        In place of the model's own; see :func:`anmi.retrieval.prompts.settle_prompts`.
 
     Raises
     ------
@@ -132,6 +124,7 @@ def load_encoder(name: str, models: Path, max_length: int | None = None) -> Sent
             ) from error
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
+    settle_prompts(model, prompts)
     _CALLED[model] = short_name(name)
     return model
 
@@ -200,94 +193,42 @@ def fingerprint(model: Any, *extra: str) -> str:
     """Return a hash of everything in a model that changes its output.
 
     That is: the weights and their type, what each module does, the configuration, tokenizer and longest input of each
-    network, the prompt used by default and the dimensions kept. Not: where the model lies, the releases it was saved
-    with, and which implementation of attention runs it. It is the same in every process.
+    network, the prompts and the dimensions kept. Not: where the model lies, the releases it was saved with, and which
+    implementation of attention runs it. It is the same in every process.
 
     Parameters
     ----------
     model
         A SentenceTransformer or CrossEncoder.
     extra
-        Further settings that matter, for example precision and prompt.
+        Further settings that matter, for example precision.
     """
+    prompts: Any = prompts_of(model)
+    if not hasattr(model, "encode_query"):
+        # A cross-encoder is asked without a role, with the prompt that it uses by default.
+        prompts = (getattr(model, "prompts", None) or {}).get(getattr(model, "default_prompt_name", None))
+    elif not any(prompts.values()):
+        prompts = None
+    return _digest(model, prompts, extra)
+
+
+def embedding_fingerprint(model: SentenceTransformer, precision: str, role: Role | None) -> str:
+    """Return a hash of everything that changes the embedding of a text; of the prompts only that of its role does."""
+    prompt = prompts_of(model)[role] if role else ""
+    route = [str(role)] if is_routed(model) else []
+    return _digest(model, None, (_exact(model, precision), prompt, *route))
+
+
+def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
     import torch
 
     state = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
-        state.update(_text((name, tensor.dtype, tuple(tensor.shape))).encode())
+        state.update(as_text((name, tensor.dtype, tuple(tensor.shape))).encode())
         state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    prompt = (getattr(model, "prompts", None) or {}).get(getattr(model, "default_prompt_name", None))
-    settings = (_modules(model), prompt, getattr(model, "truncate_dim", None), extra)
-    state.update(_text(settings).encode(errors="surrogatepass"))
+    settings = (modules_of(model), prompts, getattr(model, "truncate_dim", None), extra)
+    state.update(as_text(settings).encode(errors="surrogatepass"))
     return state.hexdigest()
-
-
-def _text(value: Any) -> str:
-    """Write a value the same way in every process: dictionaries and sets in the order of what they hold."""
-    if isinstance(value, Mapping):
-        return f"{{{','.join(sorted(f'{key!r}:{_text(each)}' for key, each in value.items()))}}}"
-    if isinstance(value, set | frozenset):
-        return f"{{{','.join(sorted(map(_text, value)))}}}"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_text, value))}]"
-    return repr(value)
-
-
-def _modules(model: Any) -> list[Any]:
-    """What each module does besides its weights: kind of pooling, activation, heads, tokens and how many of them."""
-    found: list[Any] = []
-    seen: set[int] = set()
-    for path, module in model.named_modules():
-        if not path:
-            continue
-        settings = module.get_config_dict() if hasattr(module, "get_config_dict") else module.extra_repr()
-        found.append((path, type(module).__name__, settings, getattr(module, "max_seq_length", None)))
-        # The layers of a network share its configuration, the routes of a model may share a tokenizer.
-        config: Any = getattr(module, "config", None)
-        tokenizer: Any = getattr(module, "tokenizer", None)
-        if hasattr(config, "to_dict") and id(config) not in seen:
-            found.append(_without_origin(config.to_dict()))
-        if tokenizer is not None and id(tokenizer) not in seen:
-            found.append(_tokenizer(tokenizer))
-        seen |= {id(config), id(tokenizer)}
-    return found
-
-
-def _without_origin(value: Any) -> Any:
-    """Leave out, at any depth, the settings that say where a model comes from or how it is run."""
-    if isinstance(value, Mapping):
-        return {key: _without_origin(each) for key, each in value.items() if not _ORIGIN.fullmatch(str(key))}
-    return [_without_origin(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _tokenizer(tokenizer: Any) -> Any:
-    """Everything of a tokenizer that changes the tokens of a text and is not set anew at each call."""
-    settings = {name: getattr(tokenizer, name, None) for name in _TOKENIZER_SETTINGS}
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(backend, "to_str"):
-        content = json.loads(backend.to_str())
-        if backend is not tokenizer:
-            # A call leaves its truncation and padding behind; with them the first use would change the fingerprint.
-            content |= {"truncation": None, "padding": None}
-        return settings, content
-    vocabulary = tokenizer.get_vocab()
-    made_with = _without_origin(getattr(tokenizer, "init_kwargs", {}))
-    added = getattr(tokenizer, "added_tokens_decoder", {})
-    # Those of sentence-transformers give their words in the order of their numbers.
-    words = vocabulary if isinstance(vocabulary, Mapping) else list(vocabulary)
-    return settings, type(tokenizer).__name__, words, added, made_with, _vocabulary_files(tokenizer)
-
-
-def _vocabulary_files(tokenizer: Any) -> list[str]:
-    """Hashes of the files a tokenizer without a Rust backend writes: merges and scores are in no vocabulary."""
-    if not hasattr(tokenizer, "save_vocabulary"):
-        return []
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            files = tokenizer.save_vocabulary(folder) or ()
-        except NotImplementedError:
-            return []
-        return [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files]
 
 
 def resolve_precision(precision: str) -> str:
@@ -317,12 +258,11 @@ def encode(
     store: Store | None = None,
     precision: str = "auto",
     batch_size: int = 64,
-    prompt: str = "",
     description: str = "",
     role: Role | None = None,
     elsewhere: Callable[[list[str]], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.float32]:
-    """Encode texts to unit vectors, computing only those the store does not hold.
+    """Encode texts to unit vectors, with the model's prompt for them, computing only those the store does not hold.
 
     Parameters
     ----------
@@ -336,12 +276,10 @@ def encode(
         ``auto``, ``float32`` or ``bfloat16`` (of the matrix products; the result is float32).
     batch_size
         Texts per forward pass.
-    prompt
-        Put before every text, for models trained with one.
     description
         Label of the progress bar; none when empty.
     role
-        What the texts are. Only a model with separate encoders for queries and documents asks for it.
+        What the texts are. A model with prompts, or with separate encoders for queries and documents, asks for it.
     elsewhere
         Does the same where the store's ``run`` calls it, such as :class:`anmi.retrieval.encoding.Encoding`; None
         computes here.
@@ -356,40 +294,47 @@ def encode(
     numpy.ndarray
         float32 [T, D], rows of length 1 (0 for a text without a known token).
     """
-    exact = "float32" if is_static(model) else resolve_precision(precision)
-    if is_routed(model) and role is None:
+    if role is None and (is_routed(model) or any(prompts_of(model).values())):
         raise AnmiError(
-            f'encoder "{called(model) or "without a name"}" has separate weights for queries and documents and cannot '
-            "encode texts of which it is not known what they are; use one with shared weights here"
+            f'encoder "{called(model) or "without a name"}" has separate weights or prompts for queries and documents '
+            "and cannot encode texts of which it is not known what they are; use one without here"
         )
-    route = role if is_routed(model) else None
 
     def compute(batch: list[str]) -> NDArray[np.float32]:
-        return embed(model, batch, exact, batch_size, prompt, route)
+        return embed(model, batch, precision, batch_size, role)
 
     if not texts:
         width = model.get_embedding_dimension() or 0
         return np.zeros((0, width), np.float32)
     if store is None:
         return compute(list(texts))
-    prints = fingerprint(model, exact, prompt, *([route] if route else []))
+    prints = embedding_fingerprint(model, precision, role)
+    name = called(model, prompts_of(model)[role] if role else "")
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
         if elsewhere is None:
-            return store.vectors(prints, texts, compute, 1024, bar, called(model, prompt))
+            return store.vectors(prints, texts, compute, 1024, bar, name)
         # Small enough for several workers to have some of even a small change.
-        return store.vectors(prints, texts, elsewhere, batch_size, bar, called(model, prompt), store.run)
+        return store.vectors(prints, texts, elsewhere, batch_size, bar, name, store.run)
 
 
 def embed(
-    model: SentenceTransformer, texts: list[str], precision: str, batch_size: int, prompt: str, route: Role | None
+    model: SentenceTransformer, texts: list[str], precision: str, batch_size: int, role: Role | None
 ) -> NDArray[np.float32]:
-    """Compute unit vectors, float32 [T, D]; the precision is resolved, and only a routed model has a route."""
+    """Compute unit vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
     import torch
 
+    # Never None, which would be the default prompt.
+    prompt = prompts_of(model)[role] if role else ""
+    route = {"task": role} if is_routed(model) else {}
     model.eval()
-    with torch.inference_mode(), autocast(precision):
+    with torch.inference_mode(), autocast(_exact(model, precision)):
         result: NDArray[Any] = model.encode(
-            texts, prompt=prompt or None, batch_size=batch_size, normalize_embeddings=True,
-            show_progress_bar=False, convert_to_numpy=True, **({"task": route} if route else {}),
+            texts, prompt=prompt, batch_size=batch_size, normalize_embeddings=True,
+            show_progress_bar=False, convert_to_numpy=True, **route,
         )  # fmt: skip
     return result.astype(np.float32)
+
+
+def _exact(model: SentenceTransformer, precision: str) -> str:
+    """Resolve the precision; a table of token vectors has nothing to compute in another than its own."""
+    return "float32" if is_static(model) else resolve_precision(precision)

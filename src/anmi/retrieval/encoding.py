@@ -11,24 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.engine.threads import for_threads
-from anmi.retrieval.encoders import (
-    Role,
-    device,
-    embed,
-    is_routed,
-    is_static,
-    load_encoder,
-    resolve_precision,
-)
+from anmi.retrieval.encoders import Role, device, embed, is_static, load_encoder
+from anmi.retrieval.prompts import Prompts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
 @lru_cache(maxsize=1)
-def opened(encoder: str, models: Path, max_length: int | None) -> SentenceTransformer:
+def opened(encoder: str, models: Path, max_length: int | None, prompts: Prompts) -> SentenceTransformer:
     """Return an encoder of :func:`anmi.retrieval.encoders.load_encoder`; the last one is kept."""
-    return for_threads(load_encoder(encoder, models, max_length))
+    return for_threads(load_encoder(encoder, models, max_length, prompts))
 
 
 @dataclass(frozen=True)
@@ -37,9 +30,9 @@ class Encoding:
 
     Attributes
     ----------
-    encoder, models, max_length
+    encoder, models, max_length, prompts
         See :func:`anmi.retrieval.encoders.load_encoder`; other machines must find the same files there.
-    precision, batch_size, prompt, role
+    precision, batch_size, role
         See :func:`anmi.retrieval.encoders.encode`.
     """
 
@@ -48,18 +41,20 @@ class Encoding:
     encoder: str
     models: Path
     max_length: int | None
+    prompts: Prompts
     precision: str
     batch_size: int
-    prompt: str
     role: Role
 
     def __call__(self, texts: list[str]) -> NDArray[np.float32]:
         """Return the vectors of a batch, float32 [T, D]."""
-        model = opened(self.encoder, self.models, self.max_length)
-        exact = "float32" if is_static(model) else resolve_precision(self.precision)
-        return embed(model, texts, exact, self.batch_size, self.prompt, self.role if is_routed(model) else None)
+        return embed(self._model, texts, self.precision, self.batch_size, self.role)
 
     @property
     def worth_sending(self) -> bool:
         """Whether it pays to encode in other processes: not a table look-up, nor where one process has the GPU."""
-        return not is_static(opened(self.encoder, self.models, self.max_length)) and device() == "cpu"
+        return not is_static(self._model) and device() == "cpu"
+
+    @property
+    def _model(self) -> SentenceTransformer:
+        return opened(self.encoder, self.models, self.max_length, self.prompts)

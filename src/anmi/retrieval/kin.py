@@ -33,8 +33,8 @@ class Kin:
     >>> table = pd.DataFrame({"document_id": ["a"], "other_id": ["c"], "kind": ["near"]})
     >>> copies = pd.DataFrame({"document_id": ["d"], "duplicate_of": ["c"]})
     >>> kin = Kin.from_table(table, ["a", "b", "c", "d"], copies)
-    >>> kin.of(np.array([[0, -1], [1, 3]], np.int32)).tolist()
-    [[2, 3], [0, -1]]
+    >>> kin.barred(np.array([[0, -1], [1, 3]], np.int32)).tolist()
+    [[0, 2, 3, -1], [0, 1, 2, 3]]
     >>> kin.kinds(np.array([[0]], np.int32), np.array([[1, 3, -1]], np.int32)).tolist()
     [[0, 1, 0]]
     """
@@ -49,6 +49,13 @@ class Kin:
         self._group, self._starts, self._others, self._kinds = group, starts, others, kinds
         self._members = np.argsort(group, kind="stable")
         self._first_member = np.searchsorted(group[self._members], np.arange(len(group) + 1))
+
+    @staticmethod
+    def of_none(documents: int) -> Kin:
+        """Return what says of N documents that each is like no other."""
+        nothing = np.zeros(0, np.int32)
+        group = np.arange(documents, dtype=np.int32)
+        return Kin(group, np.zeros(documents + 1, np.int64), nothing, nothing.astype(np.uint8))
 
     @staticmethod
     def from_table(kin: pd.DataFrame, document_ids: list[str], duplicates: pd.DataFrame) -> Kin:
@@ -100,24 +107,25 @@ class Kin:
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[place] == wanted, kinds[place], 0).astype(np.uint8)
 
-    def of(self, positives: NDArray[np.int32], near: bool = True, siblings: bool = True) -> NDArray[np.int32]:
-        """Return all kin of the positives of each row, and the documents of the same text as one of these.
-
-        Duplicates of the positives themselves are not among them (see :func:`anmi.retrieval.pool.with_duplicates`).
+    def barred(self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+        """Return what must not be a negative in each row: the positives, their kin, and all of the same text as these.
 
         Parameters
         ----------
         positives
             int32 [Q, P], padded with -1.
-        near, siblings
-            Which kinds of kin.
+        own
+            Documents that the query itself is, int32 [Q, S], padded with -1; they and those of the same text are barred
+            as well, and their kin are not, since these may be what the query asks against.
 
         Returns
         -------
         numpy.ndarray
             int32 [Q, K], each row in order of document index and padded with -1; K is at least 1.
         """
-        keys, _ = self._of_rows(positives, near, siblings)
+        same = positives if own is None else np.concatenate([positives, own], axis=1)
+        place, slot = np.nonzero(same != PADDING)
+        keys = np.union1d(self._of_rows(positives)[0], place * len(self._group) + self._group[same[place, slot]])
         row, group = np.divmod(keys, max(len(self._group), 1))
         owner, place = _spread(self._first_member[group], self._first_member[group + 1])
         rows, documents = row[owner], self._members[place]
@@ -128,15 +136,11 @@ class Kin:
         result[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = documents
         return result
 
-    def _of_rows(
-        self, positives: NDArray[np.int32], near: bool = True, siblings: bool = True
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _of_rows(self, positives: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Keys ``row · N + group`` of the kin of each row's positives, ascending, and their kinds."""
         row, slot = np.nonzero(positives != PADDING)
         group = self._group[positives[row, slot]]
         owner, place = _spread(self._starts[group], self._starts[group + 1])
-        wanted = np.isin(self._kinds[place], [KINDS["near"]] * near + [KINDS["sibling"]] * siblings)
-        owner, place = owner[wanted], place[wanted]
         return _lowest(row[owner] * len(self._group) + self._others[place], self._kinds[place].astype(np.int64))
 
 

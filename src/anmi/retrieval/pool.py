@@ -35,6 +35,25 @@ def positives_of(query_ids: list[str], qrels: pd.DataFrame, document_index: Mapp
     return result
 
 
+def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> NDArray[np.int32]:
+    """Return the document that each query is itself or has the text of, int32 [Q], -1 where there is none.
+
+    Parameters
+    ----------
+    queries
+        ``same_as`` as made by ingestion, Q rows; without that column, no query is a document.
+    document_index
+        By document id.
+
+    Examples
+    --------
+    >>> own_documents(pd.DataFrame({"same_as": ["", "y"]}), {"x": 0, "y": 1}).tolist()
+    [-1, 1]
+    """
+    names = queries["same_as"] if "same_as" in queries else [""] * len(queries)
+    return np.array([document_index.get(name, PADDING) for name in names], np.int32)
+
+
 def with_duplicates(positives: NDArray[np.int32], group: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the documents that must not be candidates: positives and every document of the same text.
 

@@ -24,16 +24,19 @@ class Asked(NamedTuple):
         Of Q queries.
     positives
         Their relevant documents, int32 [Q, P], padded with -1.
+    own
+        The document that each query is itself or has the text of, int32 [Q], -1 where there is none.
     """
 
     query_ids: list[str]
     texts: list[str]
     positives: NDArray[np.int32]
+    own: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Search:
-    """Retrieves the best documents by BM25, without positives and their duplicates.
+    """Retrieves the best documents by BM25, without positives, the query itself, and duplicates of these.
 
     Attributes
     ----------
@@ -51,7 +54,7 @@ class Search:
 
     def __call__(self, asked: Asked) -> Candidates:
         """Return the candidates of a shard."""
-        excluded = pool.with_duplicates(asked.positives, self.group)
+        excluded = _excluded(asked.positives, asked.own, self.group)
         found = self.index.retrieve(asked.texts, self.depth + excluded.shape[1], asked.positives)
         allowed = pool.compacted(pool.without(found.documents, excluded), found.scores, found.ranks)
         documents, scores, ranks = (array[:, : self.depth] for array in allowed)
@@ -79,8 +82,9 @@ class Merge:
         Of the corpus.
     document_embeddings
         Unit vectors, float32 [N, D].
-    query_embeddings, rows, texts
-        Unit vectors of all queries, float32 [T, D], and row and text of each query identifier.
+    query_embeddings, own, rows, texts
+        Unit vectors of all queries, float32 [T, D]; the document that each is itself or has the text of, int32 [T], -1
+        where there is none; and row and text of each query identifier.
     group, kin
         Duplicates and kin of documents.
     depth, random
@@ -93,6 +97,7 @@ class Merge:
     dense_index: DenseIndex
     document_embeddings: NDArray[np.float32]
     query_embeddings: NDArray[np.float32]
+    own: NDArray[np.int32]
     rows: dict[str, int]
     texts: dict[str, str]
     group: NDArray[np.int32]
@@ -105,8 +110,10 @@ class Merge:
         """Return a block of candidates by BM25 with the others."""
         ids = block.query_ids.tolist()
         texts = [self.texts[query] for query in ids]
-        vectors = np.asarray(self.query_embeddings)[[self.rows[query] for query in ids]]
-        retrieved, documents, source = self._together(block, ids, vectors)
+        rows = [self.rows[query] for query in ids]
+        vectors = np.asarray(self.query_embeddings)[rows]
+        excluded = _excluded(block.positives, self.own[rows], self.group)
+        retrieved, documents, source = self._together(block, ids, vectors, excluded)
         approximate = None if self.dense_index.settings["kind"] == "flat" else retrieved
         bm25, bm25_rank = self.bm25_index.scores_and_ranks(texts, documents)
         cosine, dense_rank = similarities_and_ranks(vectors, self.document_embeddings, documents, approximate)
@@ -129,12 +136,16 @@ class Merge:
         )
 
     def _together(
-        self, block: Candidates, ids: list[str], vectors: NDArray[np.float32]
+        self, block: Candidates, ids: list[str], vectors: NDArray[np.float32], excluded: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]:
         """Return what the encoder found, and the documents of all sources with their bit-masks."""
-        excluded = pool.with_duplicates(block.positives, self.group)
         retrieved, _ = self.dense_index.search(vectors, self.depth + excluded.shape[1])
         dense = pool.compacted(pool.without(retrieved, excluded))[0][:, : self.depth]
         documents, source = pool.union(block.documents, block.source, dense.astype(np.int32), "dense")
         drawn = random.draw(self.seed, ids, excluded, len(self.document_embeddings), self.random)
         return retrieved, *pool.union(documents, source, drawn, "random")
+
+
+def _excluded(positives: NDArray[np.int32], own: NDArray[np.int32], group: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Documents that are never candidates: positives, the query itself, and all of the same text, int32 [Q, K]."""
+    return pool.with_duplicates(np.concatenate([positives, own[:, None]], axis=1), group)

@@ -94,6 +94,19 @@ class Route(Params):
         description="`distil`: between the bars a candidate is kept for distillation only; `soft`: it may be drawn as "
         "a negative with its weight multiplied by 1 − p, after all others.",
     )
+    at_least: int = Field(
+        0,
+        ge=0,
+        description="Judged candidates that may be negatives of a row in any case, those doubted least, but no more "
+        "than are wanted; what lies above the bar comes after all others, and a row of which nothing is left is "
+        "dropped. 0 is strict. Of no effect under `soft`.",
+    )
+    at_most: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Probability from which even these are none; at ½ a candidate is as likely relevant as not.",
+    )
 
     @model_validator(mode="after")
     def _bars_do_not_cross(self) -> Route:
@@ -242,15 +255,34 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     sure = f"{params.column} ≥ {bars.positive:.3g}" if bars.positive <= 1 else "the judge is never sure enough"
     block = block.rejected("promote", judged >= bars.positive, sure, "promoted", in_batch=True)
     between = block.undecided & (judged >= bars.negative)
-    if params.uncertain == "distil":
-        barred = bars.negative if params.barred is None else params.barred
-        if barred > bars.negative:
-            rule = f"{params.column} ≥ {barred:.3g}"
-            block = block.rejected("barred", between & (judged >= barred), rule, "uncertain", in_batch=True)
-        everywhere = barred <= bars.negative
-        rule = f"{params.column} ≥ {bars.negative:.3g}"
-        return block.rejected("uncertain", between, rule, "uncertain", in_batch=everywhere)
-    # What is doubtful comes after what is safe, however far away that is.
-    tier = block.columns.get("tier", np.zeros(judged.shape, np.float32))
-    block = block.with_columns({"tier": np.where(between, np.float32(TIERS.index("uncertain")), tier)})
-    return replace(block, weight=np.where(between, block.weight * (1 - judged), block.weight).astype(np.float32))
+    if params.uncertain == "soft":
+        weight = np.where(between, block.weight * (1 - judged), block.weight).astype(np.float32)
+        return replace(_last(block, between), weight=weight)
+    if params.at_least:
+        spared = between & _least_doubted(block, judged, min(params.at_least, context.negatives), params.at_most)
+        block, between = _last(block, spared), between & ~spared
+    barred = bars.negative if params.barred is None else params.barred
+    if barred > bars.negative:
+        rule = f"{params.column} ≥ {barred:.3g}"
+        block = block.rejected("barred", between & (judged >= barred), rule, "uncertain", in_batch=True)
+    everywhere = barred <= bars.negative
+    rule = f"{params.column} ≥ {bars.negative:.3g}"
+    block = block.rejected("uncertain", between, rule, "uncertain", in_batch=everywhere)
+    if not params.at_least:
+        return block
+    empty = np.logical_and(between.any(axis=1), ~block.undecided.any(axis=1))
+    return block.dropped("nothing_safe", empty, f"no candidate has {params.column} < {params.at_most:.3g}")
+
+
+def _least_doubted(block: Candidates, judged: NDArray[np.float32], count: int, below: float) -> NDArray[np.bool_]:
+    """True for the ``count`` candidates of each row with the lowest probability, if that is below the given one."""
+    doubt = np.where(block.undecided, judged, np.inf)
+    place = np.argsort(np.lexsort((block.documents, doubt), axis=1), axis=1)
+    result: NDArray[np.bool_] = (place < count) & (doubt < below)
+    return result
+
+
+def _last(block: Candidates, doubtful: NDArray[np.bool_]) -> Candidates:
+    """Let what is doubtful come after what is safe, however far away that is."""
+    tier = block.columns.get("tier", np.zeros(doubtful.shape, np.float32))
+    return block.with_columns({"tier": np.where(doubtful, np.float32(TIERS.index("uncertain")), tier)})

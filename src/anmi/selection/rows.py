@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.metadata import values_by_id
 from anmi.engine.threads import ahead
+from anmi.retrieval.kin import Kin
+from anmi.retrieval.pool import compacted, without
 
 _SCORES: Final = ("bm25", "bm25_rank", "dense", "dense_rank", "cross", "p_relevant", "elo", "elo_se", "gap_se")
 # Measurements that a row is made of; nothing else need be read.
@@ -29,12 +31,14 @@ def training_rows(
     document_ids: Sequence[str],
     document_texts: Sequence[str],
     query_texts: dict[str, str],
-    kin: Callable[[NDArray[np.int32]], NDArray[np.int32]] | None = None,
+    kin: Kin | None = None,
+    own: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
     """Return one row per kept (query, positive), its negatives as lists of equal length, best first.
 
     A promoted candidate makes a further row: it is the positive, with the query's weight times its probability of
-    relevance, and the negatives are those of one of the query's rows.
+    relevance, and the negatives are those of one of the query's rows. No negative has the text of a promoted document:
+    which documents these are is known only when all are chosen.
 
     Parameters
     ----------
@@ -45,7 +49,9 @@ def training_rows(
     query_texts
         By query id.
     kin
-        Near-duplicates and siblings of the positives: int32 [Q, P] to int32 [Q, K], both padded with -1.
+        Copies, near-duplicates and siblings of documents; without it every document is like no other.
+    own
+        By query id, the document that the query is itself or has the text of, where there is one.
 
     Returns
     -------
@@ -54,9 +60,11 @@ def training_rows(
         negative_ids, negatives, weights, sources``, for every score the lists ``negative_<score>`` beside the number
         ``positive_<score>``; ``uncertain_ids, uncertain, uncertain_p``: the likeliest few that are fit for
         distillation only; and ``excluded_ids``: documents of other rows that must not become negatives of this one
-        inside a batch, because they are kin of a positive, or their relevance here was judged uncertain or likely.
+        inside a batch, because they are copies or kin of a positive, or their relevance here was judged uncertain or
+        likely; and in any case the query itself, which may be drawn from the corpus in training.
     """
-    maker = _RowMaker(np.array(document_ids, dtype=object), np.array(document_texts, dtype=object), query_texts, kin)
+    names, texts = np.array(document_ids, dtype=object), np.array(document_texts, dtype=object)
+    maker = _RowMaker(names, texts, query_texts, kin or Kin.of_none(len(names)), own or {})
     tables = [maker(block) for block in ahead(shards.only(*_READ))]
     # A table without rows has columns of no type, and would take the others' from them.
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
@@ -71,7 +79,8 @@ class _RowMaker:
     names: NDArray[Any]
     texts: NDArray[Any]
     query_texts: dict[str, str]
-    kin: Callable[[NDArray[np.int32]], NDArray[np.int32]] | None
+    kin: Kin
+    own: Mapping[str, int]
     used: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,14 +89,19 @@ class _RowMaker:
     def __call__(self, block: Candidates) -> pd.DataFrame:
         block = block.take(block.query_verdict == OPEN)
         own, promoted = block.positives[:, 0], block.of_kind("promoted")
-        row, slot = np.nonzero(block.negatives)
+        (found,) = compacted(np.where(promoted, block.documents, PADDING))
+        positives = np.concatenate([block.positives, found], axis=1)
+        selves = np.array([self.own.get(query, PADDING) for query in block.query_ids.tolist()], np.int32)[:, None]
+        copies = self.kin.barred(found[:, :0], found)
+        row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
         if len(row):
             order = np.lexsort((block.columns["choice"][row, slot], row))
             row, slot = row[order], slot[order]
         chosen = block.documents[row, slot]
         self.used[chosen] = self.used[own] = self.used[block.documents[promoted]] = True
+        itself = self.kin.barred(found[:, :0], selves)
+        self.used[itself[itself != PADDING]] = True
         lists = _Lists(row, len(block))
-        known = _ragged(np.concatenate([block.positives, np.where(promoted, block.documents, PADDING)], axis=1))
         table: dict[str, Any] = {
             "query_id": block.query_ids.tolist(),
             "query": [self.query_texts[str(query)] for query in block.query_ids],
@@ -95,7 +109,7 @@ class _RowMaker:
             "origin": "qrels",
             "positive_id": self.names[own],
             "positive": self.texts[own],
-            "positive_ids": [self.names[part].tolist() for part in known],
+            "positive_ids": [self.names[part].tolist() for part in _ragged(positives)],
             "negative_ids": lists(self.names[chosen]),
             "negatives": lists(self.texts[chosen]),
             "weights": lists(block.weight[row, slot]),
@@ -106,7 +120,9 @@ class _RowMaker:
                 table[f"negative_{score}"] = lists(block.columns[score][row, slot])
                 if score in block.positive_columns:
                     table[f"positive_{score}"] = block.positive_columns[score][:, 0]
-        table |= self._uncertain(block) | {"excluded": self._excluded(block)}
+        doubtful = np.where(block.barred_in_batch, block.documents, PADDING)
+        others = np.concatenate([doubtful, without(self.kin.barred(positives, selves), positives)], axis=1)
+        table |= self._uncertain(block) | {"excluded": _ragged(others)}
         return self._with_promoted(pd.DataFrame(table), block, promoted)
 
     def _uncertain(self, block: Candidates) -> dict[str, Any]:
@@ -122,11 +138,6 @@ class _RowMaker:
             "uncertain": lists(self.texts[documents]),
             "uncertain_p": lists(probability[row, slot]),
         }
-
-    def _excluded(self, block: Candidates) -> list[NDArray[np.int32]]:
-        doubtful = np.where(block.barred_in_batch, block.documents, PADDING)
-        parts = [doubtful] if self.kin is None else [doubtful, self.kin(block.positives)]
-        return _ragged(np.concatenate(parts, axis=1))
 
     def _with_promoted(self, table: pd.DataFrame, block: Candidates, promoted: NDArray[np.bool_]) -> pd.DataFrame:
         known = np.where(block.positives == PADDING, np.iinfo(np.int32).max, block.positives)
@@ -161,6 +172,19 @@ def _ragged(documents: NDArray[np.int32]) -> list[NDArray[np.int32]]:
     row, slot = np.nonzero(documents != PADDING)
     cuts = np.cumsum(np.bincount(row, minlength=len(documents)))[:-1]
     return np.split(documents[row, slot], cuts) if len(documents) else []
+
+
+def of_split(rows: pd.DataFrame, split: str) -> pd.DataFrame:
+    """Return the rows of queries of one split; of a table that does not say, all are of training queries.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"query_id": ["a", "b"], "split": ["train", "dev"]})
+    >>> of_split(rows, "dev").query_id.tolist(), len(of_split(rows[["query_id"]], "train"))
+    (['b'], 2)
+    """
+    splits = rows["split"] if "split" in rows else pd.Series("train", index=rows.index)
+    return rows[splits == split].reset_index(drop=True)
 
 
 def pair_rows(

@@ -6,7 +6,8 @@ import fcntl
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,6 +86,31 @@ class SoleLock:
             _HELD.discard(self._file)
             os.close(self._file)
             self._file = None
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keep other processes out while the context lasts, after waiting for the one that is in.
+
+    Where nothing can be written, nothing is locked, and nothing can be made that another might make as well.
+
+    Parameters
+    ----------
+    path
+        The file that is locked; made when absent, in a folder that is there. It stays.
+    """
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        yield
+        return
+    _HELD.add(file)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        _HELD.discard(file)
+        os.close(file)
 
 
 def _read(file: int) -> dict[str, Any]:

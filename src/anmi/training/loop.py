@@ -76,7 +76,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         if self.checkpoints is not None:
             self._before_step = random_state()
         step = self.state.global_step
-        batch = self.batcher(self.sampler(inputs["row"].cpu().numpy(), step))
+        self.recorder.rows = self.sampler(inputs["row"].cpu().numpy(), step)
+        batch = self.batcher(self.recorder.rows)
         self.size, self._query_ids = BatchSize.of(batch), batch["query_ids"]
         loss = self.loss(self._prepare_input(batch) | {"step": step})
         self.recorder.loss = loss.item()
@@ -220,7 +221,8 @@ class Timer(TrainerCallback):  # type: ignore[misc]
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Ask between epochs; after the last one the model itself is saved."""
-        if state.global_step < state.max_steps:
+        # The recorder, which comes first, has said by now whether a refit ends here.
+        if state.global_step < state.max_steps and not control.should_training_stop:
             self._ask(state, control)
 
     def _ask(self, state: Any, control: Any) -> None:

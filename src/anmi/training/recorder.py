@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,9 @@ from torch import nn
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
+from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
+from anmi.training.drawn import DrawnNegatives
 from anmi.training.observed import Observed
 
 DEV_METRIC = "dev_ndcg@10"
@@ -26,6 +28,26 @@ class DevLoss(NamedTuple):
 
     measure: Callable[[Any], float]
     every: int
+
+
+@dataclass(frozen=True)
+class Refit:
+    """A second pass, over rows of dev queries as well, for as many epochs as dev chose in the first.
+
+    Every epoch has the learning rate and the stage of the curriculum that it had in the first pass, which is what dev
+    chose, and the pass ends with the chosen one. No dev metric can be measured: its queries are trained on.
+
+    Attributes
+    ----------
+    epochs
+        Ends after so many, at least 1.
+    told
+        The dev metric of the first pass by epoch, which a curriculum that goes by it is told at the ends of the same
+        epochs; empty where there was none.
+    """
+
+    epochs: int
+    told: tuple[float, ...] = ()
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc]
@@ -45,6 +67,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         Draw a progress bar.
     dev_loss
         Measured every so many steps, smaller is better; None measures none.
+    refit
+        Ends training after its epochs; None for a first pass.
     """
 
     def __init__(
@@ -56,6 +80,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         keep_best: bool,
         show_progress: bool,
         dev_loss: DevLoss | None = None,
+        refit: Refit | None = None,
     ) -> None:
         self._loss = loss
         self._curriculum = curriculum
@@ -63,6 +88,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._keep_best = keep_best
         self._show_progress = show_progress
         self._dev_loss = dev_loss
+        self._refit = refit
         self._bar: Any = None
         self._best_state: dict[str, torch.Tensor] | None = None
         self._steps: list[dict[str, float]] = []
@@ -72,6 +98,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._validation: float | None = None
         # What draws the negatives, whose ``report`` is logged if it has one.
         self.sampler: Any = None
+        # Of the step that is being made; what was drawn counts once the step was.
+        self.rows: Sequence[Row] = ()
+        self.drawn: DrawnNegatives | None = None
         # What the step encoded, for a sampler that goes by it.
         self.observed: Observed | None = None
         # Encodes and compares; its ``report`` is logged.
@@ -113,6 +142,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             "validation": self._validation,
             "seconds": self.seconds,
             "step_seconds": self.step_seconds,
+            "drawn": {} if self.drawn is None else self.drawn.state_dict(),
         }
         return values, self._best_state
 
@@ -126,6 +156,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._validation = values["validation"]
         self._best_state = best
         self._earlier, self.step_seconds = values["seconds"], values["step_seconds"]
+        if self.drawn is not None:
+            self.drawn.load_state_dict(values["drawn"])
         self.resumed_from = len(self._steps)
 
     def log(self) -> pd.DataFrame:
@@ -144,10 +176,11 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the progress bar."""
+        share = 1.0 if self._refit is None else self._refit.epochs / args.num_train_epochs
         self._bar = tqdm(
-            total=state.max_steps,
+            total=round(share * state.max_steps),
             initial=state.global_step,
-            desc="training",
+            desc="training" if self._refit is None else "training again with dev",
             unit="step",
             disable=not self._show_progress,
         )
@@ -158,6 +191,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the step while the learning rate is still the one it was made with."""
+        if self.drawn is not None:
+            self.drawn.add(self.rows)
         step = state.global_step + 1
         self._steps.append(
             {
@@ -192,7 +227,12 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure on dev, and remember the weights if they are the best so far."""
+        """Measure on dev, and remember the weights if they are the best so far; end a refit after its last epoch."""
+        if self._refit is not None:
+            epoch = round(state.epoch)
+            self._validation = self._refit.told[epoch - 1] if self._refit.told else None
+            control.should_training_stop |= epoch >= self._refit.epochs
+            return
         if self._evaluate_dev is None:
             return
         model = kwargs["model"]

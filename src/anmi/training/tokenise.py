@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from anmi.retrieval.encoders import is_routed, is_static
+from anmi.retrieval.prompts import prompts_of
 
 
 class Tokeniser:
@@ -17,9 +18,10 @@ class Tokeniser:
     Parameters
     ----------
     encoder
-        The encoder; its prompts called ``query`` and ``document`` are used where it has them.
+        The encoder.
     max_length
-        Most tokens of a text, or None for the encoder's own limit. Static encoders have no limit and ignore it.
+        Most tokens of a prompt and its text, or None for the encoder's own limit. Static encoders have none and ignore
+        it.
     """
 
     def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
@@ -27,11 +29,12 @@ class Tokeniser:
         self._static = is_static(encoder)
         self._routed = is_routed(encoder)
         self._cut = {} if max_length is None or self._static else {"max_length": max_length}
+        self._prompts = prompts_of(encoder)
         self._known: dict[str, Tensor] = {}
 
     def __call__(self, texts: list[str], role: str) -> dict[str, Any]:
         """Return the input features of ``texts``; ``role`` is ``query`` or ``document``."""
-        prompt = self._encoder.prompts.get(role) or ""
+        prompt = self._prompts[role]
         # Read by the router, which sends queries and documents to encoders of their own.
         route = {"task": role} if self._routed else {}
         if self._static:

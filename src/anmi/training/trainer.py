@@ -23,17 +23,19 @@ from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import is_static, resolve_precision
+from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import build_curriculum
+from anmi.training.drawn import DrawnNegatives
 from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
 from anmi.training.mixed import Stock
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sources import MixedSources
-from anmi.training.recorder import DevLoss, Recorder
+from anmi.training.recorder import DevLoss, Recorder, Refit
 from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
 from anmi.training.tokenise import Tokeniser
@@ -52,11 +54,15 @@ class TrainingResult:
         the last step of an epoch.
     summary
         Plain values about the run: rows, steps, seconds, best epoch, precision, how far the weights moved.
+    drawn
+        ``query_id, document_id, count``: how often each document was drawn as a negative of a query, for at most
+        2,000 queries chosen by hash; empty where a row has the same negatives in every step.
     """
 
     model: SentenceTransformer
     log: pd.DataFrame
     summary: dict[str, Any]
+    drawn: pd.DataFrame
 
 
 def train(
@@ -71,6 +77,7 @@ def train(
     checkpoints: CheckpointPlan | None = None,
     stock: Stock | None = None,
     dev_loss: DevLoss | None = None,
+    refit: Refit | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -81,7 +88,7 @@ def train(
         negatives, weights, query_weight, positive_ids``. Negatives are ordered best first and may be empty lists;
         ``positive_ids`` are all documents known to be relevant to the query.
     encoder
-        Trained on the device where it is.
+        Trained on the device where it is, with its prompts, which are saved with it.
     options
         Settings.
     output
@@ -99,6 +106,8 @@ def train(
         What negatives of mixed sources are drawn from; None where the options ask for none.
     dev_loss
         Measured on a model every so many steps and logged; changes nothing of the training.
+    refit
+        Given, this is the second pass of :func:`anmi.training.refit.train_twice`, and nothing is measured on dev.
 
     Raises
     ------
@@ -106,6 +115,7 @@ def train(
         Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did not suffice, a given
         checkpoint is of another training, or no weight has changed.
     """
+    settle_prompts(encoder)
     if options.encoders == "two":
         encoder = two_encoders(encoder)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
@@ -139,6 +149,7 @@ def train(
             checkpoints=kept,
             stock=stock,
             dev_loss=dev_loss,
+            refit=refit,
         )
     moved = _moved(before, encoder)
     if options.keep_best:
@@ -149,7 +160,7 @@ def train(
         "rows": len(data),
         "mined_negatives": sum(weight > 0 for row in data for weight in row.weights[: options.negatives]),
         "steps": len(log),
-        "epochs": options.epochs,
+        "epochs": options.epochs if refit is None else refit.epochs,
         "best_epoch": recorder.best_epoch,
         "best_dev_ndcg@10": recorder.best_dev,
         "final_loss": float(log["loss"].iloc[-1]),
@@ -157,6 +168,7 @@ def train(
         "learning_rate": arguments.learning_rate,
         "precision": str(precision).removeprefix("torch."),
         "device": str(encoder.device),
+        "prompts": prompts_of(encoder),
         "relative_weight_change": moved,
         "resumed_from_step": recorder.resumed_from,
         "seconds": round(recorder.seconds, 2),
@@ -167,7 +179,8 @@ def train(
         save(encoder, output)
     if kept is not None and kept.owned:
         kept.remove()
-    return TrainingResult(encoder, log, summary)
+    drawn = recorder.drawn or DrawnNegatives([], seed)
+    return TrainingResult(encoder, log, summary, drawn.table())
 
 
 def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:
@@ -207,6 +220,7 @@ def _run(
     checkpoints: Checkpoints | None,
     stock: Stock | None,
     dev_loss: DevLoss | None,
+    refit: Refit | None,
 ) -> Recorder:
     mixed = options.sources if isinstance(options.sources, MixedSources) else None
     curriculum = build_curriculum(
@@ -216,7 +230,7 @@ def _run(
         options.negatives,
         mix=None if mixed is None else mixed.mix,
         epochs=options.epochs,
-        dev=evaluate_dev is not None,
+        dev=evaluate_dev is not None or (refit is not None and bool(refit.told)),
     )
     recorder = Recorder(
         loss,
@@ -225,6 +239,7 @@ def _run(
         keep_best=options.keep_best,
         show_progress=show_progress,
         dev_loss=dev_loss,
+        refit=refit,
     )
     margin = None if mixed is None else mixed.margin
     objective = ContrastiveObjective(
@@ -244,6 +259,8 @@ def _run(
     columns = getattr(loss, "columns", ())
     trainer.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
     recorder.sampler = trainer.sampler
+    if options.draws:
+        recorder.drawn = DrawnNegatives((row.query_id for row in data), arguments.seed)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     trainer.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)

@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pandas as pd
 import pytest
 from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
+from scipy.stats import binomtest
 
-from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK
+from anmi.candidates import Candidates, CandidateShards
+from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
 from anmi.errors import AnmiError
+from anmi.evaluation import audit
+from anmi.evaluation.planting import PlantedTruth
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.nodes import (
+    audit_recipe,
     decide_promotion,
     evaluate_champion,
     leak_of,
@@ -25,6 +31,7 @@ from anmi.pipelines.retrain.nodes import (
     score_champion,
 )
 from anmi.pipelines.retrain.params import RetrainParams, model_name
+from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import RecipeBook
 
 AUDITED = pd.DataFrame({
@@ -32,8 +39,23 @@ AUDITED = pd.DataFrame({
     "leak_low": [0.4, 0.005, 0.4], "leak_high": [0.6, 0.02, 0.6], "leaked": [5, 10, 5], "negatives": [10, 1000, 10],
     "failed": "",
 })  # fmt: skip
+PAIRS = ["query_id", "document_id", "count"]
+NOTHING_DRAWN = pd.DataFrame(columns=PAIRS)
 BOOK = RecipeBook(mine={"description": "A recipe.", "negatives": 7, "steps": ["random"]})
 EVALUATION = EvaluationParams(resamples=100)
+
+
+def decided(
+    champion: dict[str, Any], before: pd.DataFrame, mine: pd.DataFrame, audited: pd.DataFrame, trained: Path,
+    book: RecipeBook = BOOK, drawn: pd.DataFrame = NOTHING_DRAWN, equivalents: pd.DataFrame = NOTHING_DRAWN,
+    params: RetrainParams | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Ask the node with what these tests do not vary."""
+    qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["own"], "relevance": [1]})
+    return decide_promotion(
+        champion, before, mine, audited, drawn, equivalents, qrels, trained, "mine", book, TrainingParams(),
+        params or RetrainParams(), EVALUATION, 1,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -103,19 +125,20 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
     """Go through the nodes of one night, and return decision and registration."""
     params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}", rule={"min_queries": 2})
 
-    def night(meanwhile: Callable[[], object] = lambda: None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def night(
+        meanwhile: Callable[[], object] = lambda: None, trained_on: tuple[str, ...] = ("train", "dev")
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         champion, profile, run = evaluate_champion(*tables, "api_docs", params, EVALUATION, DenseParams(), registry)
         assert profile == ({} if champion["version"] is None else {"terms": 3})
         scores = score_champion(run, *tables[1:], EVALUATION)
         mine = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "mine"})
-        made = decide_promotion(
-            champion, scores, mine, AUDITED, trained, "mine", BOOK, params, EVALUATION, 1
-        )  # fmt: skip
+        made = decided(champion, scores, mine, AUDITED, trained, params=params)
         meanwhile()
         info = {"collection": "api_docs"}
         done = register_challenger(
-            trained, made, champion, {"terms": 3}, info, "static", "mine", DenseParams(), registry
-        )
+            trained, made, champion, {"terms": 3}, info, "static", "mine", DenseParams(), registry,
+            {"trained_on": list(trained_on)},
+        )  # fmt: skip
         return made, done
 
     night.model = params.model  # type: ignore[attr-defined]
@@ -150,6 +173,35 @@ def test_a_champion_that_moved_meanwhile_stays(nightly: Any, registry: Any) -> N
     assert "version 2 when it was compared and is version 1 now" in registered["reasons"][-1]
 
 
+def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with(
+    registry: Any, tables: Any, word_encoder: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, params = tmp_path / "2030-01-01" / "trained_model", RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
+    own = {"query": "query ", "document": "passage "}
+    model = word_encoder(["night", "day", "query", "passage", "find"], prompts=own)
+    model.save(str(folder), create_model_card=False)
+    first = {
+        "decision": "promoted",
+        "reasons": [],
+        "champion": None,
+        "fingerprint": "f",
+        "promotion": {"challenger": 1},
+    }
+    none = {"model": params.model, "version": None, "rolled_back": {}}
+    asked_otherwise = DenseParams(prompt_query="find ", prompt_document="", precision="float32")
+    register_challenger(
+        folder, first, none, {}, {"collection": "api_docs"}, "static", "mine", asked_otherwise, registry
+    )
+    fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
+    assert read_beside(fetched, SERVING) == {
+        "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
+    }  # fmt: skip
+    *_, run = evaluate_champion(*tables, "api_docs", params, EVALUATION, asked_otherwise, registry)
+    expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
+    found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) -> None:
     nightly()
     corpus, queries, qrels = tables
@@ -160,8 +212,112 @@ def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) 
         )  # fmt: skip
 
 
+def test_a_champion_is_not_asked_what_it_was_trained_on(nightly: Any, registry: Any, tables: Any) -> None:
+    corpus, queries, qrels = tables
+    tables = (corpus, queries.assign(split=queries.split.replace("test", "dev")), qrels)
+    params, evaluation = RetrainParams(model=nightly.model), EVALUATION.model_copy(update={"split": "dev"})
+    nightly(trained_on=("train",))
+    known, _, run = evaluate_champion(*tables, "api_docs", params, evaluation, DenseParams(), registry)
+    assert (known["tags"]["trained_on"], len(run)) == ("train", 4), "as one of an earlier release"
+    nightly()
+    assert registry.at(nightly.model, CHAMPION).tags["trained_on"] == "train+dev"
+    with pytest.raises(AnmiError, match=r"evaluation\.split is dev, which the champion was trained on"):
+        evaluate_champion(*tables, "api_docs", params, evaluation, DenseParams(), registry)
+
+
 def test_without_its_metric_nothing_is_decided(trained: Path) -> None:
     scores = pd.DataFrame({"query_id": ["q0"], "ndcg@5": [1.0], "system": "mine"})
     champion = {"version": None, "rolled_back": {}}
     with pytest.raises(AnmiError, match=r"evaluation\.cutoffs"):
-        decide_promotion(champion, scores, scores, AUDITED, trained, "mine", BOOK, RetrainParams(), EVALUATION, 1)
+        decided(champion, scores, scores, AUDITED, trained)
+
+
+FIRST = {"version": None, "rolled_back": {}}
+PERFECT = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "mine"})
+
+
+def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
+    """6 of 200 queries have relevant negatives only: 3 %, and with independent negatives at most 4 %."""
+    queries = np.array([f"q{i}" for i in range(200)])
+    block = Candidates(
+        query_ids=queries,
+        positives=np.full((200, 1), 7, np.int32),
+        documents=np.tile(np.arange(7, dtype=np.int32), (200, 1)),
+        source=np.full((200, 7), 2, np.uint8),
+        columns={"dense": np.full((200, 7), 0.5, np.float32)},
+        positive_columns={"dense": np.ones((200, 1), np.float32)},
+    )
+    truth = pd.DataFrame([(f"q{i}", f"d{d}") for i in range(6) for d in range(7)], columns=["query_id", "document_id"])
+    planted = PlantedTruth(truth, pd.Series([f"d{i}" for i in range(8)]))
+    audited = audit.audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=1)
+    leak = leak_of(audited, "mine")
+    assert (leak.count, leak.negatives) == (42, 1400)
+    assert binomtest(42, 1400).proportion_ci(0.95, method="wilson").high < RetrainParams().rule.max_leak < leak.high
+    made = decided(FIRST, pd.DataFrame(), PERFECT, audited, trained)
+    assert made["decision"] == "kept"
+    assert "42 are relevant (3.00%, 95 % interval over queries" in made["reasons"][1]
+
+
+@pytest.mark.parametrize(
+    ("relevant", "decision", "reason"),
+    [
+        ("d9", "promoted", "of 800 drawn negatives 0 are relevant (0.00%"),
+        ("d1", "kept", "of 800 drawn negatives 100 are relevant (12.50%"),
+        ("", "kept", "the leak of the recipe is not known: training drew its negatives from the whole corpus"),
+    ],
+)
+def test_a_recipe_that_draws_from_the_corpus_is_judged_by_what_it_drew(
+    trained: Path, relevant: str, decision: str, reason: str
+) -> None:
+    """It chooses nothing before training, so an audit has no row of it."""
+    book = RecipeBook(mine={
+        "description": "Drawn.", "negatives": 0, "training": {"sources": "mixed", "negatives": 4},
+    })  # fmt: skip
+    ids = [f"q{i}" for i in range(100)]
+    drawn = pd.DataFrame([(q, name, n) for q in ids for name, n in (("d0", 1), ("d1", 1), ("d2", 6))], columns=PAIRS)
+    # Of these queries nothing is known, so they say nothing.
+    drawn = pd.concat([drawn, drawn.assign(query_id="x" + drawn.query_id)])
+    known = pd.DataFrame({"query_id": ids if relevant else [], "document_id": relevant or []}, dtype=str)
+    made = decided(FIRST, pd.DataFrame(), PERFECT, AUDITED, trained, book, drawn, known)
+    assert made["decision"] == decision
+    assert reason in made["reasons"][1]
+
+
+def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw() -> None:
+    """Planted are the two nearest of each pool; whether they are drawn is the curriculum's choice."""
+    queries, wide = [f"q{i}" for i in range(40)], 20
+    dense = np.tile(np.linspace(0.9, 0.1, wide, dtype=np.float32), (40, 1))
+    block = Candidates(
+        query_ids=np.array(queries),
+        positives=np.full((40, 1), wide, np.int32),
+        documents=np.tile(np.arange(wide, dtype=np.int32), (40, 1)),
+        source=np.full((40, wide), 2, np.uint8),
+        columns={"dense": dense},
+        positive_columns={"dense": np.ones((40, 1), np.float32)},
+    )
+    corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(wide + 1)], "title": "", "text": "text"})
+    truth = pd.DataFrame([(q, f"d{d}") for q in queries for d in range(2)], columns=["query_id", "document_id"])
+    consistency = pd.DataFrame({"query_id": queries, "positive_rank": 1, "consistent": True})
+    book = RecipeBook(mine={
+        "description": "From a pool.", "negatives": 3, "pool": 12, "steps": [{"top": {"by": "dense"}}],
+        "training": {"curriculum": {"bandit": {"window": "rank"}}},
+    })  # fmt: skip
+
+    def audited(low: float, high: float, **options: Any) -> Any:
+        log = pd.DataFrame({
+            "step": range(1, 31), "difficulty": 0.5, "low": low, "high": high, "negatives": 3.0,
+        })  # fmt: skip
+        texts = pd.DataFrame({"query_id": queries, "text": queries})
+        made = audit_recipe(
+            CandidateShards.of([block]), consistency, truth, texts, corpus, {"collection": "mine"}, log, book, "mine",
+            TrainingParams(options=options), 1,
+        )  # fmt: skip
+        return leak_of(made, "mine")
+
+    assert audited(0.5, 1.0).value == 0, "the far half of the pool is clean"
+    assert audited(0.0, 0.1).value == pytest.approx(2 / 3), "two of the nearest three are planted"
+    drawn = audited(0.0, 1.0)
+    assert drawn.value == pytest.approx(2 / 12, abs=0.02)
+    assert drawn.negatives == 40 * 30 * 3
+    plain = audited(0.0, 1.0, curriculum="none", negatives=2)
+    assert (plain.value, plain.negatives) == (1, 40 * 30 * 2), "the first two are the planted ones"

@@ -91,6 +91,8 @@ def test_killed_and_resumed_equals_undisturbed(made, tmp_path, index):
     expected = fit(made, sources=sources)
     assert resumed.summary["resumed_from_step"] == 7
     pd.testing.assert_frame_equal(resumed.log, expected.log, check_exact=True)
+    pd.testing.assert_frame_equal(resumed.drawn, expected.drawn)
+    assert expected.drawn.groupby("query_id")["count"].sum().eq(6 * 3).all(), "three in each of six epochs"
     assert torch.equal(resumed.model[0].embedding.weight, expected.model[0].embedding.weight)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -20,6 +21,7 @@ from anmi.pipelines.ablation.mining import Mined, book_of, digest, mined
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
+from anmi.training.options import TrainingOptions
 
 CUTOFFS: Final = (10, 100)
 METRICS: Final = ("ndcg@10", "mrr@10", "recall@100")
@@ -81,9 +83,14 @@ class SelectionJob:
         object.__setattr__(self, "fingerprint", digest(parts))
 
     @property
+    def options(self) -> TrainingOptions:
+        """How the recipe trains if nothing else is said."""
+        return merged_options(self.recipes.get(self.recipe), TrainingParams())
+
+    @property
     def is_mixed(self) -> bool:
         """Whether training draws negatives from mixed sources."""
-        return merged_options(self.recipes.get(self.recipe), TrainingParams()).sources.kind == "mixed"
+        return self.options.sources.kind == "mixed"
 
     @property
     def variants(self) -> Path:
@@ -122,6 +129,7 @@ class CellJob:
         options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
         dense = self.dense.model_dump(mode="json")
         parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
+        parts.append(self.training.refit)
         object.__setattr__(self, "fingerprint", digest([*parts, self.place.truth, code(run_cell, measure, buckets)]))
 
     @property
@@ -160,16 +168,19 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 def select(job: SelectionJob) -> None:
     """Run a recipe on the rated candidates; leave the training rows and what is to be said of them."""
     from anmi.datasets.artifact import aside
-    from anmi.pipelines.selection.nodes import make_training_rows, make_variants, select_negatives
+    from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, make_variants, select_negatives
     from anmi.pipelines.selection.params import SelectionParams
+    from anmi.selection.rows import of_split
 
     started = time.monotonic()
     data, recipe = job.place.mined, job.recipes.get(job.recipe)
-    selection = select_negatives(data["rated_candidates"], data["consistency"], job.recipe, job.recipes, job.seed)
+    mined = (data["rated_candidates"], data["consistency"], job.recipe, job.recipes, job.seed)
+    selection = select_negatives(*mined, fits=fit_recipe(*mined, data["queries"]))
     rows = make_training_rows(
         selection, data["corpus"], data["queries"], data["kin"], data["duplicates"], job.recipe, job.recipes
     )
-    labelled = rows[rows.origin == "qrels"]
+    counted = of_split(rows, "train")
+    labelled = counted[counted.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
     variants = make_variants(
@@ -181,31 +192,38 @@ def select(job: SelectionJob) -> None:
         with aside(target) as path:
             table.to_parquet(path, index=False, compression="zstd")
     _write(job.target, {
-        "rows": len(labelled), "promoted": len(rows) - len(labelled), "coverage": float(filled.mean()),
+        "rows": len(labelled), "promoted": len(counted) - len(labelled), "coverage": float(filled.mean()),
         "select_seconds": seconds, **_leak(job, labelled),
     })  # fmt: skip
 
 
 def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     """Return the share of negatives that are in truth relevant, and by what it is known or why it is not."""
+    unknown = dict.fromkeys(("leak", "leak_low", "leak_high"))
     if job.place.leak == "none":
-        return {"leak": None, "leak_from": "not measured: the set's collection says leak: none"}
+        return unknown | {"leak_from": "not measured: the set's collection says leak: none"}
+    if job.is_mixed:
+        return unknown | {"leak_from": "not measured: drawn from the corpus while training"}
     if not rows.negative_ids.map(len).sum():
-        return {"leak": None, "leak_from": "no mined negatives"}
+        return unknown | {"leak_from": "no mined negatives"}
+    pool = ", of the pool that training draws from" if job.options.draws else ""
     data = job.place.mined
     if job.place.truth == "equivalents":
         from anmi.evaluation.diagnostics import leak
 
-        return {"leak": leak(rows, data["equivalents"], data["qrels"])["share"], "leak_from": "equivalents"}
+        counted = leak(rows, data["equivalents"], data["qrels"])
+        share = {"leak": counted["share"], "leak_low": counted["low"], "leak_high": counted["high"]}
+        return share | {"leak_from": f"equivalents{pool}"}
     if data.no_audit:
-        return {"leak": None, "leak_from": f"no audit: {data.no_audit}"}
+        return unknown | {"leak_from": f"no audit: {data.no_audit}"}
     from anmi.pipelines.audit.nodes import audit_recipes
 
     found = audit_recipes(
         data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
         data["audit.collection_info"], book_of(job.recipes, [job.recipe]), job.seed,
     )  # fmt: skip
-    return {"leak": float(found.loc[found.default, "leak"].iloc[0]), "leak_from": "audit: hidden positives"}
+    own = found[found.default].iloc[0]
+    return {name: float(own[name]) for name in unknown} | {"leak_from": f"audit: hidden positives{pool}"}
 
 
 def run_cell(job: CellJob) -> None:
@@ -215,7 +233,7 @@ def run_cell(job: CellJob) -> None:
     training, and go nowhere but into the metrics.
     """
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import run_table, search
+    from anmi.evaluation.retrieval import Ranking, search
     from anmi.hooks.timing import peak_mib, reset_peak
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
@@ -234,25 +252,33 @@ def run_cell(job: CellJob) -> None:
         )  # fmt: skip
         model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(CUTOFFS))
     before = time.monotonic()
     found = search(
-        model, asked.text.tolist(), document_texts(corpus), max(CUTOFFS), precision=job.dense.precision,
-        prompts=(job.dense.prompt_query, job.dense.prompt_document), batch_size=job.dense.batch_size,
+        model, asked.text.tolist(), document_texts(corpus), ranking.searched, precision=job.dense.precision,
+        batch_size=job.dense.batch_size,
     )  # fmt: skip
     seconds = round(time.monotonic() - before, 2)
     memory = peak_mib()
     shutil.rmtree(made["trained_model"], ignore_errors=True)
-    run = run_table(asked.query_id.tolist(), corpus.document_id.tolist(), *found)
+    run = ranking.run(*found)
     summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
+    queries_of = measure(run, asked, qrels, data, job.place.truth, summary["trained_on"])
+    passes = (summary, summary.get("first_pass", {}))
     _write(job.target, {
         "collection": job.place.name, "recipe": job.recipe, "seed": job.seed, "encoder": job.encoder,
-        "started": started, "ended": time.time(), "train_seconds": summary["seconds"], "search_seconds": seconds,
-        "memory_mb": round(memory), "training": summary, "queries": measure(run, asked, qrels, data, job.place.truth),
+        "started": started, "ended": time.time(), "search_seconds": seconds, "memory_mb": round(memory),
+        "train_seconds": sum(each.get("seconds", 0.0) for each in passes), "training": summary, "queries": queries_of,
     })  # fmt: skip
 
 
 def measure(
-    run: pd.DataFrame, asked: pd.DataFrame, qrels: pd.DataFrame, data: Any, truth: str
+    run: pd.DataFrame,
+    asked: pd.DataFrame,
+    qrels: pd.DataFrame,
+    data: Any,
+    truth: str,
+    trained_on: Sequence[str] = ("train",),
 ) -> dict[str, dict[str, list[Any]]]:
     """Return for ``original`` and, where truth is known, ``completed`` judgments the columns of a table of queries."""
     from anmi.evaluation.ablation import COMPLETED, ORIGINAL
@@ -263,26 +289,26 @@ def measure(
     judgments = {ORIGINAL: own}
     if truth == "equivalents":
         judgments[COMPLETED] = completed_judgments(own, data["equivalents"])
-    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels)
+    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels, trained_on)
     made = {}
     for name, labels in judgments.items():
-        table = evaluate(labels, run, CUTOFFS).loc[asked.query_id.tolist(), list(METRICS)]
+        table = evaluate(labels, run, CUTOFFS, ignore_identical_ids=False).loc[asked.query_id.tolist(), list(METRICS)]
         made[name] = kinds | {metric: table[metric].tolist() for metric in METRICS}
     return made
 
 
-def buckets(asked: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, list[str]]:
+def buckets(asked: pd.DataFrame, qrels: pd.DataFrame, trained_on: Sequence[str] = ("train",)) -> dict[str, list[str]]:
     """Return what kind each query is, in two ways.
 
-    ``documents``: ``seen`` where a document of its own was also labelled for a training query, and a model may score by
-    memory; what it learnt shows on the ``unseen``. ``hardness``: thirds of the queries by how hard their text is, since
-    nearly all queries of a collection would fall into one bucket of fixed borders. The script alone tells languages
-    apart here, so that no optional package is needed.
+    ``documents``: ``seen`` where a document of its own was also labelled for a query of the splits trained on, and a
+    model may score by memory; what it learnt shows on the ``unseen``. ``hardness``: thirds of the queries by how hard
+    their text is, since nearly all queries of a collection would fall into one bucket of fixed borders. The script
+    alone tells languages apart here, so that no optional package is needed.
     """
     from anmi.corpus.hardness import HardnessParams, hardness
     from anmi.evaluation.buckets import bucket_of, thirds
 
-    trained = set(qrels.loc[qrels.split == "train", "document_id"])
+    trained = set(qrels.loc[qrels.split.isin(trained_on), "document_id"])
     touched = set(qrels.loc[qrels.document_id.isin(trained) & qrels.query_id.isin(asked.query_id), "query_id"])
     hard = hardness(asked.text.tolist(), HardnessParams(code_mix="script")).value
     return {

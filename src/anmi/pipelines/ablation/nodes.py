@@ -20,7 +20,9 @@ from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import RecipeBook
 
-_FROM_SELECTION: Final = ("rows", "promoted", "coverage", "leak", "leak_from", "select_seconds")
+_FROM_SELECTION: Final = (
+    "rows", "promoted", "coverage", "leak", "leak_low", "leak_high", "leak_from", "select_seconds",
+)  # fmt: skip
 _QUERY_KEY: Final = ("collection", "recipe", "seed", "judgments", "query_id")
 _FROM_CELL: Final = ("train_seconds", "search_seconds", "memory_mb", "started", "ended")
 
@@ -71,15 +73,24 @@ def run_ablation(
             row[f"ndcg_10_{judgments}"] = float(table["ndcg@10"].mean())
             tables.append(table.assign(judgments=judgments, **key))
         rows.append(row)
-    numbers = ["coverage", "leak", "select_seconds", "train_seconds", "search_seconds", "memory_mb"]
+    numbers = [
+        "coverage", "leak", "leak_low", "leak_high", "select_seconds", "train_seconds", "search_seconds", "memory_mb",
+    ]  # fmt: skip
     cells = pd.DataFrame(rows)
     cells[numbers] = cells[numbers].astype(float)
     return cells, pd.concat(tables[1:] or tables, ignore_index=True)
 
 
-def compare_recipes(cells: pd.DataFrame, queries: pd.DataFrame, ablation: AblationParams, seed: int) -> dict[str, Any]:
-    """Return everything ``kedro anmi ablation`` shows, as one JSON document."""
+def compare_recipes(
+    cells: pd.DataFrame, queries: pd.DataFrame, ablation: AblationParams, denoising: DenoisingParams, seed: int
+) -> dict[str, Any]:
+    """Return everything ``kedro anmi ablation`` shows, as one JSON document.
+
+    Every row says by coefficients of which the fused judge judged: ``without`` names the collection whose truth had no
+    part in them.
+    """
     from anmi.evaluation.ablation import Design, means, table
+    from anmi.judging.fusing import left_out
     from anmi.pipelines.reporting.nodes import machine, versions
 
     chosen = ablation.chosen
@@ -97,19 +108,24 @@ def compare_recipes(cells: pd.DataFrame, queries: pd.DataFrame, ablation: Ablati
         confidence=ablation.confidence,
         level=ablation.level,
     )
+    without = {
+        name: left_out(each.fused.get("without", denoising.fused.without), each.collection)
+        for name, each in ablation.collections.items()
+    }
     return {
         "set": ablation.set,
         **chosen.model_dump(mode="json"),
         "level": ablation.level,
         "confidence": ablation.confidence,
         "resamples": ablation.resamples,
+        "refit": ablation.refit,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
         "from": {name: ablation.collections[name].model_dump(mode="json") for name in chosen.collections},
         "cells": {"finished": len(finished), "reused": int(finished.reused.sum()), "failed": len(failed)},
         "failed": failed[["collection", "recipe", "seed", "error"]].to_dict("records"),
-        "rows": table(finished, queries, design),
+        "rows": [row | {"without": without[row["collection"]]} for row in table(finished, queries, design)],
         "means": means(queries, design) if design.collections else [],
     }
 

@@ -103,6 +103,11 @@ class AblationParams(BaseModel):
         1, ge=1, description="Threads of each cell. 1: for small models two cells with one thread each are faster than "
         "one with two. More can change the last digits, as sums are cut differently.",
     )  # fmt: skip
+    refit: bool = Field(
+        False,
+        description="Train every cell again on train and dev, as `training.refit` does for a run, whose value does not "
+        "count here. Off: what is compared is recipes, and a second pass doubles the hours for all of them alike.",
+    )
     resamples: int = Field(
         10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01."
     )

@@ -27,7 +27,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             compare_recipes,
-            inputs=["ablation_cells", "ablation_queries", "params:ablation", "params:seed"],
+            inputs=["ablation_cells", "ablation_queries", "params:ablation", "params:denoising", "params:seed"],
             outputs="ablation_results",
             name="compare_recipes",
         ),

@@ -57,6 +57,8 @@ class Plan:
             "denoising": denoising.model_copy(update={"fused": type(fused)(**fused.model_dump())}),
             "encoder": given.encoder,
             "recipe": RecipeBook.every,
+            # Without a refit no dev query need be mined.
+            "training.refit": self.params.refit,
             "audit_judges_for": RecipeBook.every,
             "recipes": self.recipes,
             "seed": self.seed,
@@ -74,7 +76,7 @@ class Plan:
         """Return the cells of a collection; all recipes of a seed before the next seed, so that they compare early."""
         given, branch = self.params.chosen, self.branches["training"]
         options = {**branch.options, **given.training, **self.params.collections[place.name].training}
-        training = type(branch)(**(branch.model_dump() | {"options": options}))
+        training = type(branch)(**(branch.model_dump() | {"options": options, "refit": self.params.refit}))
         return [
             CellJob(
                 SelectionJob(place, recipe, self.recipes, self.seed), given.encoder, training, self.branches["dense"],

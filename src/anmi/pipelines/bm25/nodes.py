@@ -40,18 +40,21 @@ def search_bm25(
     engine: EngineParams = IN_PROCESS,
     changes: Mapping[str, Any] = EVERYTHING,
 ) -> CandidateShards:
-    """Retrieve the best documents of every training query to be mined, without its positives and their duplicates."""
+    """Retrieve the best documents of every query to be mined, without positives, itself and their copies."""
+    from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
     from anmi.retrieval.stages import Asked, Search
 
     position = dict(zip(corpus.document_id, range(len(corpus)), strict=True))
-    train = queries[(queries.split == "train") & queries.query_id.isin(qrels.query_id)]
+    asked = to_mine(queries)
+    asked = asked[asked.query_id.isin(qrels.query_id)]
     if changes["queries"] is not None:
-        train = train[train.query_id.isin(changes["queries"])]
+        asked = asked[asked.query_id.isin(changes["queries"])]
     search = Search(index, pool.duplicate_groups(corpus.document_id.tolist(), duplicates), params.depth)
     shards = []
-    for start in range(0, len(train), params.shard):
-        part = train.iloc[start : start + params.shard]
+    for start in range(0, len(asked), params.shard):
+        part = asked.iloc[start : start + params.shard]
         ids = part.query_id.tolist()
-        shards.append(Asked(ids, part.text.tolist(), pool.positives_of(ids, qrels, position)))
-    return make_blocks(engine, search, shards, description="BM25", total=len(train))
+        own = pool.own_documents(part, position)
+        shards.append(Asked(ids, part.text.tolist(), pool.positives_of(ids, qrels, position), own))
+    return make_blocks(engine, search, shards, description="BM25", total=len(asked))

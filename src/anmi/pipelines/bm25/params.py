@@ -15,7 +15,9 @@ class BM25Params(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     engine: Literal["bm25s", "rank_bm25"] = Field("bm25s", description="rank_bm25 is slow and serves for comparison.")
-    tokenizer: TokenizerName = Field("auto", description="auto | snowball | kiwi | jieba | subword | whitespace.")
+    tokenizer: TokenizerName = Field(
+        "auto", description="auto | snowball | kiwi | jieba | ngram | subword | whitespace."
+    )
     k1: float = Field(0.9, ge=0, description="Saturation of term frequency; 0.9 is Anserini's and BEIR's.")
     b: float = Field(0.4, ge=0, le=1, description="Length normalisation; 0.4 is Anserini's and BEIR's.")
     method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field(

@@ -18,7 +18,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             summarise_consistency,
-            inputs="consistency",
+            inputs=["consistency", "queries"],
             outputs="consistency_summary",
             name="summarise_consistency",
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -40,14 +41,16 @@ def judge_by_evidence(
     engine: EngineParams = IN_PROCESS,
     changes: Mapping[str, Any] = EVERYTHING,
     earlier_fused_judge: dict[str, Any] | None = None,
+    info: Mapping[str, Any] = MappingProxyType({"collection": ""}),
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
 
-    Where rows of an earlier mining are kept, the coefficients are those of then.
+    Coefficients are fitted on training queries; where rows of an earlier mining are kept, they are those of then.
     """
     if not recipes.get(recipe).requires & (_OF_EVIDENCE | _OF_THE_TEACHER):
         log.info("Recipe %s reads no judgment; candidates are passed on without evidence", recipe)
         return candidates, {"mode": "none"}
+    from anmi.corpus.mined import mined_dev, of_train
     from anmi.corpus.texts import document_texts
     from anmi.judging.evidence import Material, Terms
     from anmi.judging.evidence.facts import facts_of
@@ -59,13 +62,14 @@ def judge_by_evidence(
         vectors=np.asarray(document_embeddings),
         facts=facts_of(corpus, graph),
     )
-    judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed)
+    judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
     if changes["queries"] is None:
-        judge.fit(candidates)
+        judge.fit(of_train(candidates, queries))
     else:
         judge.restore(still_there(earlier_fused_judge, "fused_judge"))
     material.terms.prepare()
-    judged = map_blocks(engine, judge, candidates, description="gathering evidence", total=judge.queries or None)
+    total = judge.queries + len(mined_dev(queries)) if judge.queries else None
+    judged = map_blocks(engine, judge, candidates, description="gathering evidence", total=total)
     return judged, judge.summary
 
 
@@ -87,6 +91,7 @@ def judge_candidates(
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Add the cross-encoder's judgment, if the recipe reads one, and the final ``p_relevant``.
 
+    Everything is fitted on training queries; dev queries are judged by what was fitted on them.
     With ``keep_judges`` the cross-encoders of the run before are used where they fit, so only new pairs are judged.
     Where rows of an earlier mining are kept, all that was fitted is that of then.
     """
@@ -95,6 +100,7 @@ def judge_candidates(
     if not recipes.get(recipe).requires & _OF_THE_TEACHER:
         log.info("Recipe %s asks no cross-encoder; the fused judge decides alone", recipe)
         return map_blocks(engine, _believed, evidence), {"judged_pairs": 0}
+    from anmi.corpus.mined import mined_dev, of_dev, of_train
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
     from anmi.judging.keeping import Fitted, kept, noted
@@ -126,9 +132,11 @@ def judge_candidates(
         judged = map_blocks(engine, Stacked(judgments, Stack(**earlier["stack"])), evidence)
         return judged, earlier | {"kept": True, "judged_pairs": judge.summary["judged_pairs"]}
     # What is fitted looks at a few of many columns.
-    read = evidence.only("dense", "p_evidence", "p_heldout")
+    read = of_train(evidence.only("dense", "p_evidence", "p_heldout"), queries)
     judgments = judge.fit(read)
     stack = Stack.fit(read.map(judgments))
+    if mined_dev(queries):
+        judgments = judge.further(of_dev(evidence, queries))
     log.info(
         "teacher: weight %.2f beside the other evidence%s",
         stack.weight,

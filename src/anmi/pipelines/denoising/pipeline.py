@@ -15,7 +15,7 @@ def create_pipeline() -> Pipeline:
             inputs=[
                 "candidates", "bm25_index", "document_embeddings", "encoder_info", "corpus", "queries", "graph",
                 "params:recipe", "params:recipes", "params:denoising", "params:seed", "params:engine", "changes",
-                "earlier_fused_judge",
+                "earlier_fused_judge", "collection_info",
             ],
             outputs=["evidence_candidates", "fused_judge"],
             name="judge_by_evidence",

@@ -24,26 +24,31 @@ def encode_collection(
     store: Store,
     engine: EngineParams = IN_PROCESS,
 ) -> dict[str, Any]:
-    """Encode documents and training queries to unit vectors; what the store holds is not computed again."""
+    """Encode documents and the queries to be mined to unit vectors; what the store holds is not computed again."""
+    from anmi.corpus.mined import to_mine
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import encode, fingerprint
     from anmi.retrieval.encoding import Encoding, opened
+    from anmi.retrieval.prompts import prompts_of
 
-    place = (params.encoder or encoder, store.path / "models", params.max_length)
+    place = (params.encoder or encoder, store.path / "models", params.max_length, params.prompts)
     model = opened(*place)
-    train = queries[queries.split == "train"]
     store.run = running(engine).ordered
 
-    def vectors(texts: list[str], role: Literal["query", "document"], prompt: str) -> NDArray[np.float32]:
+    def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
-        batch = Encoding(*place, params.precision, params.batch_size, prompt, role)
+        batch = Encoding(*place, params.precision, params.batch_size, role)
         sent = batch if batch.worth_sending or engine.ray_gpus else None
-        return encode(model, texts, store, params.precision, params.batch_size, prompt, description, role, sent)
+        return encode(model, texts, store, params.precision, params.batch_size, description, role, sent)
 
     return {
-        "document_embeddings": vectors(document_texts(corpus), "document", params.prompt_document),
-        "query_embeddings": vectors(train.text.tolist(), "query", params.prompt_query),
-        "encoder_info": {"encoder": params.encoder or encoder, "fingerprint": fingerprint(model)},
+        "document_embeddings": vectors(document_texts(corpus), "document"),
+        "query_embeddings": vectors(to_mine(queries).text.tolist(), "query"),
+        "encoder_info": {
+            "encoder": params.encoder or encoder,
+            "fingerprint": fingerprint(model),
+            "prompts": prompts_of(model),
+        },
     }
 
 
@@ -71,18 +76,20 @@ def merge_candidates(
     engine: EngineParams = IN_PROCESS,
 ) -> CandidateShards:
     """Merge the sources into one block, every member with all scores and ranks and whether it is kin to a positive."""
+    from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
     from anmi.retrieval.kin import Kin
     from anmi.retrieval.stages import Merge
 
-    train, ids = queries[queries.split == "train"], corpus.document_id.tolist()
+    asked, ids = to_mine(queries), corpus.document_id.tolist()
     merge = Merge(
         bm25_index=bm25_index,
         dense_index=dense_index,
         document_embeddings=document_embeddings,
         query_embeddings=query_embeddings,
-        rows=dict(zip(train.query_id, range(len(train)), strict=True)),
-        texts=dict(zip(train.query_id, train.text, strict=True)),
+        own=pool.own_documents(asked, dict(zip(ids, range(len(ids)), strict=True))),
+        rows=dict(zip(asked.query_id, range(len(asked)), strict=True)),
+        texts=dict(zip(asked.query_id, asked.text, strict=True)),
         group=pool.duplicate_groups(ids, duplicates),
         kin=Kin.from_table(kin, ids, duplicates),
         depth=params.depth,

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from anmi.retrieval.prompts import Prompt, Prompts
+
 
 class DenseParams(BaseModel):
     """How texts are encoded, indexed and searched."""
@@ -13,13 +15,19 @@ class DenseParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     encoder: str | None = Field(None, description="Encoder that mines; the one that is trained when empty.")
-    max_length: int = Field(256, ge=8, description="Tokens per text; MiniLM was trained with 256.")
+    max_length: int = Field(256, ge=8, description="Tokens of a text and its prompt; MiniLM was trained with 256.")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="bfloat16 where the processor multiplies it in hardware: three times as fast here."
     )
     batch_size: int = Field(64, ge=1, description="Texts per forward pass.")
-    prompt_query: str = Field("", description="Put before queries, for encoders trained with a prompt.")
-    prompt_document: str = Field("", description="Put before documents, for encoders trained with a prompt.")
+    prompt_query: Prompt = Field(
+        None,
+        description="Put before queries in mining, training and evaluation, and kept in the trained model. None: the "
+        "prompt that the encoder's folder has for them, which it was trained with; '' puts none.",
+    )
+    prompt_document: Prompt = Field(
+        None, description="Put before documents; None is the encoder's own as for queries, '' puts none."
+    )
     index: Literal["flat", "hnsw", "ivfpq"] = Field(
         "flat", description="flat is exact; the others are for large corpora."
     )
@@ -30,3 +38,8 @@ class DenseParams(BaseModel):
         32, ge=0, le=100_000, description="Documents per query drawn from the whole corpus, for recipes that fall back "
         "on them: half of them are far enough away to serve, twice the usual 7 negatives.",
     )  # fmt: skip
+
+    @property
+    def prompts(self) -> Prompts:
+        """What is put before texts by every encoder of a run that it did not train itself."""
+        return Prompts(self.prompt_query, self.prompt_document)

@@ -33,11 +33,13 @@ def rate_candidates(
 ) -> tuple[CandidateShards, dict[str, Any]]:
     """Return one row per (query, positive), rated if the recipe reads Elo; only pairwise judges read the texts.
 
-    Where rows of an earlier mining are kept, temperatures and votes are those of then.
+    Temperatures and votes are fitted on training queries; where rows of an earlier mining are kept, they are those of
+    then.
     """
     if not recipes.get(recipe).requires & {"elo", "elo_se", "gap_se"}:
         log.info("Recipe %s reads no Elo; candidates are passed on unrated", recipe)
         return map_blocks(engine, Candidates.by_positive, judged), {"temperatures": {}}
+    from anmi.corpus.mined import of_train
     from anmi.judging.panel import Texts
     from anmi.judging.rating import Rater
 
@@ -50,7 +52,8 @@ def rate_candidates(
         texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
     rater = Rater(params, seed, judges, texts)
     if changes["queries"] is None:
-        rater.fit(judged.only(*params.judges))
+        read = judged.only(*params.judges)
+        rater.fit(read if queries is None else of_train(read, queries))
     else:
         rater.restore(still_there(earlier_elo_summary, "elo_summary"))
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.

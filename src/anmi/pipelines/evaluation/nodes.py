@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +18,8 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.store import Store
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
     from anmi.evaluation.factuality import Encode
 
 
@@ -32,35 +34,59 @@ def run_systems(
     params: EvaluationParams,
     dense: DenseParams,
     store: Store,
+    training_summary: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Rank the whole corpus for every held-out query by BM25, the untrained and the trained encoder."""
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import run_table, search
-    from anmi.retrieval.encoders import load_encoder
+    """Rank the whole corpus for every held-out query by BM25, the untrained and the trained encoder.
 
+    A query that is a document is not among what it finds.
+
+    Raises
+    ------
+    AnmiError
+        There is no such query, or the model was trained on them.
+    """
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import Ranking, search
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.prompts import OWN
+
+    check_held_out(params.split, trained_on(training_summary))
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
         raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
-    texts, ids = asked.text.tolist(), asked.query_id.tolist()
-    documents, document_ids = document_texts(corpus), corpus.document_id.tolist()
-    depth = max(params.cutoffs)
-    runs = {"bm25": run_table(ids, document_ids, *bm25_index.search(texts, depth))}
-    for system, name in (("zero_shot", encoder), (recipe, str(trained_model))):
-        model = load_encoder(name, store.path / "models", dense.max_length)
+    texts, documents = asked.text.tolist(), document_texts(corpus)
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(params.cutoffs))
+    runs = {"bm25": ranking.run(*bm25_index.search(texts, ranking.searched))}
+    # The trained model has in its folder what it was trained with.
+    for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
+        model = load_encoder(name, store.path / "models", dense.max_length, prompts)
         found = search(
             model,
             texts,
             documents,
-            depth,
+            ranking.searched,
             # A trained model is seen once; keeping its vectors would only fill the store.
             store=store if system == "zero_shot" else None,
             precision=dense.precision,
-            prompts=(dense.prompt_query, dense.prompt_document),
             batch_size=dense.batch_size,
             description=system,
         )
-        runs[system] = run_table(ids, document_ids, *found)
+        runs[system] = ranking.run(*found)
     return pd.concat([run.assign(system=system) for system, run in runs.items()], ignore_index=True)
+
+
+def trained_on(training_summary: Mapping[str, Any]) -> list[str]:
+    """Return the splits that a model was trained on; one of an earlier release does not say, and knew train only."""
+    return list(training_summary.get("trained_on") or ["train"])
+
+
+def check_held_out(split: str, trained: Sequence[str], model: str = "the model") -> None:
+    """Raise an AnmiError where a model would be evaluated on a split that it was trained on."""
+    if split in trained:
+        raise AnmiError(
+            f"evaluation.split is {split}, which {model} was trained on by training.refit: evaluate on test, or train "
+            "with training.refit=false"
+        )
 
 
 def score_runs(
@@ -72,7 +98,8 @@ def score_runs(
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     truth = qrels[qrels.query_id.isin(asked.query_id)]
     tables = [
-        evaluate(truth, run, params.cutoffs).reset_index().assign(system=system)
+        # The runs are without queries that are documents already, and ids that coincide mean nothing.
+        evaluate(truth, run, params.cutoffs, ignore_identical_ids=False).reset_index().assign(system=system)
         for system, run in runs.groupby("system", sort=False)
     ]
     return pd.concat(tables, ignore_index=True)
@@ -147,6 +174,7 @@ def measure_knowledge(
     dense: DenseParams,
     seed: int,
     store: Store,
+    training_summary: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measure which entity both encoders find, whether they tell facts from false ones, and what they take for near.
 
@@ -159,9 +187,11 @@ def measure_knowledge(
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.factuality import factuality_pairs
     from anmi.evaluation.linking import confusions, first_types, neighbour_examples, neighbours
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.prompts import OWN
 
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
-    training = queries[queries.split == "train"]
+    training = queries[queries.split.isin(trained_on(training_summary))]
     truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
     texts = dict(zip(ids, document_texts(corpus), strict=True))
     # Variants of a document that was trained on were perhaps trained on, too.
@@ -170,12 +200,13 @@ def measure_knowledge(
     known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
     about = dict(zip(ids, known.about.tolist(), strict=True))
     metrics: dict[str, Any] = {}
-    for system, name in (("zero_shot", encoder), (recipe, str(trained_model))):
+    for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
         metrics[system] = _linking(runs[runs.system == system], truth, about, params, seed)
         if len(pairs):
             # As with runs, the vectors of a model that is seen once are not kept.
             kept = store if system == "zero_shot" else None
-            encode = _encoding(name, store.path / "models", dense, kept, f"variants for {system}")
+            model = load_encoder(name, store.path / "models", dense.max_length, prompts)
+            encode = _encoding(model, dense, kept, f"variants for {system}")
             metrics[system] |= _factuality(pairs, encode, params, seed)
     near = neighbours(runs[runs.system == recipe], truth, known, ids, depth=params.neighbours)
     return metrics, {
@@ -217,12 +248,8 @@ def _factuality(pairs: pd.DataFrame, encode: Encode, params: EvaluationParams, s
     return {**overall, "factuality": rows}
 
 
-def _encoding(name: str, models: Path, dense: DenseParams, store: Store | None, description: str) -> Encode:
+def _encoding(model: SentenceTransformer, dense: DenseParams, store: Store | None, description: str) -> Encode:
     from anmi.evaluation.retrieval import vectors
-    from anmi.retrieval.encoders import load_encoder
-
-    model = load_encoder(name, models, dense.max_length)
-    prompts = {"query": dense.prompt_query, "document": dense.prompt_document}
 
     def encode(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
         return vectors(
@@ -231,7 +258,6 @@ def _encoding(name: str, models: Path, dense: DenseParams, store: Store | None, 
             role,
             store=store,
             precision=dense.precision,
-            prompt=prompts[role],
             batch_size=dense.batch_size,
             description=f"encoding {description}" if role == "document" else "",
         )

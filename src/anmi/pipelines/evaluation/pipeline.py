@@ -20,7 +20,7 @@ def create_pipeline() -> Pipeline:
             run_systems,
             inputs=[
                 "bm25_index", "trained_model", "corpus", "queries", "qrels", "params:encoder", "params:recipe",
-                "params:evaluation", "params:dense", "store",
+                "params:evaluation", "params:dense", "store", "training_summary",
             ],
             outputs="runs",
             name="run_systems",
@@ -51,6 +51,7 @@ def create_pipeline() -> Pipeline:
             inputs=[
                 "runs", "trained_model", "corpus", "queries", "qrels", "graph", "entities", "facts", "variants",
                 "params:encoder", "params:recipe", "params:evaluation", "params:dense", "params:seed", "store",
+                "training_summary",
             ],
             outputs=["knowledge_metrics", "neighbours"],
             name="measure_knowledge",

@@ -23,9 +23,14 @@ from anmi.store import Store, digest
 log = logging.getLogger(__name__)
 
 
-def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
-    """Read, check and split the collection named by one string, and find which documents are kin."""
+def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = False) -> dict[str, Any]:
+    """Read, check and split the collection named by one string, and find which documents are kin.
+
+    For a refit dev queries are mined, too; where a cap leaves a share of the training queries, the same share of them.
+    """
     from anmi.corpus.kin import find_kin
+    from anmi.corpus.mined import with_mined
+    from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.texts import document_texts
 
@@ -57,7 +62,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "fingerprint": fingerprint(found),
         "documents": len(found.corpus),
         "queries": {str(split): int(count) for split, count in counts.items()},
-        "quarantined": {str(k): int(v) for k, v in found.quarantine.groupby("reason").size().items()},
+        "quarantined": counts_by_reason(found.quarantine),
         "duplicates": len(found.duplicates),
         "kin": {str(kind): int(count) for kind, count in kin.groupby("kind").size().items()},
         "equivalents": len(found.equivalents),
@@ -67,7 +72,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     }
     return {
         "corpus": found.corpus,
-        "queries": found.queries,
+        "queries": with_mined(found.queries, found.subset_share if refit else 0.0, seed),
         "qrels": found.qrels,
         "equivalents": found.equivalents,
         "graph": found.graph,
@@ -103,7 +108,7 @@ def find_changes(
     earlier_selection: CandidateShards | None,
     earlier_teacher: dict[str, Any],
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Note what the collection consists of, and decide which training queries are to be mined."""
+    """Note what the collection consists of, and decide which queries are to be mined."""
     from anmi.corpus.contents import code_digest, models_in, with_effect
     from anmi.corpus.difference import Difference, contents_of, plan
     from anmi.selection.carrying import losers, places_of

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from anmi.corpus.language import language_code
+from anmi.errors import AnmiError
 
 
 class IngestionParams(BaseModel):
@@ -16,7 +19,12 @@ class IngestionParams(BaseModel):
         500, ge=0, description="Training queries of the built-in collection, chosen by hash; 0 takes all. 500 keep "
         "the default run within its six minutes on two cores.",
     )  # fmt: skip
-    max_queries: int = Field(0, ge=0, description="Cap on training queries of any collection, chosen by hash; 0: none.")
+    max_queries: int = Field(
+        0,
+        ge=0,
+        description="Cap on training queries of any collection, chosen by hash; 0: none. "
+        "Of the dev queries the same share is mined for a refit.",
+    )
     max_quarantine: float = Field(
         0.01,
         ge=0,
@@ -27,12 +35,15 @@ class IngestionParams(BaseModel):
         0.1,
         ge=0,
         le=1,
-        description="With `update`, the share of documents or of training queries that may have changed since all was "
+        description="With `update`, the share of documents or of mined queries that may have changed since all was "
         "mined; above it all is mined again, since what was fitted then gets old. 10 % is ten nights of 1 %.",
     )
     dev_share: float = Field(0.15, gt=0, lt=1, description="Of train, where a collection has no dev split.")
     test_share: float = Field(0.2, gt=0, lt=1, description="Of train, where a collection has no test split.")
-    language: str | None = Field(None, description="ISO 639-1 code; recognised from a sample of documents when empty.")
+    language: str | None = Field(
+        None, description="ISO 639-1 code, such as hi or pt-BR; recognised from a sample of documents when empty. It "
+        "decides how texts are cut into terms.",
+    )  # fmt: skip
     near_similarity: float = Field(
         0.9, gt=0, le=1, description="Documents that share this much of their runs of three words are near-duplicates "
         "and never each other's negatives. Looked at by eye, pairs from 0.8 to 0.9 are about different things.",
@@ -50,6 +61,14 @@ class IngestionParams(BaseModel):
         description="Metadata keys that mean `part of the document with this identifier`; documents of one parent are "
         "never each other's negatives. These two are the usual names; an empty list looks for no parents.",
     )
+
+    @field_validator("language")
+    @classmethod
+    def _is_known(cls, given: str | None) -> str | None:
+        try:
+            return language_code(given) if given else None
+        except AnmiError as error:
+            raise ValueError(str(error)) from None
 
     @model_validator(mode="after")
     def _something_to_train_on(self) -> Self:

@@ -16,7 +16,7 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             ingest,
-            inputs=["params:collection", "params:ingestion", "params:seed"],
+            inputs=["params:collection", "params:ingestion", "params:seed", "params:training.refit"],
             outputs={name: name for name in outputs},
             name="ingest",
         ),

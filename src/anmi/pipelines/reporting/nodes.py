@@ -36,19 +36,43 @@ def versions() -> dict[str, str]:
 
 
 def collect_results(
-    metrics: pd.DataFrame, comparisons: pd.DataFrame, selection_summary: dict[str, Any], info: dict[str, Any]
+    metrics: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    training_summary: dict[str, Any],
+    selection_summary: dict[str, Any],
+    drawn: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
+    info: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return everything `kedro anmi results` shows, as one JSON document."""
+    """Return everything `kedro anmi results` shows, as one JSON document.
+
+    Where training drew negatives, the relevant ones among those are counted, not among what they were drawn from.
+    """
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
+        "prompts": training_summary.get("prompts"),
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
-        "leak": selection_summary["leak"],
+        "expected": selection_summary.get("expected"),
+        "leak": _leak(selection_summary, drawn, equivalents, qrels),
         "quarantined": info["quarantined"],
     }
+
+
+def _leak(
+    selection_summary: dict[str, Any], drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame
+) -> dict[str, Any] | None:
+    from anmi.evaluation.diagnostics import leak_of_pairs
+
+    selected: dict[str, Any] | None = selection_summary["leak"]
+    if drawn.empty or equivalents.empty:
+        return selected
+    counted = leak_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
+    return counted | {"of": "drawn", "judge": (selected or {}).get("judge", {})}
 
 
 def render_report(
@@ -63,15 +87,18 @@ def render_report(
     knowledge_metrics: dict[str, Any],
     neighbours: dict[str, Any],
     info: dict[str, Any],
+    encoder_info: dict[str, Any],
     encoder: str,
     recipe: str,
     params: ReportingParams,
 ) -> str:
     """Return the report as one self-contained HTML document."""
     from anmi.report.html import render
-    from anmi.report.inputs import ReportInputs, example_table, judge_entries
+    from anmi.report.inputs import ReportInputs, example_table, judge_entries, passes_sentence
+    from anmi.selection.rows import of_split
 
-    has_negatives = bool(training_rows.negative_ids.map(len).sum())
+    rows = of_split(training_rows, "train")
+    has_negatives = bool(rows.negative_ids.map(len).sum())
     return render(
         ReportInputs(
             results=pd.DataFrame(results["rows"]),
@@ -80,11 +107,13 @@ def render_report(
                 "collection": info["collection"],
                 "recipe": recipe,
                 "encoder": encoder,
+                "prompts": _prompts(training_summary, encoder_info),
                 "date": results["date"],
                 "versions": results["versions"],
                 "counts": {"documents": info["documents"]}
                 | {f"{split} queries": count for split, count in info["queries"].items()}
-                | {"training rows": len(training_rows)},
+                | {"training rows": len(rows)}
+                | ({"rows of dev queries": len(training_rows) - len(rows)} if len(training_rows) > len(rows) else {}),
             },
             funnel=selection_summary["funnel"],
             origins=selection_summary.get("origins") or (),
@@ -93,14 +122,17 @@ def render_report(
             calibration=teacher.get("reliability", {}),
             judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
-            leak=selection_summary["leak"] or {},
+            expected=selection_summary.get("expected") or {},
+            leak=results["leak"] or {},
             hardness=hardness_results,
             knowledge=knowledge_metrics,
             neighbours=neighbours,
-            kept_epoch=training_summary.get("best_epoch") if _keeps_best(training_summary) else None,
-            examples=example_table(training_rows, count=params.examples) if has_negatives else pd.DataFrame(),
+            kept_epoch=_kept_epoch(training_summary),
+            passes=passes_sentence(training_summary),
+            examples=example_table(rows, count=params.examples) if has_negatives else pd.DataFrame(),
             parameters={
                 "collection": info,
+                "mining encoder": encoder_info,
                 "training": training_summary,
                 "teacher": {key: value for key, value in teacher.items() if key != "reliability"},
                 "fused judge": {key: value for key, value in fused_judge.items() if key not in ("judges", "models")},
@@ -109,5 +141,19 @@ def render_report(
     )
 
 
-def _keeps_best(training_summary: dict[str, Any]) -> bool:
-    return bool((training_summary.get("options") or {}).get("keep_best"))
+def _prompts(training_summary: dict[str, Any], encoder_info: dict[str, Any]) -> str:
+    """Say what the encoder was trained and measured with, and what was mined with where that is something else."""
+    from anmi.retrieval.prompts import in_words
+
+    trained, mined = (part.get("prompts") for part in (training_summary, encoder_info))
+    texts = [in_words(trained)] if trained else []
+    if mined and mined != trained:
+        texts.append(f"mining: {in_words(mined)}")
+    return "; ".join(texts)
+
+
+def _kept_epoch(training_summary: dict[str, Any]) -> int | None:
+    """Return whose weights were kept by dev, which measured the first of two passes; None for the last epoch's."""
+    keeps = (training_summary.get("options") or {}).get("keep_best")
+    epoch: int | None = training_summary.get("first_pass", training_summary).get("best_epoch") if keeps else None
+    return epoch

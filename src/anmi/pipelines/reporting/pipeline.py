@@ -12,7 +12,10 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             collect_results,
-            inputs=["metrics", "comparisons", "selection_summary", "collection_info"],
+            inputs=[
+                "metrics", "comparisons", "training_summary", "selection_summary", "drawn_negatives", "equivalents",
+                "qrels", "collection_info",
+            ],
             outputs="results",
             name="collect_results",
         ),
@@ -21,7 +24,7 @@ def create_pipeline() -> Pipeline:
             inputs=[
                 "results", "training_rows", "training_log", "training_summary", "selection_summary", "teacher",
                 "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "collection_info",
-                "params:encoder", "params:recipe", "params:reporting",
+                "encoder_info", "params:encoder", "params:recipe", "params:reporting",
             ],
             outputs="report",
             name="render_report",

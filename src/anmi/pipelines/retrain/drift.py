@@ -26,6 +26,7 @@ def profile_training_data(
     params: DriftParams,
 ) -> dict[str, Any]:
     """Write down what a later version of the collection will be compared with."""
+    from anmi.corpus.mined import of_train
     from anmi.evaluation.training_profile import profile
     from anmi.retrieval.tokenize import resolve
 
@@ -37,7 +38,8 @@ def profile_training_data(
         queries,
         corpus,
         qrels,
-        selection,
+        # Like its other figures those of the selection are about training queries.
+        of_train(selection, queries),
         language=language,
         kind=kind,
         wanted=selection_summary["negatives_wanted"],
@@ -48,6 +50,8 @@ def profile_training_data(
             "recipe": selection_summary["recipe"],
             "encoder": encoder_info["encoder"],
             "encoder fingerprint": encoder_info["fingerprint"],
+            # Only where there is one, so that a profile from before prompts were noted does not seem to differ.
+            **{f"{role} prompt": text for role, text in (encoder_info.get("prompts") or {}).items() if text},
         },
         hard=params.hardness,
         most_terms=params.terms,

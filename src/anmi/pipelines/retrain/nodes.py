@@ -26,33 +26,66 @@ from anmi.errors import AnmiError
 from anmi.evaluation.promotion import KEPT, PROMOTED, Leak, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.nodes import score_runs
+from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.params import RetrainParams, model_name
+from anmi.pipelines.selection.nodes import select_negatives
+from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
 
 _SYSTEM: Final = "champion"
 _METRIC: Final = "ndcg@10"
+_OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 # Beside the recipe's own leak that of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
+# Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
+_TRAINED_ON: Final = "trained_on"
 
 
 def audit_recipe(
     rated: CandidateShards,
     consistency: pd.DataFrame,
     truth: pd.DataFrame,
+    queries: pd.DataFrame,
     corpus: pd.DataFrame,
     info: dict[str, Any],
+    training_log: pd.DataFrame,
     recipes: RecipeBook,
     recipe: str,
+    training: TrainingParams,
     seed: int,
 ) -> pd.DataFrame:
-    """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked."""
+    """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked.
+
+    Where training draws from what the recipe chose, the leak is that of what it would have drawn for the audited
+    queries.
+    """
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
     chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
-    return audit_recipes(rated, consistency, truth, corpus, info, RecipeBook.model_construct(**chosen), seed)
+    table = audit_recipes(rated, consistency, truth, corpus, info, RecipeBook.model_construct(**chosen), seed)
+    options = merged_options(recipes.get(recipe), training)
+    own = (table["recipe"] == recipe) & table["default"] & (table["failed"] == "")
+    same = not options.draws and options.negatives == recipes.get(recipe).negatives
+    if same or options.negatives == 0 or not own.any():
+        return table
+    from anmi.evaluation.shares import share_of_pairs
+    from anmi.selection.rows import training_rows
+    from anmi.training.batch import read_rows
+    from anmi.training.replay import drawn_again
+
+    selection = select_negatives(rated, consistency, recipe, recipes, seed)
+    ids, texts = corpus.document_id.tolist(), dict(zip(queries.query_id, queries.text, strict=True))
+    rows = read_rows(training_rows(selection, ids, ids, texts), options.curriculum.reads)
+    found = share_of_pairs(drawn_again(rows, options, training_log, seed), truth, seed=seed)
+    log.info("Of %d negatives drawn again for the audited queries %d are planted", found.total, found.count)
+    measured = {
+        "leak": found.value, "leak_low": found.low, "leak_high": found.high, "design_effect": found.design_effect,
+        "leaked": found.count, "negatives": found.total,
+    }  # fmt: skip
+    table.loc[own, list(measured)] = list(measured.values())
+    return table
 
 
 def evaluate_champion(
@@ -80,9 +113,11 @@ def evaluate_champion(
     if found is None:
         log.info('"%s" has no champion yet', name)
         return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system"])
+    check_held_out(evaluation.split, found.tags.get(_TRAINED_ON, "train").split("+"), "the champion")
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
-        serving = read_beside(folder, SERVING)
+        # Prompts are its own or those it is served with, whatever today's challenger is trained with.
+        serving = _OWN_PROMPTS | read_beside(folder, SERVING)
         run = _rank(folder / WEIGHTS, corpus, queries, qrels, evaluation, dense.model_copy(update=serving))
         profile = read_beside(folder, PROFILE)
     return known | {"version": found.version, "created": found.created, "tags": found.tags}, profile, run
@@ -97,7 +132,7 @@ def _rank(
     dense: DenseParams,
 ) -> pd.DataFrame:
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import run_table, search
+    from anmi.evaluation.retrieval import Ranking, search
     from anmi.retrieval.encoders import load_encoder
 
     asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
@@ -106,18 +141,18 @@ def _rank(
             f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
             "cannot be compared; give it some"
         )
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(evaluation.cutoffs))
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
     found = search(
-        load_encoder(str(model), model.parent, dense.max_length),
+        load_encoder(str(model), model.parent, dense.max_length, dense.prompts),
         asked.text.tolist(),
         document_texts(corpus),
-        max(evaluation.cutoffs),
+        ranking.searched,
         precision=dense.precision,
-        prompts=(dense.prompt_query, dense.prompt_document),
         batch_size=dense.batch_size,
         description=_SYSTEM,
     )
-    return run_table(asked.query_id.tolist(), corpus.document_id.tolist(), *found).assign(system=_SYSTEM)
+    return ranking.run(*found).assign(system=_SYSTEM)
 
 
 def score_champion(
@@ -134,9 +169,13 @@ def decide_promotion(
     champion_metrics: pd.DataFrame,
     query_metrics: pd.DataFrame,
     audited: pd.DataFrame,
+    drawn: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
     trained_model: Path,
     recipe: str,
     recipes: RecipeBook,
+    training: TrainingParams,
     params: RetrainParams,
     evaluation: EvaluationParams,
     seed: int,
@@ -147,7 +186,12 @@ def decide_promotion(
     challenger = query_metrics[query_metrics.system == recipe].set_index("query_id")[_METRIC]
     held = champion["version"] is not None
     before = champion_metrics.set_index("query_id")[_METRIC] if held else None
-    leak = leak_of(audited, recipe) if recipes.get(recipe).negatives else None
+    options = merged_options(recipes.get(recipe), training)
+    if options.sources.kind == "mixed":
+        # An audit sees what a recipe chooses, and here training drew from the corpus itself.
+        leak: Leak | None = leak_of_drawn(drawn, equivalents, qrels, seed)
+    else:
+        leak = leak_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
     found = decide(challenger, before, leak, params.rule, seed=seed, resamples=evaluation.resamples)
     decision, reasons = found.decision, list(found.reasons)
     fingerprint = _fingerprint(trained_model)
@@ -179,6 +223,33 @@ def leak_of(audited: pd.DataFrame, recipe: str) -> Leak:
     )  # fmt: skip
 
 
+def leak_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> Leak:
+    """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
+
+    Parameters
+    ----------
+    drawn
+        ``query_id, document_id, count``.
+    equivalents
+        ``query_id, document_id``: relevant though no label says so.
+    qrels
+        ``query_id, document_id, relevance``.
+    seed
+        Of the resampling.
+    """
+    from anmi.evaluation.shares import share_of_pairs
+
+    known = drawn[drawn["query_id"].isin(equivalents["query_id"])]
+    if known.empty:
+        return Leak(
+            float("nan"), 0.0, 1.0, 0, 0, "training drew its negatives from the whole corpus, and of none of its "
+            "queries is it known which documents are relevant without a label",
+        )  # fmt: skip
+    pair = ["query_id", "document_id"]
+    found = share_of_pairs(known, pd.concat([equivalents[pair], qrels.loc[qrels["relevance"] > 0, pair]]), seed=seed)
+    return Leak(found.value, found.low, found.high, found.count, found.total, of="drawn")
+
+
 def _fingerprint(folder: Path) -> str:
     from anmi.retrieval.encoders import fingerprint, load_encoder
 
@@ -195,9 +266,11 @@ def register_challenger(
     recipe: str,
     dense: DenseParams,
     registry: ModelRegistry,
+    training_summary: dict[str, Any],
 ) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion."""
     from anmi.retrieval.encoders import load_encoder, short_name
+    from anmi.retrieval.prompts import prompts_of
 
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
     before = registry.at(name, CHAMPION)
@@ -213,14 +286,16 @@ def register_challenger(
         "recipe": recipe,
         "encoder": short_name(encoder),
         "fingerprint": promotion["fingerprint"],
+        _TRAINED_ON: "+".join(trained_on(training_summary)),
         "ndcg": f"{promotion['promotion']['challenger']:.4f}",
         "decision": decision,
         "reasons": "; ".join(reasons),
         "compared_with": "" if promotion["champion"] is None else promotion["champion"],
     }
-    serving = dense.model_dump(include={"max_length", "prompt_query", "prompt_document", "precision"})
     with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
         model = load_encoder(str(trained_model), trained_model.parent)
+        serving = dense.model_dump(include={"max_length", "precision"})
+        serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
         made = registry.register(name, model_folder(model, Path(room) / "model", serving, training_profile), tags)
     if decision == PROMOTED:
         registry.crown(made, before)

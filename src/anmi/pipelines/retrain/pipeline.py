@@ -63,8 +63,9 @@ def create_pipeline() -> Pipeline:
         Node(
             decide_promotion,
             inputs=[
-                "champion", "champion_metrics", "query_metrics", "audit_recipes", "trained_model", "params:recipe",
-                "params:recipes", "params:retrain", "params:evaluation", "params:seed",
+                "champion", "champion_metrics", "query_metrics", "audit_recipes", "drawn_negatives", "equivalents",
+                "qrels", "trained_model", "params:recipe", "params:recipes", "params:training", "params:retrain",
+                "params:evaluation", "params:seed",
             ],
             outputs="promotion",
             name="decide_promotion",
@@ -73,7 +74,7 @@ def create_pipeline() -> Pipeline:
             register_challenger,
             inputs=[
                 "trained_model", "promotion", "champion", "training_profile", "collection_info", "params:encoder",
-                "params:recipe", "params:dense", "model_registry",
+                "params:recipe", "params:dense", "model_registry", "training_summary",
             ],
             outputs="registration",
             name="register_challenger",
@@ -96,8 +97,9 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
     measured = Node(
         audit_recipe,
         inputs=[
-            f"{NAMESPACE}.rated_candidates", f"{NAMESPACE}.consistency", "planted_truth", f"{NAMESPACE}.corpus",
-            f"{NAMESPACE}.collection_info", "params:recipes", "params:recipe", "params:seed",
+            f"{NAMESPACE}.rated_candidates", f"{NAMESPACE}.consistency", "planted_truth", "audit_queries",
+            f"{NAMESPACE}.corpus", f"{NAMESPACE}.collection_info", "training_log", "params:recipes", "params:recipe",
+            "params:training", "params:seed",
         ],
         outputs="audit_recipes",
         name="audit_recipes",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.corpus.difference import EVERYTHING, still_there
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.engine.threads import in_threads
@@ -30,17 +30,20 @@ def fit_recipe(
     recipe: str,
     recipes: RecipeBook,
     seed: int,
+    queries: pd.DataFrame,
     changes: Mapping[str, Any] = EVERYTHING,
     earlier_recipe_fits: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Fit those steps of the recipe that pool over queries.
+    """Fit those steps of the recipe that pool over queries, on training queries.
 
     Where rows of an earlier mining are kept, what was fitted then stays: all rows are chosen by the same bars.
     """
     if changes["queries"] is not None:
         return still_there(earlier_recipe_fits, "recipe_fits")
+    from anmi.corpus.mined import of_train
+
     runner = Runner(recipes.get(recipe), seed)
-    _fit(runner, rated, _ranks(consistency))
+    _fit(runner, of_train(rated, queries), _ranks(consistency))
     return {"recipe": recipe, "steps": runner.fits()}
 
 
@@ -123,7 +126,7 @@ def make_training_rows(
     recipe: str,
     recipes: RecipeBook,
 ) -> pd.DataFrame:
-    """Write the selection out as training rows with texts, weights and every score.
+    """Write the selection out as training rows with texts, weights, every score and the ``split`` of the query.
 
     Raises
     ------
@@ -133,12 +136,16 @@ def make_training_rows(
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.diagnostics import funnel
     from anmi.retrieval.kin import Kin
+    from anmi.retrieval.pool import own_documents
     from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
-    kin_of = Kin.from_table(kin, ids, duplicates).of
-    rows = training_rows(selection, ids, document_texts(corpus), texts, kin_of)
+    places = own_documents(queries, dict(zip(ids, range(len(ids)), strict=True)))
+    own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
+    rows = training_rows(selection, ids, document_texts(corpus), texts, Kin.from_table(kin, ids, duplicates), own)
+    split = rows.query_id.map(dict(zip(queries.query_id, queries.split, strict=True)))
+    rows.insert(rows.columns.tolist().index("origin"), "split", split.astype("str"))
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
         raise AnmiError(f'recipe "{recipe}" left no negative for any query: {_why_none(funnel(selection.only()))}')
     return rows
@@ -200,10 +207,13 @@ def make_variants(
     return variants
 
 
-def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> pd.DataFrame:
+def export_pairs(
+    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any], selection: SelectionParams
+) -> pd.DataFrame:
     """Return the rows in the pair format."""
-    from anmi.selection.rows import pair_rows
+    from anmi.selection.rows import of_split, pair_rows
 
+    rows = rows if selection.export_dev else of_split(rows, "train")
     return pair_rows(rows, corpus, queries, info["collection"], info["language"])
 
 
@@ -214,18 +224,25 @@ def summarise_selection(
     qrels: pd.DataFrame,
     queries: pd.DataFrame,
     info: dict[str, Any],
+    fused_judge: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
 ) -> dict[str, Any]:
-    """Count what happened to the candidates, and how many negatives were in truth relevant.
+    """Count what happened to the candidates of training queries, and how many negatives were in truth relevant.
 
-    This is the only place after ingestion that reads ``equivalents``; nothing it returns goes back into mining.
+    Of dev queries only the rows are counted, apart. Reads ``equivalents``, so nothing that it returns goes back into
+    mining. With what it counts stands whose truth had a part in the judge's coefficients.
     """
     from anmi.corpus.metadata import values_by_id
-    from anmi.evaluation.diagnostics import BySource, Funnel, Gap, Origins, diagnose, leak
+    from anmi.corpus.mined import of_train
+    from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, leak
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
-    from anmi.report.negatives_console import source_lines
+    from anmi.judging.fusing import provenance
+    from anmi.report.negatives_console import expected_sentence, source_lines
+    from anmi.selection.rows import of_split
 
+    selection = of_train(selection, queries)
+    rows, dev_rows = of_split(rows, "train"), len(of_split(rows, "dev"))
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
@@ -235,25 +252,34 @@ def summarise_selection(
         BySource(rows, source_of, info["collection"]),
         Origins(),
         Funnel(wanted),
+        Expected(),
         *(Gap(column) for column in ("dense", "elo")),
     )
-    found = dict(zip(("distributions", "by_source", "origins", "funnel"), seen, strict=False))
-    found["gaps"] = dict(zip(("dense", "elo"), seen[4:], strict=True))
-    for line in source_lines(found["by_source"]):
-        _LOG.info("%s", line)
+    found = dict(zip(("distributions", "by_source", "origins", "funnel", "expected"), seen, strict=False))
+    found["gaps"] = dict(zip(("dense", "elo"), seen[5:], strict=True))
+    for line in [*source_lines(found["by_source"]), expected_sentence(found["expected"])]:
+        if line:
+            _LOG.info("%s", line)
+    counted = leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None
     return {
         "recipe": recipe,
         "rows": len(rows),
+        "dev_rows": dev_rows,
         "negatives_wanted": wanted,
         "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
         "promoted": len(promoted),
-        "leak": leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None,
+        "leak": None if counted is None else counted | {"of": "selected", "judge": provenance(fused_judge)},
         **found,
     }
 
 
 def export_formats(
-    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any], selection: SelectionParams
+    rows: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    info: dict[str, Any],
+    selection: SelectionParams,
+    encoder_info: dict[str, Any] | None = None,
 ) -> Exports:
     """Turn the rows into the formats of other trainers that the parameters name.
 
@@ -263,9 +289,11 @@ def export_formats(
         A score that was not measured, or nothing is left to export.
     """
     from anmi.selection.export import Collection, make_export
+    from anmi.selection.rows import of_split
 
+    rows = rows if selection.export_dev else of_split(rows, "train")
     collection = Collection(corpus, queries, info["collection"], info["language"])
-    made = [make_export(rows, export.format, export.options, collection) for export in selection.exports]
+    made = [make_export(rows, each.format, each.options, collection, encoder_info) for each in selection.exports]
     for part in made:
         for what, count in part.left_out.items():
             _LOG.warning("export %s: left out %s: %d", part.name, what, count)

@@ -21,8 +21,8 @@ def create_pipeline() -> Pipeline:
         Node(
             fit_recipe,
             inputs=[
-                "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "changes",
-                "earlier_recipe_fits",
+                "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "queries",
+                "changes", "earlier_recipe_fits",
             ],
             outputs="recipe_fits",
             name="fit_recipe",
@@ -53,7 +53,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             export_pairs,
-            inputs=["training_rows", "corpus", "queries", "collection_info"],
+            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection"],
             outputs="negatives",
             name="export_pairs",
         ),
@@ -61,14 +61,14 @@ def create_pipeline() -> Pipeline:
             summarise_selection,
             inputs=[
                 "selection", "training_rows", "equivalents", "qrels", "queries", "collection_info",
-                "params:recipe", "params:recipes",
+                "fused_judge", "params:recipe", "params:recipes",
             ],
             outputs="selection_summary",
             name="summarise_selection",
         ),
         Node(
             export_formats,
-            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection"],
+            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection", "encoder_info"],
             outputs="exports",
             name="export_formats",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +18,51 @@ from anmi.store import Store
 if TYPE_CHECKING:
     from anmi.training.recorder import DevLoss
 
+log = logging.getLogger(__name__)
+
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows, having made sure that no dev or test query is among them."""
-    held_out = queries[queries.split != "train"]
-    ids = set(rows.query_id) & set(held_out.query_id)
-    texts = set(rows["query"]) & set(held_out.text)
-    if ids or texts:
-        found = sorted(ids or texts)[0]
-        raise AnmiError(
-            f'{len(ids or texts)} dev or test queries stand in the training rows (first: "{found}"); '
-            "run ingestion again and check the splits of the collection"
-        )
+    """Return the rows, having made sure that no test query is among them, and no dev query among those of train.
+
+    Nor may the text of one stand there under another id.
+    """
+    from anmi.corpus.duplicates import normalised
+    from anmi.selection.rows import of_split
+
+    for part, barred in ((of_split(rows, "train"), ("dev", "test")), (rows, ("test",))):
+        held_out = queries[queries.split.isin(barred)]
+        ids = set(part.query_id) & set(held_out.query_id)
+        known = set(map(normalised, held_out.text))
+        texts = {text for text in part["query"].unique() if normalised(text) in known}
+        if ids or texts:
+            found = sorted(ids or texts)[0]
+            raise AnmiError(
+                f'{len(ids or texts)} {" or ".join(barred)} queries stand in the training rows (first: "{found}"); '
+                "run ingestion again and check the splits of the collection"
+            )
     return rows
+
+
+def rows_for_refit(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of dev queries, none where there are no dev queries to train on.
+
+    Raises
+    ------
+    AnmiError
+        There are dev queries, and none was mined.
+    """
+    from anmi.corpus.mined import mined_dev
+    from anmi.selection.rows import of_split
+
+    found = of_split(rows, "dev")
+    if found.empty and (queries.split == "dev").any() and not mined_dev(queries):
+        raise AnmiError(
+            "training.refit trains on the dev queries as well, and they were not mined: run all stages again from "
+            "ingestion on, or give training.refit=false"
+        )
+    if found.empty:
+        log.info("Nothing to train again with: no dev query has a training row")
+    return found
 
 
 def train_retriever(
@@ -51,18 +84,21 @@ def train_retriever(
     seed: int,
     store: Store,
 ) -> dict[str, Any]:
-    """Train the encoder on the rows; epochs are chosen on dev.
+    """Train the encoder on the rows of training queries, epochs chosen on dev; for a refit again with those of dev.
 
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
     from anmi.evaluation.retrieval import dev_metric
     from anmi.retrieval.encoders import load_encoder, short_name
+    from anmi.selection.rows import of_split
     from anmi.training.checkpoint import CheckpointPlan, digest_tables
+    from anmi.training.refit import train_twice
     from anmi.training.trainer import train
 
     rows = check_splits(rows, queries)
+    dev_rows = rows_for_refit(rows, queries) if params.refit else rows[:0]
+    rows = of_split(rows, "train")
     options = complete_options(merged_options(recipes.get(recipe), params), rows, len(corpus))
-    model = load_encoder(encoder, store.path / "models", dense.max_length)
     measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
     folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
     stock: Any = None
@@ -86,21 +122,36 @@ def train_retriever(
             **known,
         },
     )
-    result = train(
-        rows,
-        encoder=model,
-        options=options,
-        output=folder,
-        evaluate_dev=measure,
-        seed=seed,
-        checkpoints=plan,
-        stock=stock,
-        dev_loss=_dev_loss(corpus, queries, qrels, (entities, graph, facts), params, dense.precision, seed),
-    )
+
+    def load() -> Any:
+        return load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
+
+    common: dict[str, Any] = {
+        "options": options,
+        "output": folder,
+        "evaluate_dev": measure,
+        "seed": seed,
+        "checkpoints": plan,
+        "stock": stock,
+        "dev_loss": _dev_loss(
+            corpus, queries, qrels, (entities, graph, facts), (kin, duplicates), params, dense.precision, seed
+        ),
+    }
+    if dev_rows.empty:
+        result = train(rows, encoder=load(), **common)
+    else:
+        result = train_twice(rows, dev_rows, load=load, **common)
+    about = {
+        "trained_on": ["train"] if dev_rows.empty else ["train", "dev"],
+        "encoder": encoder,
+        "recipe": recipe,
+        "options": options.model_dump(),
+    }
     return {
         "trained_model": folder,
         "training_log": result.log,
-        "training_summary": result.summary | {"encoder": encoder, "recipe": recipe, "options": options.model_dump()},
+        "drawn_negatives": result.drawn,
+        "training_summary": result.summary | about,
     }
 
 
@@ -109,18 +160,22 @@ def _dev_loss(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     knowledge: tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame],
+    alike: tuple[pd.DataFrame, pd.DataFrame],
     params: TrainingParams,
     precision: str,
     seed: int,
 ) -> DevLoss | None:
-    """What measures the loss on dev, if it is asked for; documents that state all that is asked are no negatives."""
+    """What measures the loss on dev, if it is asked for; copies and what states all that is asked are no negatives."""
     from anmi.corpus.knowledge import KnowledgeGraph
     from anmi.evaluation.validation import dev_loss
+    from anmi.retrieval.kin import Kin
     from anmi.training.recorder import DevLoss
 
     if params.dev_loss_steps is None:
         return None
-    graph = KnowledgeGraph.from_tables(*knowledge, corpus.document_id.tolist())
+    ids, (kin, duplicates) = corpus.document_id.tolist(), alike
+    graph = KnowledgeGraph.from_tables(*knowledge, ids)
     barred = graph.entailing if graph.stated.nnz else None
-    measure = dev_loss(corpus, queries, qrels, barred, params.dev_documents, precision, seed)
+    known = Kin.from_table(kin, ids, duplicates)
+    measure = dev_loss(corpus, queries, qrels, barred, params.dev_documents, precision, seed, kin=known)
     return None if measure is None else DevLoss(measure, params.dev_loss_steps)

@@ -17,7 +17,9 @@ def create_pipeline() -> Pipeline:
                 "duplicates", "params:encoder", "params:recipe", "params:recipes",
                 "params:training", "params:dense", "params:seed", "store",
             ],
-            outputs={name: name for name in ("trained_model", "training_log", "training_summary")},
+            outputs={
+                name: name for name in ("trained_model", "training_log", "training_summary", "drawn_negatives")
+            },
             name="train_retriever",
         ),
     ])  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -115,7 +115,11 @@ def find_format(name: str, options: ExportOptions) -> Format:
 
 
 def make_export(
-    rows: pd.DataFrame, name: str, options: ExportOptions | None = None, collection: Collection | None = None
+    rows: pd.DataFrame,
+    name: str,
+    options: ExportOptions | None = None,
+    collection: Collection | None = None,
+    encoder_info: Mapping[str, Any] | None = None,
 ) -> Exported:
     """Turn training rows into a format.
 
@@ -129,6 +133,8 @@ def make_export(
         What goes into it.
     collection
         What the rows were made of; ``pairs`` needs it, ``tevatron`` takes titles from it.
+    encoder_info
+        What is known of the encoder that mined, ``prompts`` among it, for the README.
 
     Raises
     ------
@@ -146,7 +152,8 @@ def make_export(
         )
         known = f"; scores of these rows: {told(known_shares(rows))}" if score else ""
         raise AnmiError(f'nothing is left to export as "{name}": {reasons}{known}')
-    return Exported(name, found.description, found.files, found.loading, table, score, flat.left_out)
+    prompts = (encoder_info or {}).get("prompts") or {}
+    return Exported(name, found.description, found.files, found.loading, table, score, flat.left_out, prompts)
 
 
 class Export(BaseModel):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pandas as pd
+
+from anmi.retrieval.prompts import in_words
 
 README: Final = "README.md"
 _OURS: Final = re.compile(r"README\.md|train\.(parquet|jsonl)|part_\d{3,}\.jsonl")
@@ -35,6 +37,8 @@ class Exported:
         Which judgment its scores or labels are; None for none.
     left_out
         How many of what is not in it.
+    prompts
+        What the encoder that mined puts before texts, by role; empty where that is not known.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Exported:
     table: pd.DataFrame
     score: str | None = None
     left_out: dict[str, int] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
     def how_to_load(self, folder: Path) -> str:
         """Return the line that reads the export from a folder."""
@@ -68,6 +73,12 @@ class Exported:
         lines = [f"# {self.name}", "", self.description, "", f"{len(self.table):,} lines of {columns}."]
         if self.score is not None:
             lines.append(f"Scores: {self.score}.")
+        if any(self.prompts.values()):
+            lines += [
+                "",
+                f"The encoder that mined has prompts: {in_words(self.prompts)}. The texts are without them: give them "
+                "to your trainer if it trains the same encoder.",
+            ]
         if self.left_out:
             lines += ["", "Left out:", "", *(f"- {what}: {count:,}" for what, count in self.left_out.items())]
         return "\n".join(

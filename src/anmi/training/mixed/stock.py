@@ -16,7 +16,6 @@ from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.retrieval.kin import Kin
-from anmi.retrieval.pool import duplicate_groups, with_duplicates
 
 # Kinds of variants that the source "graph" draws; all others are edits.
 GRAPH_KINDS: Final = ("swap", "counterpart", "neighbour")
@@ -145,11 +144,9 @@ class Stock:
 def _same(kin: pd.DataFrame, duplicates: pd.DataFrame, ids: list[str]) -> sparse.csr_array:
     """Which documents are copies, near-duplicates or parts of the same document as each, bool [D, D]."""
     own = np.arange(len(ids), dtype=np.int32)[:, None]
-    copies = with_duplicates(own, duplicate_groups(ids, duplicates))
-    related = Kin.from_table(kin, ids, duplicates).of(own)
-    both = np.concatenate([copies, related], axis=1)
-    row, place = np.nonzero(both != PADDING)
-    pairs = sparse.csr_array((np.ones(len(row), np.int32), (row, both[row, place])), (len(ids), len(ids)))
+    barred = Kin.from_table(kin, ids, duplicates).barred(own)
+    row, place = np.nonzero(barred != PADDING)
+    pairs = sparse.csr_array((np.ones(len(row), np.int32), (row, barred[row, place])), (len(ids), len(ids)))
     return sparse.csr_array(pairs > 0)
 
 

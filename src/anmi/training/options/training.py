@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from anmi.training.options.curricula import CurriculumOptions, NoCurriculum
-from anmi.training.options.hardness import HardnessOptions, NoAdaptation
+from anmi.training.options.curricula import CurriculumOptions, NoCurriculum, WindowOptions
+from anmi.training.options.hardness import HansOptions, HardnessOptions, NoAdaptation
 from anmi.training.options.losses import InfoNCEOptions, LossOptions
 from anmi.training.options.sources import MinedSources, SourceOptions
 from anmi.training.options.temperatures import LearnableTemperature, TemperatureOptions
@@ -52,8 +52,8 @@ class TrainingOptions(BaseModel):
         int | None,
         Field(
             ge=4,
-            description="Most tokens of a text while training; None is the encoder's own limit. The encoder keeps its "
-            "limit for encoding afterwards. Static encoders have none and ignore it.",
+            description="Most tokens of a text and its prompt while training; None is the encoder's own limit. The "
+            "encoder keeps its limit for encoding afterwards. Static encoders have none and ignore it.",
         ),
     ] = None
     loss: Annotated[
@@ -182,6 +182,13 @@ class TrainingOptions(BaseModel):
         if self.sources.kind == "mixed" and self.negatives is None:
             raise ValueError("with mixed sources `negatives` says how many are drawn for a row, such as 7")
         return self
+
+    @property
+    def draws(self) -> bool:
+        """Whether the negatives of a row are not the same in every step: which they were shows only afterwards."""
+        varied = isinstance(self.hardness, HansOptions) and self.hardness.negatives.on
+        by_window = isinstance(self.curriculum, WindowOptions)
+        return self.sources.kind == "mixed" or by_window or self.draw == "random" or varied
 
     @property
     def reads(self) -> set[str]:

@@ -1,0 +1,146 @@
+"""Learning from positives beside a pool that holds relevant documents nobody labelled, on made collections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.judging.contaminated import fit_contaminated, labelled_chance
+from anmi.judging.examples import Examples, examples, joined
+from anmi.selection.recipe import Runner, recipe_book
+
+QUERIES, WIDTH = 250, 100
+PRIORS = (0.0001, 0.001, 0.01, 0.05, 0.2)
+RECIPES = Path(__file__).parents[2] / "conf" / "base" / "parameters_recipes.yml"
+
+
+def made(positives: int, prior: float, seed: int = 5) -> tuple[Candidates, NDArray[np.float32], NDArray[np.bool_]]:
+    """Make a block whose rows hold a labelled document and a pool, its inputs [R, 1 + M, 2], and what is relevant.
+
+    Two pieces of evidence, together as good as an AUC of 0.96; all documents of a query are alike, and so are its
+    positives, of which four are hidden at most.
+    """
+    draw = np.random.default_rng(seed)
+    query = np.repeat(np.arange(QUERIES), min(positives, 4))
+    pool = np.arange(WIDTH)
+    relevant = np.concatenate([np.ones((len(query), 1)), (draw.random((QUERIES, WIDTH)) < prior)[query]], axis=1) > 0
+    of_pool = draw.normal(size=(QUERIES, WIDTH, 2)) + 0.3 * draw.normal(size=(QUERIES, 1, 2))
+    of_positive = draw.normal(size=(len(query), 1, 2)) + 0.3 * draw.normal(size=(QUERIES, 1, 2))[query]
+    values = np.concatenate([of_positive, of_pool[query]], axis=1) + np.array([2.0, 1.5]) * relevant[:, :, None]
+    documents = np.concatenate([1000 + np.arange(len(query))[:, None], np.tile(pool, (len(query), 1))], axis=1)
+    block = Candidates(
+        query_ids=np.array([f"q{each:03}" for each in query]),
+        positives=np.zeros((len(query), 0), np.int32),
+        documents=documents.astype(np.int32),
+        source=np.full(documents.shape, 2, np.uint8),
+    )
+    return block, values.astype(np.float32), relevant
+
+
+def candidates(values: NDArray[np.float32], probability: NDArray[np.float64]) -> Candidates:
+    """The pool of each query as the default recipe meets it; the similarity is the first piece of evidence."""
+    shape = probability.shape
+    own = np.full((len(values), 1), np.nan)
+    columns = {"dense": values[:, :, 0], "dense_rank": (-values[:, :, 0]).argsort().argsort() + 1.0}
+    return Candidates(
+        query_ids=np.array([f"q{row:03}" for row in range(len(values))]),
+        positives=np.full((len(values), 1), 5000, np.int32),
+        documents=np.tile(np.arange(WIDTH, dtype=np.int32), (len(values), 1)),
+        source=np.full(shape, 2, np.uint8),
+    ).with_columns(
+        columns | {"kin": np.zeros(shape), "p_evidence": probability, "p_relevant": probability},
+        {"p_heldout": own, "dense": own},
+    )
+
+
+def fitted(seen: Examples, expected: float = 0.016) -> tuple[NDArray[np.float64], float, float]:
+    found = fit_contaminated(
+        seen.values, seen.labelled, seen.weights, np.array([1.0, 1.0]), 0.003, expected, seen.queries
+    )
+    return np.array(found.coefficients), found.intercept, found.share
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("positives", [1, 5, 40])
+def test_the_default_recipe_has_negatives_and_says_how_many_are_false(positives: int, prior: float) -> None:
+    block, values, relevant = made(positives, prior)
+    slopes, intercept, share = fitted(examples(block, values, np.zeros(len(block), np.int64)))
+    assert share == pytest.approx(prior, rel=0.5, abs=0.006)
+    first = np.unique(block.query_ids, return_index=True)[1]
+    pool, truth = values[first, 1:], relevant[first, 1:]
+    recipe = recipe_book(yaml.safe_load(RECIPES.read_text(encoding="utf-8"))["recipes"]).get("anmi")
+    probability = expit(pool @ slopes + intercept)
+    after = Runner(recipe, 1).run(CandidateShards.of([candidates(pool, probability)])).whole()
+    chosen = after.negatives
+    assert (chosen.sum(axis=1) == recipe.negatives).mean() >= 0.99
+    assert probability[chosen].mean() == pytest.approx(truth[chosen].mean(), rel=0.5, abs=0.015)
+    nearest = (-pool[:, :, 0]).argsort(axis=1).argsort(axis=1) < recipe.negatives
+    if prior >= 0.05:
+        assert truth[chosen].mean() < 0.3 * truth[nearest].mean()
+
+
+def test_positives_of_one_query_count_as_one() -> None:
+    """Each of a query's positives many times over is the same evidence, and so are many rows of its pool."""
+    block, values, _ = made(5, 0.05)
+    seen = examples(block, values, np.zeros(len(block), np.int64))
+    again = np.repeat(np.arange(len(block)), np.where(np.arange(len(block)) < 400, 3, 1))
+    # Only whole queries are repeated, four rows each.
+    repeated = examples(block.take(again), values[again], np.zeros(len(again), np.int64))
+    one, other = fitted(seen), fitted(repeated)
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-3)
+    assert one[1:] == pytest.approx(other[1:], rel=5e-3)
+
+
+def test_each_query_weighs_the_same_on_both_sides() -> None:
+    block, values, _ = made(40, 0.01)
+    fewer = np.concatenate([np.array([0]), np.arange(4, len(block))])
+    seen = examples(block.take(fewer), values[fewer], np.zeros(len(fewer), np.int64))
+    for kind in (True, False):
+        mass = np.bincount(seen.query[seen.labelled == kind], weights=seen.weights[seen.labelled == kind])
+        np.testing.assert_allclose(mass, 1)
+
+
+def test_examples_of_several_blocks_keep_their_queries_apart() -> None:
+    block, values, _ = made(5, 0.01)
+    fold = np.arange(len(block)) % 3
+    whole = examples(block, values, fold)
+    parts = [examples(block.take(cut), values[cut], fold[cut]) for cut in (slice(0, 400), slice(400, None))]
+    found = joined(parts)
+    assert found is not None
+    for name in ("values", "labelled", "weights", "fold", "query"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name), err_msg=name)
+    assert joined([]) is None
+
+
+def test_where_nothing_tells_the_share_is_the_expected_one() -> None:
+    draw = np.random.default_rng(0)
+    values, labelled = draw.normal(size=(4000, 1)), np.arange(4000) < 1000
+    found = fit_contaminated(values, labelled, np.ones(4000), np.zeros(1), 1.0, 0.03, 50)
+    assert found.share == pytest.approx(0.03, rel=0.3)
+
+
+def test_the_gradient_is_that_of_the_likelihood() -> None:
+    """The optimum is a stationary point: no small step in any direction is better."""
+    block, values, _ = made(1, 0.05)
+    seen = examples(block, values, np.zeros(len(block), np.int64))
+    slopes, intercept, share = fitted(seen)
+    odds = np.log(share / (1 - share))
+
+    def loss(point: NDArray[np.float64]) -> float:
+        ratio = np.exp(seen.values @ point[:2] + point[2])
+        pi = expit(point[3])
+        chance = labelled_chance(pi * ratio / (pi * ratio + 1 - pi), pi)
+        fit = np.where(seen.labelled, np.log(chance), np.log1p(-chance))
+        spread = (point[3] - np.log(0.016 / 0.984)) ** 2 / 8 / (10 * seen.queries)
+        return float(-np.average(fit, weights=seen.weights) + 0.003 * ((point[:2] - 1) ** 2).sum() + spread)
+
+    best = np.array([*slopes, intercept - odds, odds])
+    for axis in range(4):
+        for step in (-0.05, 0.05):
+            assert loss(best + step * np.eye(4)[axis]) > loss(best)

@@ -1,0 +1,198 @@
+"""One setting of prompts from mining to evaluation, against what sentence-transformers give for the same folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+from anmi.evaluation.metrics import evaluate
+from anmi.pipelines.dense.nodes import encode_collection
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.evaluation.nodes import run_systems
+from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.training.nodes import train_retriever
+from anmi.pipelines.training.params import TrainingParams
+from anmi.retrieval.bm25 import BM25Index
+from anmi.selection.recipe import recipe_book
+from anmi.store import Store
+
+COUNT = 24
+WORDS = ["query", "passage", ":", "find", *(f"w{i}" for i in range(3 * COUNT))]
+FOLDER = {"query": "query: ", "document": "passage: "}
+EVALUATION = EvaluationParams(cutoffs=(10,), resamples=100)
+BOOK = recipe_book({"mine": {"description": "A recipe.", "negatives": 1, "steps": ["random"]}})
+
+
+def corpus() -> pd.DataFrame:
+    texts = [f"w{i + COUNT} w{i + 2 * COUNT}" for i in range(COUNT)]
+    return pd.DataFrame({"document_id": [f"d{i}" for i in range(COUNT)], "title": "", "text": texts})
+
+
+def queries() -> pd.DataFrame:
+    """Half of the queries share a word with their document, for figures between 0 and 1."""
+    texts = [f"w{i} w{i + COUNT}" if i % 2 else f"w{i}" for i in range(COUNT)]
+    split = ["train", "dev", "test"] * (COUNT // 3)
+    return pd.DataFrame({"query_id": [f"q{i}" for i in range(COUNT)], "text": texts, "split": split})
+
+
+def qrels() -> pd.DataFrame:
+    ids = range(COUNT)
+    return pd.DataFrame(
+        {"query_id": [f"q{i}" for i in ids], "document_id": [f"d{i}" for i in ids], "relevance": 1}
+    ).assign(split=queries().split)
+
+
+def rows() -> pd.DataFrame:
+    train = queries()[queries().split == "train"]
+    documents = corpus().set_index("document_id").text
+    own = [query.replace("q", "d") for query in train.query_id]
+    other = [f"d{(int(document[1:]) + 7) % COUNT}" for document in own]
+    return pd.DataFrame(
+        {
+            "query_id": train.query_id,
+            "query": train.text,
+            "positive_id": own,
+            "positive": documents[own].tolist(),
+            "negative_ids": [[name] for name in other],
+            "negatives": [[text] for text in documents[other]],
+            "weights": [[1.0]] * len(train),
+            "query_weight": 1.0,
+            "positive_ids": [[name] for name in own],
+        }
+    )
+
+
+class Way(NamedTuple):
+    """What a run left, and the prompts that it should have been made with."""
+
+    base: Path
+    expected: dict[str, str]
+    mined: dict[str, Any]
+    trained: dict[str, Any]
+    runs: pd.DataFrame
+
+
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "its own": ({}, FOLDER),
+    "another": ({"prompt_query": "find: "}, FOLDER | {"query": "find: "}),
+    "none": ({"prompt_query": "", "prompt_document": ""}, {"query": "", "document": ""}),
+}
+
+
+WAYS = [
+    *(("static", name) for name in SETTINGS),
+    ("two", "its own"),
+    ("network", "its own"),
+    ("network, text alone pooled", "another"),
+]
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=": ".join)
+def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Way:
+    """Mine, train and evaluate with a small real encoder."""
+    kind, name = request.param
+    folder = tmp_path_factory.mktemp("way")
+    if kind in ("static", "two"):
+        model = word_encoder(WORDS, prompts=FOLDER)
+    else:
+        model = network_encoder(WORDS, include_prompt=kind == "network", prompts=FOLDER)
+    model.save(str(folder / "base"), create_model_card=False)
+    given, expected = SETTINGS[name]
+    dense = DenseParams(precision="float32", **given)
+    options = {
+        "epochs": 2, "batch_size": 4, "precision": "float32", "texts_per_pass": 4,
+        "encoders": "two" if kind == "two" else "shared",
+    }  # fmt: skip
+    nothing: Any = None
+    tables = dict.fromkeys(("graph", "entities", "facts", "variants", "kin", "duplicates"), nothing)
+    with Store(folder / "store") as store:
+        mined = encode_collection(corpus(), queries(), str(folder / "base"), dense, store)
+        trained = train_retriever(
+            rows(), corpus(), queries(), qrels(), **tables, encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
+            params=TrainingParams(options=options), dense=dense, seed=1, store=store,
+        )  # fmt: skip
+        runs = run_systems(
+            BM25Index.build(corpus().text.tolist(), "en", "whitespace"), trained["trained_model"], corpus(), queries(),
+            qrels(), str(folder / "base"), "mine", EVALUATION, dense, store,
+        )  # fmt: skip
+    return Way(folder / "base", expected, mined, trained, runs)
+
+
+Encode = Callable[[list[str], str], NDArray[Any]]
+
+
+def plain(folder: Path, prompts: dict[str, str] | None = None) -> Encode:
+    """Encode as whoever loads the folder does; ``prompts`` are those that it is not known to have."""
+    model = SentenceTransformer(str(folder), device="cpu")
+
+    def encode(texts: list[str], role: str) -> NDArray[Any]:
+        encoding = model.encode_query if role == "query" else model.encode_document
+        prompt = {} if prompts is None else {"prompt": prompts[role]}
+        found: NDArray[Any] = encoding(texts, normalize_embeddings=True, **prompt)
+        return found
+
+    return encode
+
+
+def by_hand(encode: Encode, split: str) -> pd.DataFrame:
+    """The run of a split's queries, ranked without any of our code."""
+    asked = queries()[queries().split == split]
+    scores = encode(asked.text.tolist(), "query") @ encode(corpus().text.tolist(), "document").T
+    found = [
+        {"query_id": query, "document_id": f"d{place}", "score": row[place], "rank": rank}
+        for query, row in zip(asked.query_id, scores, strict=True)
+        for rank, place in enumerate(np.argsort(-row, kind="stable")[:10].tolist(), start=1)
+    ]
+    return pd.DataFrame(found)
+
+
+def assert_equal(run: pd.DataFrame, expected: pd.DataFrame) -> None:
+    assert run.query_id.tolist() == expected.query_id.tolist()
+    assert run.document_id.tolist() == expected.document_id.tolist()
+    np.testing.assert_allclose(run.score, expected.score, atol=1e-5)
+
+
+def test_mining_encodes_with_them(way: Way) -> None:
+    encode = plain(way.base, way.expected)
+    train = queries()[queries().split == "train"]
+    np.testing.assert_allclose(way.mined["query_embeddings"], encode(train.text.tolist(), "query"), atol=1e-5)
+    found = way.mined["document_embeddings"]
+    np.testing.assert_allclose(found, encode(corpus().text.tolist(), "document"), atol=1e-5)
+    assert way.mined["encoder_info"]["prompts"] == way.expected
+
+
+def test_the_untrained_encoder_is_measured_with_them(way: Way) -> None:
+    run = way.runs[way.runs.system == "zero_shot"]
+    assert_equal(run, by_hand(plain(way.base, way.expected), "test"))
+
+
+def test_whoever_loads_the_trained_folder_gets_the_run_that_was_measured(way: Way) -> None:
+    run = way.runs[way.runs.system == "mine"]
+    assert_equal(run, by_hand(plain(way.trained["trained_model"]), "test"))
+    model = SentenceTransformer(str(way.trained["trained_model"]), device="cpu")
+    assert {role: model.prompts[role] for role in FOLDER} == way.expected == way.trained["training_summary"]["prompts"]
+
+
+def test_epochs_are_chosen_by_what_the_trained_folder_gives_on_dev(way: Way) -> None:
+    run = by_hand(plain(way.trained["trained_model"]), "dev")
+    expected = evaluate(qrels()[qrels().split == "dev"], run, (10,))["ndcg@10"].mean()
+    assert way.trained["training_log"]["dev_ndcg@10"].max() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("way", WAYS[:3], indirect=True, ids=": ".join)
+def test_training_moved_the_words_of_the_prompts_and_of_no_others(way: Way) -> None:
+    """Each word of a table has a vector of its own, which only a text that a step read moves."""
+    before, after = (
+        SentenceTransformer(str(folder), device="cpu")[0].embedding.weight
+        for folder in (way.base, way.trained["trained_model"])
+    )
+    moved = (after != before).any(dim=1).tolist()[1:]
+    used = {word for prompt in way.expected.values() for word in prompt.replace(":", " :").split()}
+    assert {word for word, is_moved in zip(WORDS[:4], moved, strict=False) if is_moved} == used

@@ -1,0 +1,161 @@
+"""Whose prompts are put before texts, and what they change besides: fingerprints, the store, what is saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from sentence_transformers import SentenceTransformer
+
+from anmi.errors import AnmiError
+from anmi.evaluation.retrieval import vectors
+from anmi.pipelines.dense.params import DenseParams
+from anmi.retrieval.encoders import Role, embedding_fingerprint, encode, fingerprint, load_encoder
+from anmi.retrieval.encoding import Encoding
+from anmi.retrieval.prompts import OWN, Prompts, prompts_of
+from anmi.retrieval.two_encoders import two_encoders
+from anmi.store import Store
+from anmi.training.tokenise import Tokeniser
+
+WORDS = ["query", "passage", ":", "find", "red", "fox", "blue", "whale"]
+TEXTS = ["red fox", "blue whale fox", "whale"]
+BOTH = {"query": "query: ", "document": "passage: "}
+ROLES: tuple[Role, Role] = ("query", "document")
+
+
+@pytest.fixture(params=["static", "two", "network", "network without its prompt"])
+def folder(request: Any, word_encoder: Any, network_encoder: Any, tmp_path: Path) -> Path:
+    """A model with two prompts: a table, two tables, a network, and one that pools over the text alone."""
+    if request.param in ("static", "two"):
+        model = word_encoder(WORDS, prompts=BOTH)
+        model = two_encoders(model) if request.param == "two" else model
+        if request.param == "two":
+            model[0].sub_modules["query"][0].embedding.weight.data += 1.0
+    else:
+        model = network_encoder(WORDS, include_prompt=request.param == "network", prompts=BOTH)
+    model.save(str(tmp_path / "model"), create_model_card=False)
+    return tmp_path / "model"
+
+
+def as_told(model: Any, role: str, **options: Any) -> Any:
+    """What sentence-transformers give for the role."""
+    encoding = model.encode_query if role == "query" else model.encode_document
+    return encoding(TEXTS, normalize_embeddings=True, **options)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_way_to_encode_is_that_of_sentence_transformers(folder: Path, tmp_path: Path, role: Role) -> None:
+    plain, model = SentenceTransformer(str(folder), device="cpu"), load_encoder(str(folder), tmp_path)
+    expected = as_told(plain, role)
+    assert not np.allclose(expected, as_told(plain, role, prompt=""), atol=1e-3), "the prompt matters"
+    there = Encoding(str(folder), tmp_path, None, OWN, "float32", 2, role)
+    with Store(tmp_path / "store") as store:
+        for found in (
+            encode(model, TEXTS, precision="float32", role=role),
+            encode(model, TEXTS, store, "float32", role=role),
+            vectors(model, TEXTS, role, precision="float32"),
+            there(TEXTS),
+        ):
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("longest", [None, 6])
+def test_training_reads_the_tokens_that_are_encoded(
+    folder: Path, tmp_path: Path, role: Role, longest: int | None
+) -> None:
+    model = load_encoder(str(folder), tmp_path, longest)
+    features = Tokeniser(model, longest)(TEXTS, role)
+    expected = model.preprocess(TEXTS, prompt=BOTH[role], task=role)
+    assert features["input_ids"].tolist() == expected["input_ids"].tolist()
+    first = WORDS.index(BOTH[role][:-2])
+    assert first + (5 if "attention_mask" in features else 1) in features["input_ids"].flatten().tolist()
+    if "attention_mask" in features and longest:
+        assert features["input_ids"].shape[1] == longest, "the prompt's tokens are among them"
+    found = model(features)["sentence_embedding"].detach().numpy()
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, as_told(model, role), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (OWN, BOTH),
+        (Prompts(query="find: "), BOTH | {"query": "find: "}),
+        (Prompts(document=""), BOTH | {"document": ""}),
+        (Prompts("", ""), {"query": "", "document": ""}),
+    ],
+)
+def test_what_is_set_wins_over_the_folder_and_an_empty_text_is_set(
+    folder: Path, tmp_path: Path, given: Prompts, expected: dict[str, str]
+) -> None:
+    plain, model = SentenceTransformer(str(folder), device="cpu"), load_encoder(str(folder), tmp_path, prompts=given)
+    assert prompts_of(model) == expected
+    model.save(str(tmp_path / "again"), create_model_card=False)
+    again = SentenceTransformer(str(tmp_path / "again"), device="cpu")
+    for role in ROLES:
+        wanted = as_told(plain, role, prompt=expected[role])
+        np.testing.assert_allclose(encode(model, TEXTS, precision="float32", role=role), wanted, atol=1e-5)
+        np.testing.assert_allclose(as_told(again, role), wanted, atol=1e-5)
+
+
+def test_a_document_prompt_by_another_name_is_used_and_told(
+    word_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    word_encoder(WORDS, prompts={"query": "query: ", "passage": "passage: "}).save(str(tmp_path / "model"))
+    assert json.loads((tmp_path / "model" / "config_sentence_transformers.json").read_text())["prompts"]["passage"]
+    model = load_encoder(str(tmp_path / "model"), tmp_path)
+    assert prompts_of(model) == BOTH
+    np.testing.assert_allclose(as_told(model, "document"), as_told(model, "document", prompt="passage: "))
+    assert 'documents get the prompt "passage: "' in caplog.text
+    without = load_encoder(str(tmp_path / "model"), tmp_path, prompts=Prompts(document=""))
+    without.save(str(tmp_path / "without"))
+    for bare in (without, load_encoder(str(tmp_path / "without"), tmp_path)):
+        assert prompts_of(bare) == {"query": "query: ", "document": ""}
+
+
+def test_a_default_prompt_is_used_for_neither_role_as_in_sentence_transformers(
+    word_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = {"prompts": {"sts": "find: "}, "default_prompt_name": "sts"}
+    word_encoder(WORDS, **named).save(str(tmp_path / "model"))
+    word_encoder(WORDS).save(str(tmp_path / "plain"))
+    plain, model = (load_encoder(str(tmp_path / name), tmp_path) for name in ("plain", "model"))
+    for role in ROLES:
+        np.testing.assert_allclose(encode(model, TEXTS, role=role), as_told(model, role), atol=1e-6)
+        assert embedding_fingerprint(model, "auto", role) == embedding_fingerprint(plain, "auto", role)
+    assert not np.allclose(model.encode(TEXTS), as_told(model, "query"))
+    assert 'the default prompt "find: " of the model is not used' in caplog.text
+
+
+def test_texts_of_unknown_role_are_refused_where_there_are_prompts(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(AnmiError, match="not known what they are"):
+        encode(load_encoder(str(folder), tmp_path), TEXTS)
+
+
+def test_of_the_prompts_only_the_one_of_the_role_changes_the_key_of_an_embedding(folder: Path, tmp_path: Path) -> None:
+    def keys(prompts: Prompts) -> list[str]:
+        model = load_encoder(str(folder), tmp_path, prompts=prompts)
+        return [fingerprint(model), *(embedding_fingerprint(model, "float32", role) for role in ROLES)]
+
+    own, same, other, none = map(keys, (OWN, Prompts(**BOTH), Prompts(query="find: "), Prompts("", "")))
+    assert own == same
+    assert own[2] == other[2] and own[0] != other[0] and own[1] != other[1]
+    assert not set(own) & set(none)
+
+
+def test_keys_without_prompts_are_those_of_stores_that_exist(word_encoder: Any) -> None:
+    plain, named = word_encoder(WORDS), word_encoder(WORDS, prompts={"sts": "find: "})
+    assert fingerprint(plain) == fingerprint(named)
+    # Embeddings were kept under model, precision and an empty prompt.
+    assert {embedding_fingerprint(named, "auto", role) for role in ROLES} == {fingerprint(plain, "float32", "")}
+
+
+def test_a_text_that_is_none_is_refused_with_how_to_write_it() -> None:
+    # What Kedro makes of `--params "dense.prompt_query=query: "`.
+    with pytest.raises(ValidationError, match=r"put it in quotes, as in dense.prompt_query='query: '"):
+        DenseParams(prompt_query={"query": None})

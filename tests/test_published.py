@@ -1,0 +1,95 @@
+"""What is published: shares by coefficients that never saw the collection, and a README that its results made."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from anmi.judging.fused import shipped
+from anmi.judging.fusing import left_out
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def fitted_name(collection: str) -> str | None:
+    """Which of the collections of the shipped coefficients this is, by its name or by the end of its place."""
+    return next((name for name in shipped()["without"] if f"/{collection.strip('/')}".endswith(f"/{name}")), None)
+
+
+def refused(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return collection and recipe of the rows whose figures rest on a judge that saw the collection."""
+    return [
+        (row["collection"], row.get("recipe", row.get("judge", "")))
+        for row in rows
+        if (name := fitted_name(row["collection"].replace("kg_webnlg/graph", "kg_webnlg/beir_en"))) is not None
+        and row.get("without") != name
+    ]
+
+
+def published(file: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((RESULTS / file).read_text(encoding="utf-8"))["rows"]
+    return [row for row in rows if {"leak", "auc"} & set(row)]
+
+
+def test_a_row_that_does_not_say_what_was_left_out_is_refused() -> None:
+    row = {"collection": "scifact", "recipe": "anmi", "leak": 0.05}
+    assert refused([row]) == refused([row | {"without": None}]) == [("scifact", "anmi")]
+    assert refused([row | {"without": "medquad"}]) == [("scifact", "anmi")]
+    assert refused([row | {"without": "scifact"}, row | {"collection": "debian_packages"}]) == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "mining_quality.json",
+        pytest.param(
+            "ablation.json",
+            marks=pytest.mark.xfail(
+                reason="made before rows said what was left out; run benchmarks/ablation.py and remove this mark",
+                strict=True,
+            ),
+        ),
+    ],
+)
+def test_published_figures_are_not_in_sample(file: str) -> None:
+    rows = published(file)
+    assert len(rows) > 50
+    assert refused(rows) == []
+
+
+def test_the_ablation_leaves_out_each_collection_that_was_fitted_on() -> None:
+    raw = yaml.safe_load((ROOT / "conf/base/parameters_ablation.yml").read_text(encoding="utf-8"))["ablation"]
+    fitted = {
+        name: (fitted_name(each["collection"].removeprefix("beir:").removeprefix("kg:")), each)
+        for name, each in raw["collections"].items()
+    }
+    assert {"scifact", "medquad", "api_docs", "kg_webnlg/beir_en"} <= {found for found, _ in fitted.values()}
+    for name, (found, each) in fitted.items():
+        without = each.get("fused", {}).get("without", "auto")
+        assert left_out(without, each["collection"]) == found, name
+
+
+def test_the_table_of_the_readme_is_that_of_the_result() -> None:
+    spec = importlib.util.spec_from_file_location("benchmark_ablation", ROOT / "benchmarks" / "ablation.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    document = json.loads((RESULTS / "ablation.json").read_text(encoding="utf-8"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.split(module.MARKS[0])[1].split(module.MARKS[1])[0]
+    assert table == module.readme_table(document)
+    # By hand: on the original labels of WebNLG all but two are significantly behind.
+    column = [line.split("|")[5].strip() for line in table.splitlines()[2:]]
+    level = sum("▼" not in value for value in column)
+    assert level == sum(
+        row["p_holm_focus"] is None or row["p_holm_focus"] >= 0.05 or row["focus_difference"] < 0
+        for row in document["rows"] if row["collection"] == "kg_webnlg/beir_en" and row["judgments"] == "original"
+    )  # fmt: skip
+    assert level < len(column)
