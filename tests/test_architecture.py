@@ -44,7 +44,6 @@ EDGE = (
     "cli_params",
     "cli_job",
     "cli_task",
-    "cli_params",
     "settings",
     "configuration",
     "pipeline_registry",
