@@ -351,7 +351,8 @@ def difference(
 
 
 def _last(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[str, float] | None:
-    return {column: float(rows[column].iloc[-1]) for column in columns} if len(rows) else None
+    # JSON writes an end that an interval lacks as null.
+    return {column: float(pd.to_numeric(rows[column].iloc[-1])) for column in columns} if len(rows) else None
 
 
 def signed(value: float) -> str:
