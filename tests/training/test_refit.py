@@ -124,6 +124,18 @@ def test_what_the_first_pass_came_to_counts_for_the_same_training_only(killed, t
     assert (len(calls), result.summary["resumed_from_step"]) == (resuming.EPOCHS, None)
 
 
+def test_a_disk_that_takes_no_more_ends_no_training(twice, tmp_path, monkeypatch, caplog):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        # Checkpoints are due after 4 steps and are lost as well.
+        patch.setattr(Path, "write_text", full)
+        result = resuming.fit_twice(tmp_path, [])
+    assert "will begin with the first again" in caplog.text
+    assert_same_weights(result.model.state_dict(), twice[0].model.state_dict())
+
+
 def test_a_damaged_outcome_is_passed_over(killed, tmp_path, twice):
     shutil.copytree(killed / "twice", tmp_path, dirs_exist_ok=True)
     (outcome,) = (tmp_path / "checkpoints").glob("*/outcome.json")
