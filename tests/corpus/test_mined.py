@@ -23,9 +23,14 @@ def queries() -> pd.DataFrame:
 def test_a_larger_share_of_dev_queries_holds_every_smaller_one(queries: pd.DataFrame) -> None:
     found = [mined_dev(with_mined(queries, share, seed=1)) for share in (0.0, 0.3, 0.6, 1.0)]
     assert [len(each) for each in found] == [0, 6, 12, 20]
+    assert len(mined_dev(with_mined(queries, 1e-4, seed=1))) == 1, "none would say that no refit was asked for"
     assert found[0] < found[1] < found[2] < found[3] == set(queries.query_id[queries.split == "dev"])
     # The order of the queries is of no effect.
     assert mined_dev(with_mined(queries[::-1], 0.3, seed=1)) == found[1] != mined_dev(with_mined(queries, 0.3, seed=2))
+
+
+def test_a_collection_without_dev_queries_has_none_mined(queries: pd.DataFrame) -> None:
+    assert not mined_dev(with_mined(queries[queries.split != "dev"], 1.0, seed=1))
 
 
 def test_training_queries_come_first_and_test_queries_never(queries: pd.DataFrame) -> None:

@@ -18,6 +18,7 @@ SCRIPT = Path(__file__).with_name("resuming.py")
 spec = importlib.util.spec_from_file_location("resuming", SCRIPT)
 resuming = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(resuming)
+EPOCHS = resuming.TWICE["epochs"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,11 +48,11 @@ def second(result):
 def test_it_has_the_weights_of_the_chosen_epoch_of_a_training_on_both(twice):
     result, _, _ = twice
     both = pd.concat([resuming.table(), resuming.dev_table()], ignore_index=True)
-    # Told the same dev metric, it keeps its second epoch, too.
+    # Told the same dev metric, it keeps its third epoch, too.
     whole = resuming.fit(resuming.static(), None, resuming.by_epoch([]), both, **resuming.TWICE)
-    assert whole.summary["best_epoch"] == 2
+    assert whole.summary["best_epoch"] == 3
     assert_same_weights(result.model.state_dict(), whole.model.state_dict())
-    steps = 2 * -(-len(both) // resuming.BATCH)
+    steps = 3 * -(-len(both) // resuming.BATCH)
     expected = whole.log.head(steps).assign(**{DEV_METRIC: float("nan"), "pass": 2})
     pd.testing.assert_frame_equal(second(result), expected, check_exact=True, check_dtype=False)
     assert expected.learning_rate.iloc[-1] > 0, "the schedule is that of the first pass, which went on"
@@ -61,11 +62,11 @@ def test_it_has_the_weights_of_the_chosen_epoch_of_a_training_on_both(twice):
 def test_dev_figures_are_those_of_the_first_pass_and_of_no_other(twice):
     result, folder, calls = twice
     alone = resuming.fit(resuming.static(), None, resuming.by_epoch([]), **resuming.TWICE)
-    assert len(calls) == resuming.EPOCHS
+    assert len(calls) == EPOCHS
     summary = result.summary
-    assert (summary["rows"], summary["epochs"], summary["best_dev_ndcg@10"]) == (28, 2, None)
+    assert (summary["rows"], summary["epochs"], summary["best_dev_ndcg@10"]) == (28, 3, None)
     first = summary["first_pass"]
-    assert (first["rows"], first["best_epoch"], first["best_dev_ndcg@10"]) == (22, 2, 0.4)
+    assert (first["rows"], first["best_epoch"], first["best_dev_ndcg@10"]) == (22, 3, 0.5)
     log = result.log
     pd.testing.assert_frame_equal(log[log["pass"] == 1].drop(columns="pass"), alone.log, check_exact=True)
     assert log.loc[log["pass"] == 1, DEV_METRIC].dropna().tolist() == list(resuming.DEV)
@@ -76,8 +77,8 @@ def test_dev_figures_are_those_of_the_first_pass_and_of_no_other(twice):
 
 def test_where_no_epoch_is_chosen_it_trains_for_all_of_them(tmp_path):
     result = resuming.fit_twice(tmp_path, [], keep_best=False)
-    assert (result.summary["epochs"], result.summary["first_pass"]["best_epoch"]) == (resuming.EPOCHS, 2)
-    assert len(second(result)) == resuming.EPOCHS * 7
+    assert (result.summary["epochs"], result.summary["first_pass"]["best_epoch"]) == (EPOCHS, 3)
+    assert len(second(result)) == EPOCHS * 7
 
 
 def test_killed_in_the_second_pass_it_goes_on_there(killed, twice, tmp_path):
@@ -91,7 +92,7 @@ def test_killed_in_the_second_pass_it_goes_on_there(killed, twice, tmp_path):
 
     result = resuming.fit_twice(tmp_path, calls, load)
     assert result.summary["resumed_from_step"] == 8
-    assert (len(calls), len(passes)) == (0, 2 * (14 - 8)), "nothing that was done before is done again"
+    assert (len(calls), len(passes)) == (0, 2 * (21 - 8)), "nothing that was done before is done again"
     assert_same_weights(result.model.state_dict(), twice[0].model.state_dict())
     pd.testing.assert_frame_equal(result.log, twice[0].log, check_exact=True)
 
@@ -114,14 +115,39 @@ def test_ended_between_the_passes_it_begins_the_second(twice, tmp_path):
     pd.testing.assert_frame_equal(result.log, twice[0].log, check_exact=True)
 
 
+def test_ended_before_the_model_was_saved_it_trains_no_further_epoch(twice, tmp_path, monkeypatch):
+    def end(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("anmi.training.trainer.save", end)
+        # Due at the end of every epoch of the second pass.
+        resuming.fit_twice(tmp_path, [], checkpoint_steps=7)
+    result = resuming.fit_twice(tmp_path, [], checkpoint_steps=7)
+    assert result.summary["resumed_from_step"] == 14
+    assert_same_weights(result.model.state_dict(), twice[0].model.state_dict())
+
+
 def test_what_the_first_pass_came_to_counts_for_the_same_training_only(killed, tmp_path):
     shutil.copytree(killed / "twice", tmp_path, dirs_exist_ok=True)
     calls = []
     assert resuming.fit_twice(tmp_path, calls, learning_rate=0.04).summary["first_pass"]["learning_rate"] == 0.04
-    assert len(calls) == resuming.EPOCHS
+    assert len(calls) == EPOCHS
     calls.clear()
     result = resuming.fit_twice(tmp_path, calls, plan=CheckpointPlan(tmp_path / "checkpoints", resume=False))
-    assert (len(calls), result.summary["resumed_from_step"]) == (resuming.EPOCHS, None)
+    assert (len(calls), result.summary["resumed_from_step"]) == (EPOCHS, None)
+
+
+def test_a_disk_that_takes_no_more_ends_no_training(twice, tmp_path, monkeypatch, caplog):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        # Checkpoints are due after 4 steps and are lost as well.
+        patch.setattr(Path, "write_text", full)
+        result = resuming.fit_twice(tmp_path, [])
+    assert "will begin with the first again" in caplog.text
+    assert_same_weights(result.model.state_dict(), twice[0].model.state_dict())
 
 
 def test_a_damaged_outcome_is_passed_over(killed, tmp_path, twice):
@@ -130,7 +156,7 @@ def test_a_damaged_outcome_is_passed_over(killed, tmp_path, twice):
     outcome.write_text(outcome.read_text()[:-40])
     calls = []
     result = resuming.fit_twice(tmp_path, calls)
-    assert len(calls) == resuming.EPOCHS
+    assert len(calls) == EPOCHS
     assert_same_weights(result.model.state_dict(), twice[0].model.state_dict())
 
 

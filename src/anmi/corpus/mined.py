@@ -31,7 +31,9 @@ def with_mined(queries: pd.DataFrame, dev_share: float, seed: int) -> pd.DataFra
     """
     split = queries["split"].to_numpy(object)
     mined, dev = split == "train", split == "dev"
-    mined[dev] = choose(queries.loc[dev, "query_id"].tolist(), round(dev_share * int(dev.sum())), seed)
+    # Of a small share at least one: that none is mined means that no refit was asked for.
+    count = max(round(dev_share * int(dev.sum())), int(dev_share > 0))
+    mined[dev] = choose(queries.loc[dev, "query_id"].tolist(), count, seed)
     return queries.assign(mined=mined)
 
 

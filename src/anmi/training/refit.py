@@ -123,7 +123,11 @@ def train_twice(
             **common,
         )
         first = _Outcome(done.log, done.summary)
-        first.write(folder)
+        try:
+            first.write(folder)
+        except OSError as error:
+            # Hours of work are not to be lost because the disk is full.
+            log.warning("A second pass that is killed will begin with the first again: %s", error)
         # Memory of a model that nobody asks any more.
         del done
         encoder = load()
