@@ -55,7 +55,8 @@ def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
     texts = [" ".join(rng.choice(words, 6)) for _ in range(30 + QUERIES)]
     corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(len(texts))], "title": "", "text": texts})
     ids = [f"q{q}" for q in range(QUERIES)]
-    return corpus, pd.DataFrame({"query_id": ids, "text": [" ".join(rng.choice(words, 3)) for _ in ids]})
+    texts = [" ".join(rng.choice(words, 3)) for _ in ids]
+    return corpus, pd.DataFrame({"query_id": ids, "text": texts, "split": "train"})
 
 
 def run(params: EloParams, store: Store, recipe: str = "by_elo") -> tuple[Candidates, dict[str, Any]]:

@@ -157,8 +157,8 @@ def _ngram(language: str) -> Tokenize:
 def _pieces(run: str, length: int) -> list[str]:
     """Return the pieces of a run that begin at each of its characters and have at least so many code points.
 
-    A character is a letter with its marks, so that none of these is parted from what it belongs to. The run itself is
-    the only piece where it is shorter. Four letters are the best length in most languages [1]_.
+    A character is a letter with its marks, so that none of these is parted from what it belongs to. A rest that no
+    piece holds is a shorter one, as is a run that is shorter itself. Four letters are the best length in most languages [1]_.
 
     References
     ----------
@@ -172,7 +172,11 @@ def _pieces(run: str, length: int) -> list[str]:
     """
     begins = [0, *accumulate(map(len, _CLUSTERS.findall(run)))]
     ends = (bisect_left(begins, begin + length) for begin in begins)
-    return [run[begin : begins[end]] for begin, end in zip(begins, ends, strict=True) if end < len(begins)] or [run]
+    spans = [(begin, begins[end]) for begin, end in zip(begins, ends, strict=True) if end < len(begins)]
+    # A long character reaches the length by itself, and what follows it may be too short to.
+    if not spans or spans[-1][1] < len(run):
+        spans.append((begins[len(spans)], len(run)))
+    return [run[begin:end] for begin, end in spans]
 
 
 def _subword(language: str) -> Tokenize:
