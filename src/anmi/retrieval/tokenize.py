@@ -158,7 +158,8 @@ def _pieces(run: str, length: int) -> list[str]:
     """Return the pieces of a run that begin at each of its characters and have at least so many code points.
 
     A character is a letter with its marks, so that none of these is parted from what it belongs to. A rest that no
-    piece holds is a shorter one, as is a run that is shorter itself. Four letters are the best length in most languages [1]_.
+    piece holds is a shorter one, as is a run that is shorter itself. Four letters are the best length in most
+    languages [1]_.
 
     References
     ----------
