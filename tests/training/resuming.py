@@ -111,8 +111,8 @@ def fit(
     )
 
 
-# The third epoch is the best, and the curriculum goes by how the metric rose in the first two.
-DEV = (0.2, 0.4, 0.5, 0.3)
+# The third epoch is the best, and the curriculum makes things easier for the metric's fall in the second.
+DEV = (0.4, 0.1, 0.5, 0.3)
 TWICE = STATIC | {"epochs": 4, "curriculum": {"learning_progress": {"window": "rank", "window_steps": 2}}}
 
 
