@@ -182,7 +182,7 @@ def test_damaged_weights_are_not_loaded(
         file.seek(1_000_000)
         file.write(b"\x01")
     monkeypatch.setattr(encoders, "minilm_folder", lambda: damaged)
-    refused(run(f"beir:{collection.path}", "ingestion,dense", encoder="minilm"), "model.safetensors", "SHA-256")
+    refused(run(f"beir:{collection.path}", "ingestion,bm25,dense", encoder="minilm"), "model.safetensors", "SHA-256")
     assert not list(data.glob("dense/*"))
 
 
