@@ -172,3 +172,14 @@ def test_one_may_go_on_from_a_checkpoint_of_the_second_pass_while_the_first_is_k
     shutil.rmtree(tmp_path / "checkpoints" / after)
     with pytest.raises(AnmiError, match=f"is of a second pass, and what its first pass came to is not in .*{after}"):
         resuming.fit_twice(tmp_path, calls, plan=plan)
+
+
+def test_where_dev_chose_an_epoch_before_the_rate_rose_the_model_is_the_untrained_one(tmp_path, monkeypatch, caplog):
+    """With a single row the first epoch is the first step of the warm-up, whose learning rate is 0."""
+    for name in ("table", "dev_table"):
+        monkeypatch.setattr(resuming, name, lambda made=getattr(resuming, name): made()[:1])
+    monkeypatch.setattr(resuming, "DEV", (0.5, 0.4, 0.3, 0.2))
+    result = resuming.fit_twice(tmp_path, [], warmup=0.5)
+    assert (result.summary["epochs"], result.summary["relative_weight_change"]) == (1, 0.0)
+    assert "the model is the untrained one: dev chose epoch 1" in caplog.text.lower()
+    assert_same_weights(result.model.state_dict(), resuming.static().state_dict())

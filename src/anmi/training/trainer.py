@@ -40,6 +40,8 @@ from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
 from anmi.training.tokenise import Tokeniser
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -152,6 +154,8 @@ def train(
             refit=refit,
         )
     moved = _moved(before, encoder)
+    if moved == 0.0:
+        _explain_no_change(refit)
     if options.keep_best:
         recorder.restore_best(encoder)
     encoder.eval()
@@ -280,16 +284,25 @@ def _about(row: Row, stock: Stock) -> int:
 
 
 def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> float:
-    """Return the relative change of the weights; refuse a training that changed none."""
+    """Return the relative change of the weights."""
     pairs = ((p.detach().cpu(), before[name]) for name, p in encoder.named_parameters())
     change = sum(float((after - old).double().square().sum()) for after, old in pairs)
     size = sum(float(p.double().square().sum()) for p in before.values())
-    if change == 0.0:
+    return float((change / max(size, 1e-30)) ** 0.5)
+
+
+def _explain_no_change(refit: Refit | None) -> None:
+    """Refuse a training that changed no weight; a second pass may, where the first has shown that training does."""
+    if refit is None:
         raise AnmiError(
             "Training changed no weight of the encoder: are its parameters frozen, do all rows weigh 0, or does no row "
             "have a negative (batch size 1 without mined negatives)?"
         )
-    return float((change / max(size, 1e-30)) ** 0.5)
+    logger.warning(
+        "The model is the untrained one: dev chose epoch %d, at whose end the learning rate had hardly begun to rise. "
+        "Too few rows are trained on for a choice by dev; training.options.epochs or more labels would help",
+        refit.epochs,
+    )
 
 
 @contextmanager
