@@ -176,8 +176,9 @@ def test_one_may_go_on_from_a_checkpoint_of_the_second_pass_while_the_first_is_k
 
 def test_where_dev_chose_an_epoch_before_the_rate_rose_the_model_is_the_untrained_one(tmp_path, monkeypatch, caplog):
     """With a single row the first epoch is the first step of the warm-up, whose learning rate is 0."""
-    for name in ("table", "dev_table"):
-        monkeypatch.setattr(resuming, name, lambda made=getattr(resuming, name): made()[:1])
+    row, dev_row = resuming.table()[:1], resuming.dev_table()[:1]
+    monkeypatch.setattr(resuming, "table", lambda: row)
+    monkeypatch.setattr(resuming, "dev_table", lambda: dev_row)
     monkeypatch.setattr(resuming, "DEV", (0.5, 0.4, 0.3, 0.2))
     result = resuming.fit_twice(tmp_path, [], warmup=0.5)
     assert (result.summary["epochs"], result.summary["relative_weight_change"]) == (1, 0.0)
