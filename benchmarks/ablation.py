@@ -1,4 +1,4 @@
-"""The recipes of the project beside those of the literature: the set ``headline``, by the command that users have.
+"""The recipes of the project beside their controls: the set ``judged_by_evidence``, by the command that users have.
 
 Cells that are there are kept, so the script may be interrupted. The table of the README is made from the result.
 Run from the repository's root (``--readme`` makes nothing but that table, from the result that is there):
@@ -42,7 +42,7 @@ KEPT = ("date", "machine", "versions", "set", "description", "seeds", "level", "
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", default="headline")
+    parser.add_argument("--set", default="judged_by_evidence")
     parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "ablation")
     parser.add_argument("--readme", action="store_true", help="only make the table of the README")
     arguments = parser.parse_args()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from kedro.validation.type_extractor import TypeExtractor
 from pydantic import ValidationError
 
 from anmi.candidates import MEASURED
+from anmi.datasets.disk import disk_error
 from anmi.errors import AnmiError, nearest
 from anmi.hooks.parameters import (
     check_model,
@@ -165,13 +167,15 @@ written to
     """
     try:
         Path(place).mkdir(parents=True, exist_ok=True)
-        reason = "" if os.access(place, os.W_OK | os.X_OK) else "Permission denied"
+        if os.access(place, os.W_OK | os.X_OK):
+            return
+        read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+        raise OSError(errno.EROFS if read_only else errno.EACCES, "nothing can be written")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-    if reason:
-        raise AnmiError(
+        raise disk_error(error, place, setting) or AnmiError(
             f"nothing can be written to {place} ({reason}): set {setting} to a folder that can be written to"
-        )
+        ) from error
 
 
 def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
