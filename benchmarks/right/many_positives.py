@@ -144,6 +144,7 @@ def found(data: Path, truth: NDArray[np.int8], wanted: int = NEGATIVES) -> dict[
         return sorted((data / "selection" / name).glob(f"*/{name}"))[-1]
 
     rows = pd.read_parquet(newest("training_rows.parquet"))
+    rows = rows[rows.split == "train"]
     summary = json.loads(newest("selection_summary.json").read_text(encoding="utf-8"))
     full = rows[rows.origin == "qrels"].groupby("query_id").negative_ids.agg(lambda ids: (ids.map(len) >= wanted).all())
     chosen = rows.explode("negative_ids").dropna(subset="negative_ids")
