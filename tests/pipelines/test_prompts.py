@@ -116,11 +116,11 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
         mined = encode_collection(corpus(), queries(), str(folder / "base"), dense, store)
         trained = train_retriever(
             rows(), corpus(), queries(), qrels(), **tables, encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
-            params=TrainingParams(options=options), dense=dense, seed=1, store=store,
+            params=TrainingParams(options=options, refit=False), dense=dense, seed=1, store=store,
         )  # fmt: skip
         runs = run_systems(
             BM25Index.build(corpus().text.tolist(), "en", "whitespace"), trained["trained_model"], corpus(), queries(),
-            qrels(), str(folder / "base"), "mine", EVALUATION, dense, store,
+            qrels(), str(folder / "base"), "mine", EVALUATION, dense, store, trained["training_summary"],
         )  # fmt: skip
     return Way(folder / "base", expected, mined, trained, runs)
 

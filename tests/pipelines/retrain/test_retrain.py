@@ -190,8 +190,9 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     none = {"model": params.model, "version": None, "rolled_back": {}}
     asked_otherwise = DenseParams(prompt_query="find ", prompt_document="", precision="float32")
     register_challenger(
-        folder, first, none, {}, {"collection": "api_docs"}, "static", "mine", asked_otherwise, registry
-    )
+        folder, first, none, {}, {"collection": "api_docs"}, "static", "mine", asked_otherwise, registry,
+        {"trained_on": ["train"]},
+    )  # fmt: skip
     fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
     assert read_beside(fetched, SERVING) == {
         "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
