@@ -49,7 +49,9 @@ def test_scifact(scifact: Any) -> None:
     assert info["queries"]["dev"] > 80
     assert "dev cut from train" in info["notes"]["splits"]
     queries, rows = scifact.table("ingestion", "queries.parquet"), scifact.table("selection", "training_rows.parquet")
-    assert set(queries.set_index("query_id").loc[rows.query_id].split) == {"train"}
+    split = queries.set_index("query_id").loc[rows.query_id].split
+    assert split.tolist() == rows.split.tolist()
+    assert set(split) == {"train", "dev"}, "a second pass trains on dev"
 
 
 def test_korean_pairs(mine: Any, shared_data: Path) -> None:
