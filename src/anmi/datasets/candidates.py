@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from kedro.io.core import DatasetError
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.datasets.artifact import ArtifactDataset
+
+if TYPE_CHECKING:
+    from kedro_datasets._typing import TablePreview
 
 
 class CandidateShardsDataset(ArtifactDataset):
@@ -31,10 +34,8 @@ class CandidateShardsDataset(ArtifactDataset):
     def _read(self, path: Path) -> CandidateShards:
         return CandidateShards.read(sorted(path.glob("part-*.parquet")))
 
-    def preview(self) -> Any:
+    def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
-        from kedro_datasets._typing import TablePreview
-
         first = next(iter(self.load()), None)
         table = first.take(slice(0, 5)).to_table().to_pandas().astype(str) if first is not None else None
-        return TablePreview({} if table is None else table.to_dict(orient="split"))
+        return cast("TablePreview", {} if table is None else table.to_dict(orient="split"))
