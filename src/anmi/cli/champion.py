@@ -3,34 +3,31 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from kedro.framework.cli.utils import env_option
 
+from anmi.cli.common import console, echo_json, json_option, project, table
 from anmi.errors import AnmiError, nearest
 
 if TYPE_CHECKING:
     from anmi.datasets.model_registry import Entry, ModelRegistry
 
-_WIDTH: Final = 120
 _SHOWN: Final = 10
 
 
 @contextmanager
-def _registry(env: str | None, name: str | None) -> Iterator[tuple[ModelRegistry, str]]:
+def _registry(env: str | None, name: str | None, *, as_json: bool = False) -> Iterator[tuple[ModelRegistry, str]]:
     """Open the registry of the tracking server, and say which model is meant."""
-    from anmi.cli import _context
     from anmi.datasets.model_registry import ModelRegistry
     from anmi.hooks.record import data_root
     from anmi.hooks.tracking import read_settings, tracking_uri
     from anmi.pipelines.retrain.params import RetrainParams, model_name
 
-    with _context(env) as context:
+    with project(env, as_json=as_json) as context:
         settings = read_settings(context)
         if not settings.enabled:
             raise AnmiError("there is no model registry, since tracking is switched off: set `enabled: true`")
@@ -110,19 +107,17 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
+@json_option
 @click.option("--last", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Decisions shown.")
 @model_option
 @env_option
 def champion(as_json: bool, last: int, name: str | None, env: str | None) -> None:
     """Show the champion, the challenger, and what was decided lately."""
-    from anmi.cli import _silence
-
-    with _silence() if as_json else nullcontext(), _registry(env, name) as (registry, model):
+    with _registry(env, name, as_json=as_json) as (registry, model):
         aliases, entries = registry.aliases(model), registry.entries(model)
     if as_json:
         shown = [describe(entry) for entry in entries[:last]]
-        click.echo(json.dumps({"model": model, "aliases": aliases, "versions": shown}, indent=2, ensure_ascii=False))
+        echo_json({"model": model, "aliases": aliases, "versions": shown})
         return
     by_version = {entry.version: entry for entry in entries}
     for alias in ("champion", "challenger"):
@@ -147,16 +142,11 @@ def _line(entry: Entry) -> str:
 
 
 def _print_decisions(entries: list[Entry]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="Last decisions", title_justify="left")
-    for column in ("version", "created", "nDCG@10", "decision"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("why")
+    columns = "version,created,nDCG@10,decision"
+    made = table("Last decisions", f"{columns},why", plain=columns)
     for entry in entries:
         tags = entry.tags
         decision = "rolled back" if "rolled_back" in tags else tags.get("decision", "")
         row = (str(entry.version), entry.created, tags.get("ndcg", ""), decision, tags.get("reasons", ""))
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
+        made.add_row(*row)
+    console().print(made)

@@ -18,7 +18,7 @@ from kedro.framework.startup import bootstrap_project
 from anmi.cli import cli
 from anmi.store import Store
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MODEL = "feed0123456789abcdef"
 JUDGE = "cafe0123456789abcdef"
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
+from anmi.cli.common import (
+    console,
+    echo_json,
+    json_option,
+    plain_errors,
+    project,
+    size_text,
+    table,
+    told_of_interruption,
+)
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -28,13 +37,12 @@ _KEYS: Final = ("run_id", "status", "pipelines", "recipe", "collection", "start"
 
 
 @contextmanager
-def _found(env: str | None) -> Iterator[tuple[Any, Runs]]:
+def _found(env: str | None, *, as_json: bool = False) -> Iterator[tuple[Any, Runs]]:
     """Give the project's context, and the runs under its data root."""
-    from anmi.cli import _context
     from anmi.hooks.record import data_root
     from anmi.lineage.manifests import Runs
 
-    with _context(env) as context:
+    with project(env, as_json=as_json) as context:
         yield context, Runs(data_root(context))
 
 
@@ -42,7 +50,6 @@ def _known(env: str | None) -> Runs:
     """Return the runs under the data root, without the seconds that checking the whole configuration takes."""
     from kedro.framework.session import KedroSession
 
-    from anmi.cli import plain_errors
     from anmi.hooks.record import data_root
     from anmi.lineage.manifests import Runs
 
@@ -52,20 +59,18 @@ def _known(env: str | None) -> Runs:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
+@json_option
 @env_option
 def runs(as_json: bool, env: str | None) -> None:
     """List the runs: what each ran on what, how it ended, and how much of it is there."""
-    from anmi.cli import _silence
-
-    with _silence() if as_json else nullcontext(), _found(env) as (context, known):
+    with _found(env, as_json=as_json) as (context, known):
         rows = [_row(manifest, size) for manifest, size in _with_sizes(context, known)]
         if as_json:
-            click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+            echo_json(rows)
             return
         if not rows:
             raise AnmiError(f"nothing was run under {known.root} yet: `kedro run` does")
-        _print(_runs_table(rows))
+        console(_WIDTH).print(_runs_table(rows))
 
 
 @click.command()
@@ -77,7 +82,6 @@ def reproduce(run_id: str, keep: bool, env: str | None) -> None:
 
     Ends with 0 where it is equal, with 1 where it differs.
     """
-    from anmi.cli import plain_errors, told_of_interruption
     from anmi.lineage import reproduce as repeating
 
     known = _known(env)
@@ -116,7 +120,6 @@ def resume(run_id: str | None, force: bool, env: str | None) -> None:
 
     What it had saved is not made again, and the rest is made under its parameters.
     """
-    from anmi.cli import plain_errors, told_of_interruption
     from anmi.lineage import resume as resuming
 
     with plain_errors(), told_of_interruption():
@@ -145,7 +148,7 @@ def prune(keep: int, dry_run: bool, yes: bool, env: str | None) -> None:
         for name, reason in sorted(reasons.items()):
             click.echo(f"kept: {name} ({reason})")
         if doomed:
-            _print(_doomed_table(doomed))
+            console(_WIDTH).print(_doomed_table(doomed))
         if not dry_run and doomed and not yes:
             click.confirm("Remove these?", abort=True)
         if not dry_run:
@@ -193,55 +196,34 @@ def _row(manifest: Mapping[str, Any], size: int) -> dict[str, Any]:
 
 
 def _runs_table(rows: Sequence[Mapping[str, Any]]) -> Any:
-    from rich.table import Table
     from rich.text import Text
 
-    from anmi.cli_store import size_text
-
-    table = Table(title="Runs", title_justify="left")
-    for name in ("run", "status", "pipelines", "recipe", "collection"):
-        table.add_column(name, no_wrap=name in ("run", "status"))
-    for name in ("seconds", "size"):
-        table.add_column(name, justify="right")
+    columns = "run,status,pipelines,recipe,collection,seconds,size"
+    made = table("Runs", columns, plain="run,status", right="seconds,size")
     for row in rows:
         status = row["status"] + (" (resumed)" if row["resumed_from"] else "")
         texts = (row["run_id"], status, ",".join(row["pipelines"]), str(row["recipe"]), str(row["collection"]))
-        table.add_row(*map(Text, texts), f"{row['seconds']:,.0f}", size_text(row["bytes"]))
-    return table
+        made.add_row(*map(Text, texts), f"{row['seconds']:,.0f}", size_text(row["bytes"]))
+    return made
 
 
 def _doomed_table(doomed: Sequence[Doomed]) -> Any:
-    from rich.table import Table
     from rich.text import Text
-
-    from anmi.cli_store import size_text
 
     groups: dict[tuple[str, str], list[Doomed]] = defaultdict(list)
     for item in doomed:
         # Versions by their run, all else by its name.
         groups[item.kind, item.name.rpartition("/")[2] if item.kind == "version" else item.name].append(item)
-    table = Table(title="May go", title_justify="left")
-    for name in ("kind", "name"):
-        table.add_column(name)
-    for name in ("number", "files", "size"):
-        table.add_column(name, justify="right")
+    made = table("May go", "kind,name,number,files,size", right="number,files,size")
     for (kind, name), items in groups.items():
         counts = f"{len(items):,}", f"{sum(item.files for item in items):,}"
-        table.add_row(Text(kind), Text(name), *counts, size_text(sum(item.bytes for item in items)))
-    return table
+        made.add_row(Text(kind), Text(name), *counts, size_text(sum(item.bytes for item in items)))
+    return made
 
 
 def _summary(doomed: Sequence[Doomed], verb: str) -> str:
-    from anmi.cli_store import size_text
-
     counts: dict[str, int] = defaultdict(int)
     for item in doomed:
         counts[item.kind] += 1
     told = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()) or "nothing"
     return f"{verb}: {told} ({size_text(sum(item.bytes for item in doomed))})"
-
-
-def _print(table: Any) -> None:
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import difflib
 import heapq
-import json
 import os
-import sys
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any, Final
 
 import click
 from kedro.framework.cli.utils import env_option
 
+from anmi.cli.common import belonging, console, echo_json, load, project
 from anmi.errors import AnmiError, visible
 
 _WIDTH: Final = 200
@@ -33,12 +31,10 @@ def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env
 
     The first --top candidates are shown, and those further down that were taken.
     """
-    from anmi.cli import _context, _saved, _silence, belonging
-
-    with _silence() if as_json else nullcontext(), _context(env) as context:
+    with project(env, as_json=as_json) as context:
         catalog = belonging(context, *_SHOWN)
-        corpus, queries = _saved(catalog, "corpus", "ingestion"), _saved(catalog, "queries", "ingestion")
-        blocks = find_rows(_saved(catalog, "selection", "mining"), query_id, _set_aside(catalog))
+        corpus, queries = load(catalog, "corpus", "ingestion"), load(catalog, "queries", "ingestion")
+        blocks = find_rows(load(catalog, "selection", "mining"), query_id, _set_aside(catalog))
         asked = queries[queries["query_id"] == query_id]
         query = str(asked["text"].iloc[0]) if len(asked) else ""
         rows = _explained(catalog, blocks, corpus, query, context.params["seed"])
@@ -49,7 +45,7 @@ def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env
             ]
         found = {"query_id": query_id, "query": query, "rows": rows}
         if as_json:
-            click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+            echo_json(found)
         else:
             _print(found, top, document_id)
 
@@ -161,25 +157,22 @@ def _visible(value: Any) -> Any:
 
 
 def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
-    from rich.console import Console
-
     from anmi.report.explanation_console import candidates_table, document_table, number
 
     found, document_id = _visible(found), _visible(document_id)
     # Where the width is not known, a wide one: rather long lines than cut ones.
-    known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(width=None if known else _WIDTH, highlight=False, markup=False)
-    console.print(f"{found['query_id']}: {found['query']}", style="bold")
+    out = console(None if "COLUMNS" in os.environ else _WIDTH, highlight=False, markup=False)
+    out.print(f"{found['query_id']}: {found['query']}", style="bold")
     for row in found["rows"]:
         if row["dropped"]:
             rule = f": {row['dropped']['rule']}" if row["dropped"]["rule"] else ""
-            console.print(f"dropped by {row['dropped']['step']}{rule}", style="red")
-        console.print(", ".join(f"{name}: {number(value)}" for name, value in row["figures"].items()))
+            out.print(f"dropped by {row['dropped']['step']}{rule}", style="red")
+        out.print(", ".join(f"{name}: {number(value)}" for name, value in row["figures"].items()))
         if document_id is None:
-            console.print(candidates_table(row, top, console.width))
+            out.print(candidates_table(row, top, out.width))
             continue
         if row["not_a_candidate"]:
-            console.print(f"{document_id} is not a candidate: {row['not_a_candidate']}", style="yellow")
+            out.print(f"{document_id} is not a candidate: {row['not_a_candidate']}", style="yellow")
         others = [positive for positive in row["positives"] if positive["document_id"] == document_id]
         for document in [*row["candidates"], *others]:
-            console.print(document_table(row, document))
+            out.print(document_table(row, document))

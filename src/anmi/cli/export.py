@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
+from anmi.cli.common import belonging, load, plain_errors, project
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ def export(
     env: str | None,
 ) -> None:
     """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
-    from anmi.cli import _context, _saved, belonging, plain_errors
     from anmi.datasets.artifact import aside
     from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
@@ -71,9 +71,9 @@ def export(
     with plain_errors():
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
-    with _context(env) as context:
+    with project(env) as context:
         catalog = belonging(context, "training_rows", "encoder_info", *_COLLECTION)
-        rows = _saved(catalog, "training_rows", "mining")
+        rows = load(catalog, "training_rows", "mining")
         source = catalog.get("training_rows").place()
         encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
         rows = rows if dev else of_split(rows, "train")

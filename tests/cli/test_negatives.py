@@ -13,9 +13,9 @@ from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
 
 from anmi.cli import cli
-from anmi.cli_mining import KEYS
+from anmi.cli.negatives import KEYS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SUMMARY: dict[str, Any] = {
     "recipe": "bm25_random",
     "rows": 4,

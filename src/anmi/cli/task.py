@@ -19,7 +19,8 @@ import click
 from kedro.framework.cli.utils import env_option
 from kedro.pipeline import Pipeline
 
-from anmi.cli_params import split_params
+from anmi.cli.common import plain_errors, project, silence, told_of_interruption
+from anmi.cli.params import split_params
 from anmi.errors import AnmiError
 
 _VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
@@ -41,9 +42,7 @@ def open_task(key: str, env: str | None) -> None:
 
     Asked again with the same key it prints the same, so a retry opens no second run.
     """
-    from anmi.cli import _silence
-
-    with _silence():
+    with silence():
         opened = open_run(key, env)
     click.echo(json.dumps(opened))
 
@@ -58,8 +57,6 @@ def run_task(version: str, pipeline: str, params: dict[str, Any], env: str | Non
 
     The variable MLFLOW_RUN_ID names the MLflow run to log to.
     """
-    from anmi.cli import plain_errors, told_of_interruption
-
     with plain_errors(), told_of_interruption():
         run_part(version, pipeline, params, env)
 
@@ -215,12 +212,11 @@ def _checked(key: str) -> str:
 @contextmanager
 def _tracked(env: str | None) -> Iterator[tuple[Any, Any]]:
     """Give a client of the tracking store, None where runs are not tracked, and the project's context."""
-    from anmi.cli import _context
     from anmi.datasets.model_registry import connect
     from anmi.hooks.record import data_root
     from anmi.hooks.tracking import quiet, read_settings, tracking_uri, without_password
 
-    with _context(env) as context:
+    with project(env) as context:
         settings = read_settings(context)
         if not settings.enabled:
             yield None, context

@@ -17,11 +17,11 @@ from kedro.framework.startup import bootstrap_project
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.cli import cli
-from anmi.cli_explain import find_rows, fold_of_query
+from anmi.cli.explain import find_rows, fold_of_query
 from anmi.errors import AnmiError
 from anmi.judging.teacher import fold_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def selection() -> Candidates:

@@ -17,7 +17,7 @@ from anmi.pipelines.selection.nodes import export_formats
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.selection.export import FORMATS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 VERSION = "2026-01-01T00.00.00.000Z"
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
+from anmi.cli.common import plain_errors
 from anmi.errors import AnmiError, nearest
 from anmi.pipeline_registry import STAGES
 
@@ -36,8 +37,6 @@ _CRON: Final = re.compile(r"@(hourly|daily|weekly|monthly|quarterly|yearly)|[\w*
 @env_option
 def airflow(output: Path, **options: Any) -> None:
     """Write an Airflow 3 DAG: a task for every pipeline, one version and one MLflow run for all of them."""
-    from anmi.cli import plain_errors
-
     with plain_errors():
         click.echo(write_dag(output, **options))
 

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from kedro.framework.cli.utils import env_option
 
+from anmi.cli.common import console, echo_json, json_option, project, size_text, store_path, table
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from anmi.store.registry import Record
     from anmi.store.upkeep import Model, Pruned, Stats
 
-_WIDTH: Final = 120
 _SHOWN: Final = 12
 
 
@@ -31,14 +28,12 @@ def store() -> None:
 
 
 @contextmanager
-def _opened(env: str | None) -> Iterator[Store]:
+def _opened(env: str | None, *, as_json: bool = False) -> Iterator[Store]:
     """Open the store of the catalog; one that is not there is not made."""
-    from anmi.cli import _context, plain_errors
     from anmi.store import Store
 
-    with _context(env) as context:
-        path = Path(context.catalog.get("store")._describe()["filepath"])
-    with plain_errors():
+    with project(env, as_json=as_json) as context:
+        path = store_path(context)
         if not (path / "data.mdb").exists():
             raise AnmiError(f"there is no store in {path} yet: `kedro run` makes it, or set ANMI_STORE")
         with Store(path) as found:
@@ -46,16 +41,14 @@ def _opened(env: str | None) -> Iterator[Store]:
 
 
 @store.command()
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
+@json_option
 @env_option
 def stats(as_json: bool, env: str | None) -> None:
     """Show what the store holds: a line per model whose embeddings or judgments it keeps."""
-    from anmi.cli import _silence
-
-    with _silence() if as_json else nullcontext(), _opened(env) as found:
+    with _opened(env, as_json=as_json) as found:
         held = found.stats()
     if as_json:
-        click.echo(json.dumps(_document(held), indent=2, ensure_ascii=False))
+        echo_json(_document(held))
         return
     _print(records_table(held.records), models_table(held.models))
     click.echo(f"{held.path}: {size_text(held.file_size)}, of which {size_text(held.free_size)} are free")
@@ -109,12 +102,9 @@ def _summary(pruned: Pruned, verb: str) -> str:
 
 
 def _print(*tables: Any) -> None:
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
-    for table in tables:
-        if table.row_count:
-            console.print(table)
+    for found in tables:
+        if found.row_count:
+            console().print(found)
 
 
 def _document(held: Stats) -> dict[str, Any]:
@@ -129,55 +119,26 @@ def _document(held: Stats) -> dict[str, Any]:
 
 def records_table(records: list[Record]) -> Any:
     """Return a table of fingerprints; the size is that of keys and values."""
-    from rich.table import Table
-
-    table = Table(title="Embeddings and judgments", title_justify="left")
-    table.add_column("fingerprint", no_wrap=True)
-    table.add_column("name")
-    table.add_column("kind")
-    for column in ("numbers", "values", "size"):
-        table.add_column(column, justify="right")
-    table.add_column("created", no_wrap=True)
-    table.add_column("last used", no_wrap=True)
+    columns = "fingerprint,name,kind,numbers,values,size,created,last used"
+    made = table(
+        "Embeddings and judgments", columns, plain="fingerprint,created,last used", right="numbers,values,size"
+    )
     for record in records:
         numbers = (f"{record.dimension:,}", f"{record.entries:,}", size_text(record.size))
         days = (record.created[:10], record.last_used[:10])
-        table.add_row(*_plain(record.fingerprint[:_SHOWN], record.name, record.kind, *numbers, *days))
-    return table
+        made.add_row(*_plain(record.fingerprint[:_SHOWN], record.name, record.kind, *numbers, *days))
+    return made
 
 
 def models_table(models: list[Model]) -> Any:
     """Return a table of the folders of models."""
-    from rich.table import Table
-
-    table = Table(title="Models", title_justify="left")
-    table.add_column("model", no_wrap=True)
-    table.add_column("kind")
-    table.add_column("size", justify="right")
-    table.add_column("last used", no_wrap=True)
+    made = table("Models", "model,kind,size,last used", plain="model,last used", right="size")
     for model in models:
-        table.add_row(*_plain(model.path.name, model.kind, size_text(model.size), model.last_used[:10]))
-    return table
+        made.add_row(*_plain(model.path.name, model.kind, size_text(model.size), model.last_used[:10]))
+    return made
 
 
 def _plain(*cells: str) -> list[Any]:
     from rich.text import Text
 
     return [Text(cell) for cell in cells]
-
-
-def size_text(size: int) -> str:
-    """Write a number of bytes as people read it.
-
-    Examples
-    --------
-    >>> size_text(999), size_text(41_750_528), size_text(999_950)
-    ('999 B', '41.8 MB', '1.0 MB')
-    """
-    value = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        # What would be rounded to a thousand is one of the next unit.
-        if value < 999.95:
-            return f"{value:.1f} {unit}" if unit != "B" else f"{size} B"
-        value /= 1000
-    return f"{value:.1f} TB"

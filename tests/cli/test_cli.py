@@ -19,10 +19,13 @@ from kedro.framework.startup import bootstrap_project
 from kedro.io.core import DatasetError
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.cli import RESULT_KEYS, cli, run, user_error
+from anmi.cli import cli
+from anmi.cli.common import user_error
+from anmi.cli.results import RESULT_KEYS
+from anmi.cli.run import run
 from anmi.errors import AnmiError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = {
     "date": "2026-11-21",
     "machine": "two cores",

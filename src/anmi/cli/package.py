@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from anmi.cli.common import plain_errors
 from anmi.datasets.artifact import aside
 from anmi.errors import AnmiError
 
@@ -27,8 +28,6 @@ _KEPT: Final = ".gitkeep"
 @click.pass_obj
 def package(metadata: Any) -> None:
     """Write a wheel of the project and an archive of its configuration, without conf/local, to dist/."""
-    from anmi.cli import plain_errors
-
     project = Path(metadata.project_path)
     with plain_errors():
         build_wheel(project)
