@@ -15,8 +15,8 @@ from scipy.special import expit
 from anmi import seeds
 from anmi.candidates import OPEN, Candidates
 from anmi.judging.targets import threshold_for
-from anmi.selection.back_off import TIERS
-from anmi.selection.recipe import Context, Params, Threshold, step
+from anmi.selection.steps.back_off import TIERS
+from anmi.selection.steps.registry import Context, Params, Threshold, step
 
 log = logging.getLogger(__name__)
 _LEAK: Final = Threshold("max_leak", (0.0003, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from anmi.candidates import Candidates
-from anmi.selection.recipe import Context, Step
+from anmi.selection.recipe import Step
+from anmi.selection.steps import Context
 
 GAPS = [-50, 99, 100, 199, 200, 399, 400, 599, 600, 5000, np.nan]
 FIRST = [np.inf, np.inf, 4, 4, 3, 3, 2, 2, 1, 1, np.nan]

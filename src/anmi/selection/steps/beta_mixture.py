@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-from anmi.selection.gaussian_mixture import Floats, total
+from anmi.selection.steps.gaussian_mixture import Floats, total
 
 # Of ProGCL's released code (pGRACE/model.py and train.py): steps of expectation–maximisation, starts, least density.
 _STEPS: Final = 10

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.selection.recipe import Context, Recipe, Runner, Step
-from anmi.selection.simans import SimAns, fit_scale, log_chances
+from anmi.selection.recipe import Recipe, Runner, Step
+from anmi.selection.steps import Context
+from anmi.selection.steps.simans import SimAns, fit_scale, log_chances
 
 SCORES = [0.9, 0.62, 0.55, 0.4, np.nan, 0.5]
 RANKS = [1, 3, 4, 7, np.nan, 5]

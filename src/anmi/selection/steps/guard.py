@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from anmi.candidates import Candidates
-from anmi.selection.recipe import Context, Params, step
+from anmi.selection.steps.registry import Context, Params, step
 
 
 class DuplicateGuard(Params):

@@ -15,10 +15,10 @@ from scipy.special import ndtr
 
 from anmi.candidates import OPEN, Candidates
 from anmi.errors import AnmiError
-from anmi.selection.beta_mixture import Betas, fit_betas
-from anmi.selection.elo_zones import gap
-from anmi.selection.gaussian_mixture import Gaussians, fit_gaussians
-from anmi.selection.recipe import Context, Params, step
+from anmi.selection.steps.beta_mixture import Betas, fit_betas
+from anmi.selection.steps.elo_zones import gap
+from anmi.selection.steps.gaussian_mixture import Gaussians, fit_gaussians
+from anmi.selection.steps.registry import Context, Params, step
 
 log = logging.getLogger(__name__)
 _MOST_VALUES: Final = 50_000

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.selection.back_off import TIERS
-from anmi.selection.recipe import Context, Recipe, Runner, Step, recipe_book
-from anmi.selection.routing import Bars, Route, fit_route
+from anmi.selection.recipe import Recipe, Runner, Step, recipe_book
+from anmi.selection.steps import Context
+from anmi.selection.steps.back_off import TIERS
+from anmi.selection.steps.routing import Bars, Route, fit_route
 
 
 def block_of(

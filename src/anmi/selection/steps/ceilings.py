@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from anmi.candidates import Candidates
 from anmi.errors import nearest
-from anmi.selection.recipe import Context, Params, Threshold, step
+from anmi.selection.steps.registry import Context, Params, Threshold, step
 
 # What an audit tries, made for cosines.
 _CEILING = Threshold("max_score", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from anmi.candidates import Candidates
-from anmi.selection.recipe import Context, Params, step
-from anmi.selection.samplers import choose, gumbel_keys
+from anmi.selection.steps.registry import Context, Params, step
+from anmi.selection.steps.samplers import choose, gumbel_keys
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import SOURCES, Candidates, CandidateShards
-from anmi.selection.back_off import TIERS
 from anmi.selection.recipe import Recipe, Runner
+from anmi.selection.steps.back_off import TIERS
 
 BM25, DENSE, GRAPH, RANDOM = (SOURCES[name] for name in ("bm25", "dense", "graph", "random"))
 

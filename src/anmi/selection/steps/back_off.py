@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from anmi.candidates import SOURCES, Candidates
-from anmi.selection.recipe import Context, Params, step
+from anmi.selection.steps.registry import Context, Params, step
 
 # Names of the values of the column `tier`, in the order in which samplers draw.
 TIERS: Final = ("window", "deeper", "graph", "random", "uncertain")

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from anmi.candidates import Candidates
-from anmi.selection.elo_zones import BORDERS, gap
-from anmi.selection.recipe import Context, Params, step
+from anmi.selection.steps.elo_zones import BORDERS, gap
+from anmi.selection.steps.registry import Context, Params, step
 
 
 class Confidence(Params):

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import Candidates
-from anmi.selection.ceilings import PRESETS, MaxRatio
-from anmi.selection.recipe import Context, Step
+from anmi.selection.recipe import Step
+from anmi.selection.steps import Context
+from anmi.selection.steps.ceilings import PRESETS, MaxRatio
 
 
 def block_of(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:

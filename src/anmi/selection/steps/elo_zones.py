@@ -10,7 +10,7 @@ from pydantic import Field
 from scipy.special import ndtr
 
 from anmi.candidates import Candidates
-from anmi.selection.recipe import Context, Params, Threshold, step
+from anmi.selection.steps.registry import Context, Params, Threshold, step
 
 _DANGER = Threshold("danger", (0, 50, 100, 150, 200, 300, 400, 600))
 # Danger | soft | Goldilocks | medium | easy, and from which tier on each is shown; danger never is.

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from anmi.candidates import OPEN, SOURCES, Candidates
 from anmi.errors import AnmiError
 from anmi.judging.targets import Target, threshold_for
-from anmi.selection.recipe import Context, Params, Threshold, step
+from anmi.selection.steps.registry import Context, Params, Threshold, step
 
 log = logging.getLogger(__name__)
 # What an audit tries.

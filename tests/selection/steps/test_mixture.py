@@ -15,10 +15,11 @@ from sklearn.mixture import GaussianMixture
 
 from anmi.candidates import PADDING, Candidates
 from anmi.errors import AnmiError
-from anmi.selection.beta_mixture import Betas, fit_betas
-from anmi.selection.gaussian_mixture import Gaussians, fit_gaussians
-from anmi.selection.mixture import fit, mixture
-from anmi.selection.recipe import Context, Step, recipe_book
+from anmi.selection.recipe import Step, recipe_book
+from anmi.selection.steps import Context
+from anmi.selection.steps.beta_mixture import Betas, fit_betas
+from anmi.selection.steps.gaussian_mixture import Gaussians, fit_gaussians
+from anmi.selection.steps.mixture import fit, mixture
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from anmi import seeds
 from anmi.candidates import NEGATIVE, Candidates
-from anmi.selection.recipe import Context, Params, step
+from anmi.selection.steps.registry import Context, Params, step
 
 
 def choose(
