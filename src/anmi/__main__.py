@@ -74,7 +74,8 @@ def configured(conf_source: str | None) -> Packaged:
 
     configure_project(Path(__file__).parent.name)
     settings.set("CONF_SOURCE", str(place))
-    from anmi.cli import anmi, run
+    from anmi.cli import anmi
+    from anmi.cli.run import run
 
     return Packaged(
         "anmi",

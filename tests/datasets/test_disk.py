@@ -15,7 +15,7 @@ import pytest
 from kedro.io.core import DatasetError, Version
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.cli import user_error
+from anmi.cli.common import user_error
 from anmi.datasets import (
     CandidateShardsDataset,
     FolderDataset,

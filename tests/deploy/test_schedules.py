@@ -124,7 +124,7 @@ def test_the_databricks_job_refers_to_what_is_there() -> None:
     assert set(re.findall(r"\$\{var\.(\w+)\}", text)) == bundle["variables"].keys()
     task = job()["tasks"][0]["python_wheel_task"]
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-    assert scripts[task["entry_point"]] == "anmi.cli_job:main"
+    assert scripts[task["entry_point"]] == "anmi.cli.job:main"
 
 
 @pytest.mark.parametrize(("code", "ends"), [(0, None), (10, None), (11, 11)])
@@ -132,7 +132,7 @@ def test_a_job_ends_quietly_where_the_champion_was_kept(
     code: int, ends: int | None, monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
     from anmi import cli
-    from anmi.cli_job import main
+    from anmi.cli.job import main
 
     monkeypatch.chdir(project)
     monkeypatch.setattr(sys, "argv", ["anmi-job", "--conf-source", "conf", "run", "--env", "test"])

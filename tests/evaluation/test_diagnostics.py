@@ -19,7 +19,7 @@ from anmi.evaluation.diagnostics import (
     leak,
     origins,
 )
-from anmi.selection.back_off import TIERS
+from anmi.selection.steps.back_off import TIERS
 
 
 def test_the_funnel_by_hand():

@@ -20,7 +20,8 @@ from anmi.pipeline_registry import STAGES
 from anmi.pipelines.audit.nodes import gate, ingest_all, plant_truth
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.ingestion.params import IngestionParams
-from anmi.selection.recipe import STEPS, RecipeBook, Runner, recipe_book
+from anmi.selection.recipe import RecipeBook, Runner, recipe_book
+from anmi.selection.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 MINING = ("bm25", "consistency", "dense", "denoising", "elo")

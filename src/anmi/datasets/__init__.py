@@ -1,7 +1,7 @@
 """Datasets: versioned, written aside and renamed, free of pickle; plain files are those of kedro-datasets."""
 
 from anmi.datasets.artifact import ArtifactDataset
-from anmi.datasets.candidates import CandidateShardsDataset
+from anmi.datasets.candidates import CandidateShardsDataset, ColumnsDataset
 from anmi.datasets.earlier import EarlierDataset
 from anmi.datasets.files import JsonDataset, NumpyDataset, TableDataset, TextDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
@@ -11,6 +11,7 @@ from anmi.datasets.work import WorkFolderDataset
 __all__ = [
     "ArtifactDataset",
     "CandidateShardsDataset",
+    "ColumnsDataset",
     "EarlierDataset",
     "FolderDataset",
     "JsonDataset",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
 from anmi.engine.threads import ahead
 from anmi.evaluation.shares import share_of_pairs
-from anmi.selection.back_off import TIERS
+from anmi.selection.steps.back_off import TIERS
 
 
 class Diagnosis(Protocol):

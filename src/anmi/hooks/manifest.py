@@ -97,7 +97,7 @@ class ManifestHooks:
         versions.fix(catalog, _to_run(pipeline, catalog, run_params), origins, begun)
         self._note_origin(run_params, pipeline, catalog)
         if before:
-            # A scheduler's tasks share a run (see anmi.cli_task); a killed one noted nothing of what it had saved.
+            # A scheduler's tasks share a run (see anmi.cli.task); a killed one noted nothing of what it had saved.
             there = [name for name in pipeline.all_outputs() if self._has_versions(name) and catalog.exists(name)]
             self._record.go_on(before, there)
         if "://" not in self._root:

@@ -145,7 +145,7 @@ def tier_name(tier: int) -> str:
     >>> tier_name(0), tier_name(9)
     ('window', 'tier 9')
     """
-    from anmi.selection.back_off import TIERS
+    from anmi.selection.steps.back_off import TIERS
 
     return TIERS[tier] if 0 <= tier < len(TIERS) else f"tier {tier}"
 

@@ -31,6 +31,7 @@ SCORES: Final = {
     "dense": "cosine similarity",
     "bm25": "BM25 score",
     "p_relevant": "calibrated probability of relevance",
+    "p_evidence": "probability of relevance by the evidence",
     "elo": "Elo (points)",
 }
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from anmi.selection.recipe import STEPS, StepType, _load_steps
+from anmi.selection.steps import STEPS, StepType
 
 START: Final = "<!-- steps: python -m anmi.report.step_docs docs/selection.md writes the lines up to the next mark -->"
 END: Final = "<!-- end of steps -->"
@@ -29,7 +29,6 @@ def steps_table() -> str:
         A row per step with the first sentence of its documentation, and below it a row per parameter with its
         default, its bounds or choices, and its description. Steps of one module stand together.
     """
-    _load_steps()
     lines = ["| step | parameter | default | meaning |", "|---|---|---|---|"]
     for kind in sorted(STEPS.values(), key=lambda kind: (kind.sampler, kind.apply.__module__)):
         lines.append(f"| **`{kind.name}`** | | | {cell(_summary(kind))} |")

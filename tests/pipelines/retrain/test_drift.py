@@ -58,7 +58,9 @@ def test_a_profile_outlives_its_run_and_is_compared(tmp_path: Path, caplog: pyte
         found = measure_drift(now, champion, DriftParams())
     assert found["verdict"] == "strong"
     # Every text has a number of its own, so that some new terms are usual here.
-    assert found["new_terms"]["queries"]["verdict"] == "slight"
+    new = found["new_terms"]["queries"]
+    assert new["current"] == pytest.approx(3 * 60 / 590, abs=0.05)
+    assert new["reference"] == pytest.approx(60 / 410, abs=0.05)
     assert "differ strongly" in caplog.text
     saved = JsonDataset(filepath=str(tmp_path / "drift.json"))
     saved.save(found)
@@ -78,6 +80,7 @@ def test_korean_is_counted_in_words_unless_morphemes_are_asked_for() -> None:
     assert profile_training_data(**given("en"))["tokens"] == "snowball (en)"
 
 
-def test_a_misspelt_threshold_is_refused() -> None:
-    with pytest.raises(ValidationError, match="psi_sligth"):
-        DriftParams.model_validate({"thresholds": {"psi_sligth": 0.2}})
+@pytest.mark.parametrize(("name", "said"), [("shift_sligth", "shift_sligth"), ("psi_slight", "set distance_slight")])
+def test_a_misspelt_threshold_is_refused_and_a_former_one_names_the_new(name: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        DriftParams.model_validate({"thresholds": {name: 0.2}})

@@ -170,15 +170,19 @@ def select(job: SelectionJob) -> None:
     from anmi.datasets.artifact import aside
     from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, make_variants, select_negatives
     from anmi.pipelines.selection.params import SelectionParams
+    from anmi.pipelines.selection.pipeline import RATED
+    from anmi.selection.plan import MiningPlan
     from anmi.selection.rows import of_split
 
     started = time.monotonic()
     data, recipe = job.place.mined, job.recipes.get(job.recipe)
-    mined = (data["rated_candidates"], data["consistency"], job.recipe, job.recipes, job.seed)
-    selection = select_negatives(*mined, fits=fit_recipe(*mined, data["queries"]))
+    asked: dict[str, Any] = {"recipe": job.recipe, "recipes": job.recipes, "seed": job.seed}
+    asked |= {name: data[name] for name in RATED} | {"mining_plan": MiningPlan().as_dict()}
+    selection = select_negatives(**asked, fits=fit_recipe(**asked, queries=data["queries"]))
     rows = make_training_rows(
-        selection, data["corpus"], data["queries"], data["kin"], data["duplicates"], job.recipe, job.recipes
-    )
+        selection=selection, recipe=job.recipe, recipes=job.recipes,
+        **{name: data[name] for name in ("corpus", "queries", "kin", "duplicates")},
+    )  # fmt: skip
     counted = of_split(rows, "train")
     labelled = counted[counted.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
@@ -217,10 +221,11 @@ def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     if data.no_audit:
         return unknown | {"leak_from": f"no audit: {data.no_audit}"}
     from anmi.pipelines.audit.nodes import audit_recipes
+    from anmi.pipelines.selection.pipeline import RATED
 
     found = audit_recipes(
-        data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
-        data["audit.collection_info"], book_of(job.recipes, [job.recipe]), job.seed,
+        truth=data["planted_truth"], recipes=book_of(job.recipes, [job.recipe]), seed=job.seed,
+        info=data["audit.collection_info"], **{name: data[f"audit.{name}"] for name in (*RATED, "corpus")},
     )  # fmt: skip
     own = found[found.default].iloc[0]
     return {name: float(own[name]) for name in unknown} | {"leak_from": f"audit: hidden positives{pool}"}

@@ -9,25 +9,23 @@ from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
+    shared = {
+        **{name: name for name in ("candidates", "corpus", "queries", "mining_plan")},
+        **{name: f"params:{name}" for name in ("recipe", "recipes", "seed", "engine")},
+        "params": "params:denoising",
+    }
+    more = {name: name for name in ("terms", "document_embeddings", "encoder_info", "graph")}
     return Pipeline([
         Node(
             judge_by_evidence,
-            inputs=[
-                "candidates", "bm25_index", "document_embeddings", "encoder_info", "corpus", "queries", "graph",
-                "params:recipe", "params:recipes", "params:denoising", "params:seed", "params:engine", "changes",
-                "earlier_fused_judge", "collection_info",
-            ],
-            outputs=["evidence_candidates", "fused_judge"],
+            inputs=shared | more | {"info": "collection_info"},
+            outputs=["evidence", "fused_judge"],
             name="judge_by_evidence",
         ),
         Node(
             judge_candidates,
-            inputs=[
-                "evidence_candidates", "fused_judge", "corpus", "queries", "params:recipe", "params:recipes",
-                "params:denoising", "params:seed", "store", "params:engine", "params:collection", "earlier_teacher",
-                "params:keep_judges", "changes",
-            ],
-            outputs=["judged_candidates", "teacher"],
+            inputs=shared | {"evidence": "evidence", "store": "store", "collection": "params:collection"},
+            outputs=["judgments", "teacher"],
             name="judge_candidates",
         ),
     ])  # fmt: skip

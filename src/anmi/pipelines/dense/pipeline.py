@@ -1,10 +1,10 @@
-"""Wiring of dense retrieval."""
+"""Wiring of dense retrieval, and of retrieval by all sources."""
 
 from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, merge_candidates
+from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
 
 
 def create_pipeline() -> Pipeline:
@@ -12,7 +12,11 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             encode_collection,
-            inputs=["corpus", "queries", "params:encoder", "params:dense", "store", "params:engine"],
+            inputs={
+                **{name: name for name in ("corpus", "queries", "store")},
+                **{name: f"params:{name}" for name in ("encoder", "recipe", "recipes", "engine")},
+                "params": "params:dense",
+            },
             outputs={name: name for name in ("document_embeddings", "query_embeddings", "encoder_info")},
             name="encode_collection",
         ),
@@ -23,12 +27,18 @@ def create_pipeline() -> Pipeline:
             name="build_dense_index",
         ),
         Node(
-            merge_candidates,
-            inputs=[
-                "bm25_candidates", "bm25_index", "dense_index", "document_embeddings", "query_embeddings",
-                "corpus", "queries", "duplicates", "kin", "params:dense", "params:seed", "params:engine",
-            ],
+            retrieve,
+            inputs={
+                **{name: name for name in _READ},
+                **{name: f"params:{name}" for name in ("recipe", "recipes", "bm25", "dense", "seed", "engine")},
+            },
             outputs="candidates",
-            name="merge_candidates",
+            name="retrieve",
         ),
     ])  # fmt: skip
+
+
+_READ = (
+    "bm25_index", "dense_index", "document_embeddings", "query_embeddings", "corpus", "queries", "qrels", "duplicates",
+    "kin", "mining_plan",
+)  # fmt: skip

@@ -6,17 +6,20 @@ from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.elo.nodes import rate_candidates
 
+_READ = ("candidates", "evidence", "judgments", "corpus", "queries", "store", "mining_plan")
+
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return Pipeline([
         Node(
             rate_candidates,
-            inputs=[
-                "judged_candidates", "params:recipe", "params:recipes", "params:elo", "params:seed",
-                "corpus", "queries", "store", "params:engine", "changes", "earlier_elo_summary",
-            ],
-            outputs=["rated_candidates", "elo_summary"],
+            inputs={
+                **{name: name for name in _READ},
+                **{name: f"params:{name}" for name in ("recipe", "recipes", "seed", "engine")},
+                "params": "params:elo",
+            },
+            outputs=["ratings", "elo_summary"],
             name="rate_candidates",
         ),
     ])  # fmt: skip

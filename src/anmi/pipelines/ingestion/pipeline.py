@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.ingestion.nodes import find_changes, ingest
+from anmi.pipelines.ingestion.nodes import ingest, plan_mining
+
+# All that a change of the collection is weighed by.
+_SETTINGS: Final = (
+    "update", "keep_judges", "collection", "encoder", "recipe", "recipes", "ingestion", "bm25", "consistency", "dense",
+    "denoising", "elo", "seed",
+)  # fmt: skip
 
 
 def create_pipeline() -> Pipeline:
@@ -21,14 +29,13 @@ def create_pipeline() -> Pipeline:
             name="ingest",
         ),
         Node(
-            find_changes,
-            inputs=[
-                "corpus", "queries", "qrels", "graph", "params:update", "params:collection", "params:encoder",
-                "params:recipe", "params:recipes", "params:ingestion", "params:bm25", "params:consistency",
-                "params:dense", "params:denoising", "params:elo", "params:seed", "store", "earlier_contents",
-                "earlier_changes", "earlier_selection", "earlier_teacher",
-            ],
-            outputs=["contents", "changes"],
-            name="find_changes",
+            plan_mining,
+            inputs={
+                **{name: name for name in ("corpus", "queries", "qrels", "graph", "store")},
+                **{name: f"params:{name}" for name in _SETTINGS},
+                **{name: name for name in ("earlier_mining", "earlier_selection")},
+            },
+            outputs=["contents", "mining_plan"],
+            name="plan_mining",
         ),
     ])  # fmt: skip

@@ -64,7 +64,7 @@ def measure_drift(
 ) -> dict[str, Any]:
     """Compare with what the champion was trained on; without a champion the result says so."""
     from anmi.evaluation.drift import drift
-    from anmi.report.drift_text import summary
+    from anmi.report.drift import summary
 
     found = drift(champion_profile, training_profile, params.thresholds)
     for line in summary(found):

@@ -16,7 +16,7 @@ class DriftParams(BaseModel):
 
     tokenizer: TokenizerName = Field(
         "auto", description="What counts lengths and finds new terms. auto: as BM25 by default does for the language, "
-        "but words between blanks for Korean, whose morphemes are dear to find.",
+        "but words between blanks for Korean, whose morphemes are expensive to find.",
     )  # fmt: skip
     terms: int = Field(
         200_000, ge=1, description="Terms kept at most, the rarest left out first. 200,000 take about a megabyte; "

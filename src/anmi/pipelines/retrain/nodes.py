@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.candidates import CandidateShards
+from anmi.candidates import CandidateShards, ColumnShards
 from anmi.datasets.model_registry import (
     CHAMPION,
     PROFILE,
@@ -29,7 +29,6 @@ from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.params import RetrainParams, model_name
-from anmi.pipelines.selection.nodes import select_negatives
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
 
@@ -45,8 +44,8 @@ _TRAINED_ON: Final = "trained_on"
 
 
 def audit_recipe(
-    rated: CandidateShards,
-    consistency: pd.DataFrame,
+    candidates: CandidateShards,
+    *,
     truth: pd.DataFrame,
     queries: pd.DataFrame,
     corpus: pd.DataFrame,
@@ -56,6 +55,7 @@ def audit_recipe(
     recipe: str,
     training: TrainingParams,
     seed: int,
+    **columns: ColumnShards,
 ) -> pd.DataFrame:
     """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked.
 
@@ -64,18 +64,23 @@ def audit_recipe(
     """
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
     chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
-    table = audit_recipes(rated, consistency, truth, corpus, info, RecipeBook.model_construct(**chosen), seed)
+    table = audit_recipes(
+        candidates, truth=truth, corpus=corpus, info=info, recipes=RecipeBook.model_construct(**chosen), seed=seed,
+        **columns,
+    )  # fmt: skip
     options = merged_options(recipes.get(recipe), training)
     own = (table["recipe"] == recipe) & table["default"] & (table["failed"] == "")
     same = not options.draws and options.negatives == recipes.get(recipe).negatives
     if same or options.negatives == 0 or not own.any():
         return table
     from anmi.evaluation.shares import share_of_pairs
+    from anmi.selection.rated import believed, rated
+    from anmi.selection.recipe import Runner
     from anmi.selection.rows import training_rows
     from anmi.training.batch import read_rows
     from anmi.training.replay import drawn_again
 
-    selection = select_negatives(rated, consistency, recipe, recipes, seed)
+    selection = Runner(recipes.get(recipe), seed).run(rated(candidates, **columns).map(believed))
     ids, texts = corpus.document_id.tolist(), dict(zip(queries.query_id, queries.text, strict=True))
     rows = read_rows(training_rows(selection, ids, ids, texts), options.curriculum.reads)
     found = share_of_pairs(drawn_again(rows, options, training_log, seed), truth, seed=seed)

@@ -15,6 +15,7 @@ from anmi.pipelines.retrain.nodes import (
     register_challenger,
     score_champion,
 )
+from anmi.pipelines.selection.pipeline import RATED
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
 # the rule ends by keeping the champion.
@@ -96,11 +97,12 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
     mine = Pipeline(kept, parameters={"params:audit_judges_for": "params:recipe"})
     measured = Node(
         audit_recipe,
-        inputs=[
-            f"{NAMESPACE}.rated_candidates", f"{NAMESPACE}.consistency", "planted_truth", "audit_queries",
-            f"{NAMESPACE}.corpus", f"{NAMESPACE}.collection_info", "training_log", "params:recipes", "params:recipe",
-            "params:training", "params:seed",
-        ],
+        inputs={
+            **{name: f"{NAMESPACE}.{name}" for name in (*RATED, "corpus")},
+            **{name: f"params:{name}" for name in ("recipes", "recipe", "training", "seed")},
+            "truth": "planted_truth", "queries": "audit_queries", "info": f"{NAMESPACE}.collection_info",
+            "training_log": "training_log",
+        },
         outputs="audit_recipes",
         name="audit_recipes",
         namespace=NAMESPACE,

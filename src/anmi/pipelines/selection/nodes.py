@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.corpus.difference import EVERYTHING, still_there
+from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.export import Exports
+from anmi.selection.plan import MiningRecord
 from anmi.selection.recipe import RecipeBook, Runner
 
 _LOG = logging.getLogger(__name__)
@@ -25,99 +25,94 @@ _AS_THE_RECIPE_SAYS = TrainingParams()
 
 
 def fit_recipe(
-    rated: CandidateShards,
-    consistency: pd.DataFrame,
+    candidates: CandidateShards,
+    queries: pd.DataFrame,
+    *,
+    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     seed: int,
-    queries: pd.DataFrame,
-    changes: Mapping[str, Any] = EVERYTHING,
-    earlier_recipe_fits: dict[str, Any] | None = None,
+    **columns: ColumnShards,
 ) -> dict[str, Any]:
     """Fit those steps of the recipe that pool over queries, on training queries.
 
     Where rows of an earlier mining are kept, what was fitted then stays: all rows are chosen by the same bars.
     """
-    if changes["queries"] is not None:
-        return still_there(earlier_recipe_fits, "recipe_fits")
+    if fitted := mining_plan["fits"].get("recipe_fits"):
+        return dict(fitted)
     from anmi.corpus.mined import of_train
+    from anmi.selection.rated import believed, needed, rated
 
     runner = Runner(recipes.get(recipe), seed)
-    _fit(runner, of_train(rated, queries), _ranks(consistency))
+    # What is fitted looks at what the recipe reads, and at what held-out positives were given.
+    read = rated(candidates, **columns).only(*needed(runner.recipe.requires), "p_heldout")
+    runner.fit(of_train(read, queries).map(believed))
     return {"recipe": recipe, "steps": runner.fits()}
 
 
 def select_negatives(
-    rated: CandidateShards,
-    consistency: pd.DataFrame,
+    candidates: CandidateShards,
+    *,
     recipe: str,
     recipes: RecipeBook,
     seed: int,
+    fits: Mapping[str, Any],
     engine: EngineParams = IN_PROCESS,
-    fits: Mapping[str, Any] | None = None,
-    changes: Mapping[str, Any] = EVERYTHING,
+    mining_plan: Mapping[str, Any] | None = None,
     corpus: pd.DataFrame | None = None,
-    earlier_contents: pd.DataFrame | None = None,
+    earlier_mining: MiningRecord | None = None,
     earlier_selection: CandidateShards | None = None,
+    **columns: ColumnShards,
 ) -> CandidateShards:
-    """Run the recipe: verdicts and weights for every candidate.
+    """Run the recipe as :func:`fit_recipe` fitted it: verdicts and weights for every candidate.
 
-    What :func:`fit_recipe` returned is taken as ``fits``; without it the recipe is fitted here.
+    Where the plan is not to mine all, the rows of all other queries are those of the mining before.
     """
     from anmi.selection.carrying import Carried, places_of, together
+    from anmi.selection.plan import MiningPlan
+    from anmi.selection.rated import rated
 
-    found = _ranks(consistency)
     runner = Runner(recipes.get(recipe), seed)
-    if fits is None:
-        _fit(runner, rated, found)
-    else:
-        runner.restore(fits["steps"])
-    chosen = map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
-    if changes["queries"] is None:
+    runner.restore(fits["steps"])
+    chosen = map_blocks(engine, _Selecting(runner), rated(candidates, **columns), description="selecting")
+    plan = MiningPlan() if mining_plan is None else MiningPlan.of(mining_plan)
+    if plan.queries is None:
         return chosen
-    assert corpus is not None
-    earlier_selection = still_there(earlier_selection, "selection")
-    earlier_contents = still_there(earlier_contents, "contents")
-    before = earlier_contents.id[earlier_contents.kind == "document"].tolist()
-    gone = changes["documents_changed"]
-    carried = Carried.of(
-        [*changes["queries"], *changes["removed"]], places_of(before, corpus.document_id.tolist(), gone)
-    )
-    kept = CandidateShards.of_parts(
-        lambda: in_threads(carried.in_bytes, earlier_selection.parts(), engine.most_workers)
-    )
+    if corpus is None or earlier_mining is None or earlier_selection is None:
+        raise AnmiError(
+            "the last mining, which this update was to go on with, is not there any more: run it again, and all is "
+            "mined"
+        )
+    places = places_of(earlier_mining.documents, corpus.document_id.tolist(), plan.documents_changed)
+    carried, earlier = Carried.of([*plan.queries, *plan.removed], places), earlier_selection
+    kept = CandidateShards.of_parts(lambda: in_threads(carried.in_bytes, earlier.parts(), engine.most_workers))
     return together(kept, chosen)
-
-
-def _fit(runner: Runner, rated: CandidateShards, found: dict[str, tuple[float, float]]) -> None:
-    # What is fitted looks at what the recipe reads, and at what held-out positives were given.
-    read = rated.only(*runner.recipe.requires, "p_heldout")
-    runner.fit(read.map(lambda block: _with_consistency(block, found)))
-
-
-def _ranks(consistency: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return by query whether it passed the consistency filter, and at which rank its positive was."""
-    ranks = zip(consistency.consistent.astype(float), consistency.positive_rank.astype(float), strict=True)
-    return dict(zip(consistency.query_id, ranks, strict=True))
-
-
-def _with_consistency(block: Candidates, found: dict[str, tuple[float, float]]) -> Candidates:
-    values = np.array([found[query] for query in block.query_ids.tolist()], np.float32).reshape(-1, 2)
-    return block.with_columns(query_columns={"consistent": values[:, 0], "positive_rank": values[:, 1]})
 
 
 @dataclass(frozen=True)
 class _Selecting:
-    """Applies a fitted recipe to a block, with what the consistency filter found of its queries."""
+    """Applies a fitted recipe to a block."""
 
     runner: Runner
-    found: dict[str, tuple[float, float]]
 
     def __call__(self, block: Candidates) -> Candidates:
-        return self.runner.apply(_with_consistency(block, self.found))
+        from anmi.selection.rated import believed
+
+        return self.runner.apply(believed(block))
+
+
+def record_mining(
+    contents: pd.DataFrame, mining_plan: dict[str, Any], selection: CandidateShards, **fits: dict[str, Any]
+) -> MiningRecord:
+    """Return what an update needs of this mining: what was mined, and what its stages fitted.
+
+    It is made when there is a selection, so it never says that there is one where there is none.
+    """
+    return MiningRecord(contents, mining_plan["settings"], mining_plan["since_all"], fits)
 
 
 def make_training_rows(
+    *,
     selection: CandidateShards,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
@@ -169,6 +164,7 @@ def _why_none(rows: list[dict[str, Any]]) -> str:
 
 
 def make_variants(
+    *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -218,6 +214,7 @@ def export_pairs(
 
 
 def summarise_selection(
+    *,
     selection: CandidateShards,
     rows: pd.DataFrame,
     equivalents: pd.DataFrame,
@@ -274,6 +271,7 @@ def summarise_selection(
 
 
 def export_formats(
+    *,
     rows: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.selection.nodes import (
@@ -10,44 +12,59 @@ from anmi.pipelines.selection.nodes import (
     fit_recipe,
     make_training_rows,
     make_variants,
+    record_mining,
     select_negatives,
     summarise_selection,
 )
 
+# The candidates, and the columns that stages added to them.
+RATED: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
+
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
+    recipe = {name: f"params:{name}" for name in ("recipe", "recipes")}
+    seeded = recipe | {"seed": "params:seed"}
+    rated = {name: name for name in RATED}
+    earlier = {name: name for name in ("corpus", "earlier_mining", "earlier_selection")}
+    collection = {name: name for name in ("corpus", "queries")}
     return Pipeline([
         Node(
             fit_recipe,
-            inputs=[
-                "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "queries",
-                "changes", "earlier_recipe_fits",
-            ],
+            inputs=rated | seeded | {"queries": "queries", "mining_plan": "mining_plan"},
             outputs="recipe_fits",
             name="fit_recipe",
         ),
         Node(
             select_negatives,
-            inputs=[
-                "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "params:engine",
-                "recipe_fits", "changes", "corpus", "earlier_contents", "earlier_selection",
-            ],
+            inputs=rated | seeded | earlier | {
+                "fits": "recipe_fits", "mining_plan": "mining_plan", "engine": "params:engine",
+            },
             outputs="selection",
             name="select_negatives",
         ),
         Node(
+            record_mining,
+            inputs={
+                name: name
+                for name in (
+                    "contents", "mining_plan", "selection", "fused_judge", "teacher", "elo_summary", "recipe_fits",
+                )
+            },
+            outputs="mining_record",
+            name="record_mining",
+        ),
+        Node(
             make_training_rows,
-            inputs=["selection", "corpus", "queries", "kin", "duplicates", "params:recipe", "params:recipes"],
+            inputs=collection | recipe | {name: name for name in ("selection", "kin", "duplicates")},
             outputs="training_rows",
             name="make_training_rows",
         ),
         Node(
             make_variants,
-            inputs=[
-                "corpus", "queries", "qrels", "graph", "entities", "facts",
-                "params:recipe", "params:recipes", "params:selection", "params:seed", "params:training",
-            ],
+            inputs=collection | seeded
+            | {name: name for name in ("qrels", "graph", "entities", "facts")}
+            | {"selection": "params:selection", "training": "params:training"},
             outputs="variants",
             name="make_variants",
         ),
@@ -59,16 +76,17 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             summarise_selection,
-            inputs=[
-                "selection", "training_rows", "equivalents", "qrels", "queries", "collection_info",
-                "fused_judge", "params:recipe", "params:recipes",
-            ],
+            inputs=recipe
+            | {name: name for name in ("selection", "equivalents", "qrels", "queries", "fused_judge")}
+            | {"rows": "training_rows", "info": "collection_info"},
             outputs="selection_summary",
             name="summarise_selection",
         ),
         Node(
             export_formats,
-            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection", "encoder_info"],
+            inputs=collection
+            | {"rows": "training_rows", "info": "collection_info", "encoder_info": "encoder_info"}
+            | {"selection": "params:selection"},
             outputs="exports",
             name="export_formats",
         ),

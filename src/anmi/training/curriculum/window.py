@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from anmi.selection.elo_zones import BORDERS, EloWindow
+from anmi.selection.steps.elo_zones import BORDERS, EloWindow
 from anmi.training.curriculum.protocol import State
 from anmi.training.options.curricula import SlidingOptions, WindowOptions
 

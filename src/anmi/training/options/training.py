@@ -59,9 +59,8 @@ class TrainingOptions(BaseModel):
     loss: Annotated[
         LossOptions,
         Field(
-            description="infonce, pooled, hybrid, entity, debiased, hard_debiased, triplet, distillation, margin_mse, "
-            "or library with the name of a loss of sentence-transformers. infonce: on SciFact better than debiased by "
-            "0.03 to 0.04 on dev."
+            description="infonce, pooled, hybrid, entity, debiased, hard_debiased, triplet, distillation or "
+            "margin_mse. infonce: on SciFact better than debiased by 0.03 to 0.04 on dev."
         ),
     ] = InfoNCEOptions()
     temperature: Annotated[

@@ -1,0 +1,27 @@
+# mypy: allow-untyped-decorators
+"""``kedro anmi ablation``: what the last ablation found."""
+
+from __future__ import annotations
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.cli.common import belonging, echo_json, echo_places, json_option, load, project
+
+
+@click.command()
+@json_option
+@env_option
+def ablation(as_json: bool, env: str | None) -> None:
+    """Print the table of the last ablation."""
+    with project(env, as_json=as_json) as context:
+        catalog = belonging(context, "ablation_results", "ablation_report", "ablation_table")
+        results = load(catalog, "ablation_results", "ablation")
+        if as_json:
+            echo_json(results)
+            return
+        from anmi.report.ablation_console import console, show
+
+        show(results, console())
+        written = {"report": "ablation_report", "markdown": "ablation_table"}
+        echo_places({name: catalog.get(dataset).place() for name, dataset in written.items()})
