@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.reporting.nodes import collect_results, render_report
+from anmi.pipelines.reporting.nodes import collect_results, draw_metrics, render_report
 
 
 def create_pipeline() -> Pipeline:
@@ -19,6 +19,7 @@ def create_pipeline() -> Pipeline:
             outputs="results",
             name="collect_results",
         ),
+        Node(draw_metrics, inputs="results", outputs="metrics_figure", name="draw_metrics"),
         Node(
             render_report,
             inputs=[
