@@ -195,6 +195,20 @@ def test_a_catalog_file_holds_what_its_stage_makes(path: Path, stages: dict[str,
         assert made_by.get(dataset, path.stem.removeprefix("catalog_")) == path.stem.removeprefix("catalog_")
 
 
+def test_what_an_audit_mines_is_kept_as_what_a_run_mines(configuration: Any) -> None:
+    catalog = configuration["catalog"]
+    mirrored = [name for name in catalog if name.startswith("audit.")]
+    assert mirrored
+    for name in mirrored:
+        of_run, of_audit = dict(catalog[name.removeprefix("audit.")]), dict(catalog[name])
+        places = [Path(entry.pop("filepath")) for entry in (of_run, of_audit)]
+        assert places[1] == Path("ROOT/audit") / places[0].name, name
+        # Layers and tracking may differ, and the mirror is never read as part of a whole mining.
+        for entry in (of_run, of_audit):
+            entry.pop("metadata"), entry.pop("together", None)
+        assert of_audit == of_run, name
+
+
 @pytest.mark.parametrize("environment", ["test", "prod"])
 def test_other_environments_are_infrastructure_only(environment: str) -> None:
     names = {path.name for path in (ROOT / "conf" / environment).glob("*.yml")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
@@ -215,6 +216,29 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
     dataset = JsonDataset(filepath=f"{tmp_path}/a.json")
     dataset.save({"value": np.float32("nan"), "count": np.int64(3), "curve": np.array([0.5, np.inf])})
     assert dataset.load() == {"value": None, "count": 3, "curve": [0.5, None]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "shown"),
+    [(TableDataset, FRAME, "TablePreview"), (CandidateShardsDataset, block(0), "TablePreview"),
+     (JsonDataset, {"a": [1, float("nan")]}, "JSONPreview")],
+)  # fmt: skip
+def test_kedro_viz_is_told_how_to_show_a_preview(tmp_path: Path, kind: type, data: Any, shown: str) -> None:
+    dataset = kind(filepath=f"{tmp_path}/x")
+    dataset.save(data)
+    # This is where kedro-viz looks, and what it shows has to become JSON.
+    assert inspect.signature(dataset.preview).return_annotation == shown
+    preview = json.loads(json.dumps(dataset.preview()))
+    assert json.loads(preview) == {"a": [1, None]} if shown == "JSONPreview" else len(preview["data"]) == 3
+
+
+@pytest.mark.parametrize("kind", [JsonDataset, TextDataset, TableDataset])
+def test_an_error_names_the_artifact_and_not_what_was_written_aside(tmp_path: Path, kind: type) -> None:
+    dataset = kind(filepath=f"{tmp_path}/x.any")
+    with pytest.raises(DatasetError, match=re.escape(f"{tmp_path}/x.any")) as raised:
+        dataset.save(object())
+    assert ".tmp" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_chunks_are_numbered_and_bounded(tmp_path: Path) -> None:

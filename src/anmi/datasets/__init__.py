@@ -1,4 +1,4 @@
-"""Custom datasets. All are versioned, written aside and renamed, and free of pickle."""
+"""Datasets: versioned, written aside and renamed, free of pickle; plain files are those of kedro-datasets."""
 
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.candidates import CandidateShardsDataset, ColumnsDataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +13,9 @@ from kedro.io.core import DatasetError
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.datasets.artifact import ArtifactDataset
+
+if TYPE_CHECKING:
+    from kedro_datasets._typing import TablePreview
 
 _MANIFEST: Final = "columns.json"
 _KINDS: Final = {"c": "columns", "p": "positive_columns", "q": "query_columns"}
@@ -52,13 +55,11 @@ class CandidateShardsDataset(ArtifactDataset):
         source = self._source
         return shards if source is None else shards.map(lambda block: block.of_source(source))
 
-    def preview(self) -> Any:
+    def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
-        from kedro_datasets._typing import TablePreview
-
         first = next(iter(self.load()), None)
         table = first.take(slice(0, 5)).to_table().to_pandas().astype(str) if first is not None else None
-        return TablePreview({} if table is None else table.to_dict(orient="split"))
+        return cast("TablePreview", {} if table is None else table.to_dict(orient="split"))
 
 
 class ColumnsDataset(ArtifactDataset):
@@ -83,15 +84,13 @@ class ColumnsDataset(ArtifactDataset):
     def _read(self, path: Path) -> ColumnShards:
         return ColumnShards(files=_parts_of(path))
 
-    def preview(self) -> Any:
+    def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
-        from kedro_datasets._typing import TablePreview
-
         part = next(self.load().parts(), None)
         if part is None:
-            return TablePreview({})
+            return cast("TablePreview", {})
         table = pq.read_table(pa.BufferReader(part)).slice(0, 5)
-        return TablePreview(table.to_pandas().astype(str).to_dict(orient="split"))
+        return cast("TablePreview", table.to_pandas().astype(str).to_dict(orient="split"))
 
 
 def _write_parts(parts: Iterable[bytes], path: Path) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -56,13 +56,15 @@ def written(value: Any) -> str:
 
     Examples
     --------
-    >>> written(None), written(True), written((0.5, 1.0)), written("own")
-    ('null', 'true', '[0.5, 1]', 'own')
+    >>> written(None), written(True), written((0.5, 1.0)), written({"own": 7})
+    ('null', 'true', '[0.5, 1]', '{own: 7}')
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {written(each)}' for name, each in value.items())}}}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
