@@ -52,7 +52,7 @@ class Knowledge:
     @staticmethod
     def load(path: Path) -> Knowledge:
         """Read what :meth:`save` wrote."""
-        return Knowledge(**{name: pd.read_parquet(path / f"{name}.parquet") for name in _TABLES})
+        return Knowledge(*(pd.read_parquet(path / f"{name}.parquet") for name in _TABLES))
 
 
 @dataclass(frozen=True)
