@@ -87,8 +87,10 @@ class ColumnsDataset(ArtifactDataset):
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
         part = next(self.load().parts(), None)
-        table = None if part is None else pq.read_table(pa.BufferReader(part)).slice(0, 5).to_pandas().astype(str)
-        return cast("TablePreview", {} if table is None else table.to_dict(orient="split"))
+        if part is None:
+            return cast("TablePreview", {})
+        table = pq.read_table(pa.BufferReader(part)).slice(0, 5)
+        return cast("TablePreview", table.to_pandas().astype(str).to_dict(orient="split"))
 
 
 def _write_parts(parts: Iterable[bytes], path: Path) -> int:

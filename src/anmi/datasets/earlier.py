@@ -52,6 +52,7 @@ class EarlierDataset(ArtifactDataset):
         )
         self._kind: Any = load_obj(of)
         self._loader = loader
+        self._opened: Any = None
         # Each has its own; a folder in a bucket counts when its upload finished.
         self.is_folder = self._kind.is_folder  # type: ignore[misc]
         self._absent: Any = {} if of == _JSON else None

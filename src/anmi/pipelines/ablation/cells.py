@@ -181,16 +181,15 @@ def select(job: SelectionJob) -> None:
     selection = select_negatives(**asked, fits=fit_recipe(**asked, queries=data["queries"]))
     rows = make_training_rows(
         selection=selection, recipe=job.recipe, recipes=job.recipes,
-        **{name: data[name] for name in ("corpus", "queries", "kin", "duplicates")},
+        **{name: data[name] for name in ("corpus", "queries", "related_documents")},
     )  # fmt: skip
     counted = of_split(rows, "train")
     labelled = counted[counted.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
     variants = make_variants(
-        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], graph=data["graph"],
-        entities=data["entities"], facts=data["facts"], recipe=job.recipe, recipes=job.recipes,
-        selection=SelectionParams(), seed=job.seed,
+        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], knowledge=data["knowledge"],
+        recipe=job.recipe, recipes=job.recipes, selection=SelectionParams(), seed=job.seed,
     )  # fmt: skip
     for target, table in ((job.rows, rows), (job.variants, variants)):
         with aside(target) as path:
@@ -247,7 +246,7 @@ def run_cell(job: CellJob) -> None:
     started, data = time.time(), job.place.mined
     corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
     rows, variants = pd.read_parquet(job.selection.rows), pd.read_parquet(job.selection.variants)
-    known = {name: data[name] for name in ("graph", "entities", "facts", "kin", "duplicates")}
+    known = {name: data[name] for name in ("knowledge", "related_documents")}
     reset_peak()
     with Store(job.place.store) as store:
         made = train_retriever(

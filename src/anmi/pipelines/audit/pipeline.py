@@ -57,7 +57,7 @@ def _collection() -> Pipeline:
         Node(
             plant_truth,
             inputs={
-                **{name: name for name in ("queries", "qrels", "equivalents", "duplicates")},
+                **{name: name for name in ("queries", "qrels", "equivalents", "related_documents")},
                 "params": "params:audit", "seed": "params:seed",
             },
             outputs=[*_AUDITED.values(), _TRUTH],

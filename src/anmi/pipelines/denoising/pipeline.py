@@ -14,7 +14,7 @@ def create_pipeline() -> Pipeline:
         **{name: f"params:{name}" for name in ("recipe", "recipes", "seed", "engine")},
         "params": "params:denoising",
     }
-    more = {name: name for name in ("terms", "document_embeddings", "encoder_info", "graph")}
+    more = {name: name for name in ("terms", "document_embeddings", "encoder_info", "knowledge")}
     return Pipeline([
         Node(
             judge_by_evidence,

@@ -39,6 +39,6 @@ def create_pipeline() -> Pipeline:
 
 
 _READ = (
-    "bm25_index", "dense_index", "document_embeddings", "query_embeddings", "corpus", "queries", "qrels", "duplicates",
-    "kin", "mining_plan",
+    "bm25_index", "dense_index", "document_embeddings", "query_embeddings", "corpus", "queries", "qrels",
+    "related_documents", "mining_plan",
 )  # fmt: skip

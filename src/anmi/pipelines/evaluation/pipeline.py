@@ -15,13 +15,15 @@ from anmi.pipelines.evaluation.nodes import (
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
+    asked = {"encoder": "params:encoder", "recipe": "params:recipe", "params": "params:evaluation"}
+    tested = {name: name for name in ("corpus", "queries", "qrels")}
+    systems = (
+        asked | {name: name for name in ("trained_model", "training_summary", "store")} | {"dense": "params:dense"}
+    )
     return Pipeline([
         Node(
             run_systems,
-            inputs=[
-                "bm25_index", "trained_model", "corpus", "queries", "qrels", "params:encoder", "params:recipe",
-                "params:evaluation", "params:dense", "store", "training_summary",
-            ],
+            inputs=tested | systems | {"bm25_index": "bm25_index"},
             outputs="runs",
             name="run_systems",
         ),
@@ -39,20 +41,15 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             compare_systems,
-            inputs=[
-                "query_metrics", "collection_info", "params:encoder", "params:recipe", "params:evaluation",
-                "params:seed",
-            ],
+            inputs=asked | {"scores": "query_metrics", "info": "collection_info", "seed": "params:seed"},
             outputs=["metrics", "comparisons", "metrics_flat"],
             name="compare_systems",
         ),
         Node(
             measure_knowledge,
-            inputs=[
-                "runs", "trained_model", "corpus", "queries", "qrels", "graph", "entities", "facts", "variants",
-                "params:encoder", "params:recipe", "params:evaluation", "params:dense", "params:seed", "store",
-                "training_summary",
-            ],
+            inputs=tested | systems
+            | {name: name for name in ("runs", "knowledge", "variants")}
+            | {"seed": "params:seed"},
             outputs=["knowledge_metrics", "neighbours"],
             name="measure_knowledge",
         ),

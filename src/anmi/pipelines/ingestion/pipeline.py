@@ -18,7 +18,7 @@ _SETTINGS: Final = (
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     outputs = [
-        "corpus", "queries", "qrels", "equivalents", "graph", "entities", "facts", "duplicates", "kin", "quarantine",
+        "corpus", "queries", "qrels", "equivalents", "knowledge", "related_documents", "quarantine",
         "collection_info",
     ]  # fmt: skip
     return Pipeline([
@@ -31,7 +31,7 @@ def create_pipeline() -> Pipeline:
         Node(
             plan_mining,
             inputs={
-                **{name: name for name in ("corpus", "queries", "qrels", "graph", "store")},
+                **{name: name for name in ("corpus", "queries", "qrels", "knowledge", "store")},
                 **{name: f"params:{name}" for name in _SETTINGS},
                 **{name: name for name in ("earlier_mining", "earlier_selection")},
             },

@@ -43,7 +43,7 @@ def create_pipeline() -> Pipeline:
         Node(
             profile_training_data,
             inputs=[
-                "queries", "corpus", "qrels", "duplicates", "kin", "selection", "selection_summary", "encoder_info",
+                "queries", "corpus", "qrels", "related_documents", "selection", "selection_summary", "encoder_info",
                 "collection_info", "params:drift",
             ],
             outputs="training_profile",

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
+from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
@@ -116,8 +117,7 @@ def make_training_rows(
     selection: CandidateShards,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
-    kin: pd.DataFrame,
-    duplicates: pd.DataFrame,
+    related_documents: pd.DataFrame,
     recipe: str,
     recipes: RecipeBook,
 ) -> pd.DataFrame:
@@ -130,15 +130,17 @@ def make_training_rows(
     """
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.diagnostics import funnel
-    from anmi.retrieval.kin import Kin
     from anmi.retrieval.pool import own_documents
+    from anmi.retrieval.related import RelatedDocuments
     from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
     places = own_documents(queries, dict(zip(ids, range(len(ids)), strict=True)))
     own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
-    rows = training_rows(selection, ids, document_texts(corpus), texts, Kin.from_table(kin, ids, duplicates), own)
+    rows = training_rows(
+        selection, ids, document_texts(corpus), texts, RelatedDocuments.from_table(related_documents, ids), own
+    )
     split = rows.query_id.map(dict(zip(queries.query_id, queries.split, strict=True)))
     rows.insert(rows.columns.tolist().index("origin"), "split", split.astype("str"))
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
@@ -168,9 +170,7 @@ def make_variants(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    graph: pd.DataFrame,
-    entities: pd.DataFrame,
-    facts: pd.DataFrame,
+    knowledge: Knowledge,
     recipe: str,
     recipes: RecipeBook,
     selection: SelectionParams,
@@ -181,7 +181,6 @@ def make_variants(
 
     Those of dev and test are never trained on; an evaluation holds them against the documents they were made from.
     """
-    from anmi.corpus.knowledge import KnowledgeGraph
     from anmi.corpus.texts import document_texts
     from anmi.corpus.types import empty
     from anmi.judging.endpoint import Endpoint
@@ -196,8 +195,9 @@ def make_variants(
     documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
     options = selection.generator
     writer = None if options is None else ChatGenerator(Endpoint(options, seed), options.max_characters)
-    known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
-    variants = make_variants(known, documents, ids, document_texts(corpus), selection.variants, seed, writer)
+    variants = make_variants(
+        knowledge.of(ids), documents, ids, document_texts(corpus), selection.variants, seed, writer
+    )
     for kind, count in counts_of(variants).items():
         _LOG.info("%d variants (%s) of %d of %d documents", count["variants"], kind, count["documents"], len(documents))
     return variants

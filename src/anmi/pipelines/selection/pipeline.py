@@ -56,14 +56,14 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             make_training_rows,
-            inputs=collection | recipe | {name: name for name in ("selection", "kin", "duplicates")},
+            inputs=collection | recipe | {name: name for name in ("selection", "related_documents")},
             outputs="training_rows",
             name="make_training_rows",
         ),
         Node(
             make_variants,
             inputs=collection | seeded
-            | {name: name for name in ("qrels", "graph", "entities", "facts")}
+            | {name: name for name in ("qrels", "knowledge")}
             | {"selection": "params:selection", "training": "params:training"},
             outputs="variants",
             name="make_variants",
