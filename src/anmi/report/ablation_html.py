@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from anmi.report.ablation_text import bucket_table, cells, legend, mean_table, note, sentences, tables
+from anmi.report.ablation import bucket_table, cells, legend, mean_table, note, sentences, tables
 from anmi.report.figures import JUDGE, NEUTRAL, POSITIVE, REJECTED, Figure, _layout, plain
 from anmi.report.page import embedded, page
 

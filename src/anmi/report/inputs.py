@@ -38,13 +38,13 @@ class ReportInputs:
     comparisons
         ``system, baseline, metric, difference, low, high, p_value``; difference is system minus baseline.
     funnel
-        From :func:`anmi.evaluation.diagnostics.funnel`; a row may name its ``rule``, and its ``kind`` may be one of
+        From :class:`anmi.evaluation.diagnostics.Funnel`; a row may name its ``rule``, and its ``kind`` may be one of
         :data:`anmi.candidates.Kind`.
     origins
-        Where the negatives came from: from :func:`anmi.evaluation.diagnostics.origins`, counts under ``sources`` and
+        Where the negatives came from: from :class:`anmi.evaluation.diagnostics.Origins`, counts under ``sources`` and
         ``tiers``, or rows ``source, tier, negatives``. May be empty.
     distributions
-        From :func:`anmi.evaluation.distributions.distributions`.
+        From :class:`anmi.evaluation.distributions.Distributions`.
     training_log
         ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs. Where negatives were
         drawn from mixed sources also ``share_*`` and what :mod:`anmi.report.hardening` reads besides. Of a training
@@ -56,7 +56,7 @@ class ReportInputs:
         By name what is known of each judge: ``auc``, ``reliability`` (as ``calibration``) and ``method`` (how it was
         calibrated); any of the three may be missing. See :func:`judge_entries`. None or empty omits the section.
     gap
-        From :func:`anmi.evaluation.diagnostics.gap` on ``elo``.
+        From :class:`anmi.evaluation.diagnostics.Gap` on ``elo``.
     expected
         From :class:`anmi.evaluation.diagnostics.Expected`.
     leak
