@@ -14,7 +14,7 @@ export DO_NOT_TRACK := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint unit viz lock clean audit-packages airflow
+.PHONY: help install run test test-all changed lint unit rare viz lock clean audit-packages airflow
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -25,7 +25,9 @@ run: .venv/.installed ## install what is missing, run the whole pipeline on the 
 	@$(BIN)/kedro run
 	@$(BIN)/kedro anmi results
 
-test: lint unit ## install what is missing, then lint, types and the tests; what CI runs
+test: lint unit ## install what is missing, then lint, types and every test that is not rare: minutes
+
+test-all: test rare ## that, and the rare tests: before a release, and every night
 
 lint: .venv/.installed-test
 	@echo "==> ruff"
@@ -34,9 +36,33 @@ lint: .venv/.installed-test
 	@echo "==> mypy"
 	@$(BIN)/mypy --no-error-summary src
 
+# Two workers with a thread each. Files stay whole, since most share what their first test made (loadgroup would say
+# that of runs as well, but does nothing with pytest 9.2: pytest-xdist issue 1386); tests/conftest.py has the order.
+WORKERS ?= 2
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 unit: .venv/.installed-test
 	@echo "==> pytest"
-	@$(BIN)/python -m pytest
+	@$(PYTEST) -m "not rare"
+
+rare: .venv/.installed-test
+	@echo "==> pytest, the rare tests"
+	@$(PYTEST) -m rare
+
+# Where the path of a changed file matches, a landing runs the rare tests of these files as well.
+define RARE_TESTS
+^(src/anmi/engine|src/anmi/store)/|/nodes.py$$  tests/engine tests/e2e/test_engines.py
+endef
+export RARE_TESTS
+
+changed: .venv/.installed-test ## the rare tests of what changed since BASE=COMMIT; all of them where there is no such commit
+	@if ! changed=$$(git diff --name-only --no-renames "$(BASE)" -- 2>/dev/null) || [ -z "$(BASE)" ]; then \
+	  echo "==> what changed cannot be told"; exec $(MAKE) --no-print-directory rare; \
+	fi; \
+	files=$$(echo "$$RARE_TESTS" | while read -r pattern files; do \
+	  if echo "$$changed" | grep -Eq "$$pattern"; then echo "$$files"; fi; done | tr ' ' '\n' | sort -u); \
+	echo "==> pytest, the rare tests of what changed:" $${files:-none}; \
+	[ -z "$$files" ] || $(PYTEST) -m rare $$files
 
 viz: .venv/.installed ## show the pipeline in the browser
 	@$(BIN)/kedro viz run
