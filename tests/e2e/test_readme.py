@@ -27,7 +27,7 @@ def commands() -> list[str]:
 
 
 def test_the_readme_names_commands_of_every_kind() -> None:
-    assert {"make run", "make test", "kedro anmi results"} <= set(commands())
+    assert {"make run", "make test", "make test-all", "kedro anmi results"} <= set(commands())
 
 
 @pytest.mark.parametrize("command", [line for line in commands() if line.startswith("make")])
