@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anmi.datasets.model_registry import ModelRegistry, told
-from anmi.store.sole import has_ended
+from anmi.locks import has_ended
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Claim:
         if found.get("mlflow_run") == self._registry.run:
             # Tasks of a scheduler share a run, and it is this one.
             return True
-        if time.time() - found["renewed"] > self._seconds or has_ended(str(found.get("process", ""))):
+        if time.time() - found["renewed"] > self._seconds or _has_ended(found):
             return True
         try:
             return bool(self._registry.client.get_run(str(found.get("mlflow_run"))).info.status != "RUNNING")
@@ -124,7 +124,7 @@ class Claim:
     def _close_run_of(self, found: Mapping[str, Any]) -> None:
         """End in the books what was killed; only where that is certain."""
         run = found.get("mlflow_run")
-        if not run or run == self._registry.run or not has_ended(str(found.get("process", ""))):
+        if not run or run == self._registry.run or not _has_ended(found):
             return
         try:
             if self._registry.client.get_run(run).info.status == "RUNNING":
@@ -135,6 +135,11 @@ class Claim:
     def _set(self, tag: str, value: str) -> None:
         with told(self._registry.uri):
             self._registry.client.set_registered_model_tag(self._name, tag, value)
+
+
+def _has_ended(holder: Mapping[str, Any]) -> bool:
+    process = holder.get("process")
+    return isinstance(process, Mapping) and has_ended(process)
 
 
 def describe(holder: Mapping[str, Any]) -> str:
