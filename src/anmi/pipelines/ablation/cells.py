@@ -222,7 +222,7 @@ def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
 
     found = audit_recipes(
         data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
-        data["audit.collection_info"], book_of(job.recipes, [job.recipe]), job.seed,
+        data["audit.collection_info"], recipes=book_of(job.recipes, [job.recipe]), seed=job.seed,
     )  # fmt: skip
     own = found[found.default].iloc[0]
     return {name: float(own[name]) for name in unknown} | {"leak_from": f"audit: hidden positives{pool}"}

@@ -40,6 +40,7 @@ def plant_truth(
     qrels: pd.DataFrame,
     equivalents: pd.DataFrame,
     duplicates: pd.DataFrame,
+    *,
     params: AuditParams,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -61,6 +62,7 @@ def audit_recipes(
     truth: pd.DataFrame,
     corpus: pd.DataFrame,
     info: dict[str, Any],
+    *,
     recipes: RecipeBook,
     seed: int,
 ) -> pd.DataFrame:
@@ -96,6 +98,7 @@ def audit_judges(
 def summarise_audit(
     recipes: pd.DataFrame,
     judges: pd.DataFrame,
+    *,
     rated: CandidateShards,
     truth: pd.DataFrame,
     corpus: pd.DataFrame,
@@ -129,7 +132,13 @@ def render_audit(recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str,
 
 
 def gate(
-    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any], report: str, recipe: str, params: AuditParams
+    recipes: pd.DataFrame,
+    judges: pd.DataFrame,
+    summary: dict[str, Any],
+    report: str,
+    *,
+    recipe: str,
+    params: AuditParams,
 ) -> None:
     """Fail the run when the recipe leaks too much; takes all that an audit leaves, so that it is saved by then."""
     from anmi.evaluation.audit import check_leak

@@ -17,6 +17,7 @@ from anmi.pipelines.audit.nodes import (
     render_audit,
     summarise_audit,
 )
+from anmi.pipelines.wiring import by_name
 
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}
@@ -55,7 +56,7 @@ def _collection() -> Pipeline:
         Node(mine_all, inputs=None, outputs="changes", name="mine_all"),
         Node(
             plant_truth,
-            inputs=["queries", "qrels", "equivalents", "duplicates", "params:audit", "params:seed"],
+            inputs=by_name("queries", "qrels", "equivalents", "duplicates", "params:seed", params="params:audit"),
             outputs=[*_AUDITED.values(), _TRUTH],
             name="plant_truth",
         ),
@@ -72,9 +73,10 @@ def _scoring() -> Pipeline:
     return Pipeline([
         Node(
             audit_recipes,
-            inputs=[
-                "rated_candidates", "consistency", _TRUTH, "corpus", "collection_info", "params:recipes", "params:seed",
-            ],
+            inputs=by_name(
+                "consistency", "corpus", "params:recipes", "params:seed", rated="rated_candidates", truth=_TRUTH,
+                info="collection_info",
+            ),
             outputs="audit_recipes",
             name="audit_recipes",
         ),
@@ -86,10 +88,10 @@ def _scoring() -> Pipeline:
         ),
         Node(
             summarise_audit,
-            inputs=[
-                "audit_recipes", "audit_judges", "rated_candidates", _TRUTH, "corpus", "collection_info",
-                "params:encoder", "params:audit",
-            ],
+            inputs=by_name(
+                "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", rated="rated_candidates",
+                truth=_TRUTH, info="collection_info", params="params:audit",
+            ),
             outputs="audit_summary",
             name="summarise_audit",
         ),
@@ -101,7 +103,10 @@ def _scoring() -> Pipeline:
         ),
         Node(
             gate,
-            inputs=["audit_recipes", "audit_judges", "audit_summary", "audit_report", "params:recipe", "params:audit"],
+            inputs=by_name(
+                "params:recipe", recipes="audit_recipes", judges="audit_judges", summary="audit_summary",
+                report="audit_report", params="params:audit",
+            ),
             outputs=None,
             name="gate",
         ),

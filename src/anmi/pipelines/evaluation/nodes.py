@@ -29,6 +29,7 @@ def run_systems(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     encoder: str,
     recipe: str,
     params: EvaluationParams,
@@ -125,7 +126,7 @@ def describe_hardness(scores: pd.DataFrame, queries: pd.DataFrame, params: Evalu
 
 
 def compare_systems(
-    scores: pd.DataFrame, info: dict[str, Any], encoder: str, recipe: str, params: EvaluationParams, seed: int
+    scores: pd.DataFrame, info: dict[str, Any], *, encoder: str, recipe: str, params: EvaluationParams, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
     """Average the metrics with intervals, and test the differences to both baselines."""
     from anmi.evaluation.metrics import summarise
@@ -164,6 +165,7 @@ def measure_knowledge(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     graph: pd.DataFrame,
     entities: pd.DataFrame,
     facts: pd.DataFrame,

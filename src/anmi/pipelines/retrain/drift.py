@@ -17,6 +17,7 @@ def profile_training_data(
     queries: pd.DataFrame,
     corpus: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     duplicates: pd.DataFrame,
     kin: pd.DataFrame,
     selection: CandidateShards,

@@ -50,6 +50,7 @@ def audit_recipe(
     truth: pd.DataFrame,
     queries: pd.DataFrame,
     corpus: pd.DataFrame,
+    *,
     info: dict[str, Any],
     training_log: pd.DataFrame,
     recipes: RecipeBook,
@@ -64,7 +65,9 @@ def audit_recipe(
     """
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
     chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
-    table = audit_recipes(rated, consistency, truth, corpus, info, RecipeBook.model_construct(**chosen), seed)
+    table = audit_recipes(
+        rated, consistency, truth, corpus, info, recipes=RecipeBook.model_construct(**chosen), seed=seed
+    )
     options = merged_options(recipes.get(recipe), training)
     own = (table["recipe"] == recipe) & table["default"] & (table["failed"] == "")
     same = not options.draws and options.negatives == recipes.get(recipe).negatives
@@ -92,6 +95,7 @@ def evaluate_champion(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     collection: str,
     params: RetrainParams,
     evaluation: EvaluationParams,
@@ -166,6 +170,7 @@ def score_champion(
 
 def decide_promotion(
     champion: dict[str, Any],
+    *,
     champion_metrics: pd.DataFrame,
     query_metrics: pd.DataFrame,
     audited: pd.DataFrame,
@@ -258,6 +263,7 @@ def _fingerprint(folder: Path) -> str:
 
 def register_challenger(
     trained_model: Path,
+    *,
     promotion: dict[str, Any],
     champion: dict[str, Any],
     training_profile: dict[str, Any],

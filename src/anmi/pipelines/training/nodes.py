@@ -70,6 +70,7 @@ def train_retriever(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     graph: pd.DataFrame,
     entities: pd.DataFrame,
     facts: pd.DataFrame,
