@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.hooks.conftest import database  # noqa: F401
-from tests.lineage.conftest import Driver, Selecting, write_selecting
+from tests.runs.conftest import Driver, Selecting, write_selecting
 
 
 @pytest.fixture(scope="module")

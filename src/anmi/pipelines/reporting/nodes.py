@@ -38,6 +38,7 @@ def versions() -> dict[str, str]:
 def collect_results(
     metrics: pd.DataFrame,
     comparisons: pd.DataFrame,
+    *,
     training_summary: dict[str, Any],
     selection_summary: dict[str, Any],
     drawn: pd.DataFrame,
@@ -77,6 +78,7 @@ def _leak(
 
 def render_report(
     results: dict[str, Any],
+    *,
     training_rows: pd.DataFrame,
     training_log: pd.DataFrame,
     training_summary: dict[str, Any],

@@ -16,7 +16,7 @@ from tests.hooks.conftest import write_project
 
 from anmi.datasets import FolderDataset, TableDataset
 from anmi.errors import AnmiError
-from anmi.hooks.unchanged import compare, fingerprint, is_forced, is_whole, stamps
+from anmi.runs.unchanged import compare, fingerprint, is_forced, is_whole, stamps
 
 INPUTS = ("params:collection", "params:recipe", "params:recipes", "params:bm25", "params:encoder", "store")
 V1, V2 = "2026-01-01T00.00.00.000Z", "2026-01-02T00.00.00.000Z"
