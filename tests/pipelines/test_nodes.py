@@ -189,9 +189,18 @@ def test_no_model_is_evaluated_on_what_it_was_trained_on(corpus: pd.DataFrame, q
         expected = "evaluation.split is dev, which the model was trained on" if trained else 'has no "dev" queries'
         with pytest.raises(AnmiError, match=expected):
             run_systems(
-                nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(split="dev"), nothing,
-                nothing, trained,
-            )  # fmt: skip
+                nothing,
+                nothing,
+                corpus,
+                queries,
+                qrels,
+                encoder="static",
+                recipe="nearest",
+                params=EvaluationParams(split="dev"),
+                dense=nothing,
+                store=nothing,
+                training_summary=trained,
+            )
 
 
 def test_nothing_is_fitted_on_dev_queries_and_no_summary_counts_them(
@@ -277,7 +286,9 @@ def test_of_one_query_results_have_no_interval_and_are_given(queries: pd.DataFra
     })  # fmt: skip
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, pd.concat([queries, test]), qrels, params)
-    table, comparisons, flat = compare_systems(scores, {"collection": "mine"}, "static", "nearest", params, 1)
+    table, comparisons, flat = compare_systems(
+        scores, {"collection": "mine"}, encoder="static", recipe="nearest", params=params, seed=1
+    )
     assert table[["low", "high"]].isna().all(axis=None)
     assert comparisons[["low", "high"]].isna().all(axis=None)
     assert flat["nearest.mrr@10"] == 1
@@ -306,7 +317,9 @@ def test_systems_are_compared_on_the_queries_of_one_split(queries: pd.DataFrame)
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, asked, qrels, params)
     assert len(scores) == 3 * 8, "no training query is scored"
-    table, comparisons, flat = compare_systems(scores, {"collection": "mine"}, "static", "nearest", params, 1)
+    table, comparisons, flat = compare_systems(
+        scores, {"collection": "mine"}, encoder="static", recipe="nearest", params=params, seed=1
+    )
     value = table.set_index(["recipe", "metric"]).value
     assert [value[system, "mrr@10"] for system in ranks] == pytest.approx([1 / 3, 1 / 2, 1])
     gain = comparisons.set_index(["system", "baseline", "metric"]).difference
@@ -319,7 +332,17 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"]})
     with pytest.raises(AnmiError, match='no "test" queries'):
         run_systems(
-            nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(), nothing, nothing, {}
+            nothing,
+            nothing,
+            corpus,
+            queries,
+            qrels,
+            encoder="static",
+            recipe="nearest",
+            params=EvaluationParams(),
+            dense=nothing,
+            store=nothing,
+            training_summary={},
         )
 
 

@@ -119,9 +119,18 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
             params=TrainingParams(options=options, refit=False), dense=dense, seed=1, store=store,
         )  # fmt: skip
         runs = run_systems(
-            BM25Index.build(corpus().text.tolist(), "en", "whitespace"), trained["trained_model"], corpus(), queries(),
-            qrels(), str(folder / "base"), "mine", EVALUATION, dense, store, trained["training_summary"],
-        )  # fmt: skip
+            BM25Index.build(corpus().text.tolist(), "en", "whitespace"),
+            trained["trained_model"],
+            corpus(),
+            queries(),
+            qrels(),
+            encoder=str(folder / "base"),
+            recipe="mine",
+            params=EVALUATION,
+            dense=dense,
+            store=store,
+            training_summary=trained["training_summary"],
+        )
     return Way(folder / "base", expected, mined, trained, runs)
 
 

@@ -21,7 +21,7 @@ from kedro.pipeline import Pipeline
 
 from anmi.cli.common import plain_errors, project, silence, told_of_interruption
 from anmi.cli.params import split_params
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, masked
 
 _VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
 _KEY: Final = re.compile(r"[\w.~:+/@-]{1,250}")
@@ -95,7 +95,7 @@ def open_run(key: str, env: str | None) -> dict[str, str]:
     from kedro.io.core import generate_timestamp
 
     from anmi.hooks import RunRecord, TrackingHooks
-    from anmi.hooks.record import git_state
+    from anmi.runs.record import git_state
 
     with _tracked(env) as (client, context):
         _checked(key)
@@ -139,8 +139,8 @@ def run_part(version: str, pipeline: str, parameters: Mapping[str, Any], env: st
     from kedro.framework.session import KedroServiceSession
 
     from anmi.errors import nearest
-    from anmi.hooks.record import data_root
-    from anmi.lineage.manifests import read_manifest
+    from anmi.runs.manifests import read_manifest
+    from anmi.runs.record import data_root
 
     if not _VERSION.fullmatch(version):
         raise AnmiError(f'version "{version}": take the one that `kedro anmi task open` prints')
@@ -180,7 +180,7 @@ def pin(context: Any, pipeline: Pipeline, version: str) -> list[str]:
     -------
     list of str
         What the pipeline makes, and those of its inputs that are there in this version. Other inputs come from
-        outside the run; see :func:`anmi.lineage.versions.fix`.
+        outside the run; see :func:`anmi.runs.versions.fix`.
     """
     from anmi.datasets import EarlierDataset
 
@@ -213,8 +213,8 @@ def _checked(key: str) -> str:
 def _tracked(env: str | None) -> Iterator[tuple[Any, Any]]:
     """Give a client of the tracking store, None where runs are not tracked, and the project's context."""
     from anmi.datasets.model_registry import connect
-    from anmi.hooks.record import data_root
-    from anmi.hooks.tracking import quiet, read_settings, tracking_uri, without_password
+    from anmi.runs.record import data_root
+    from anmi.runs.tracking import quiet, read_settings, tracking_uri
 
     with project(env) as context:
         settings = read_settings(context)
@@ -229,13 +229,12 @@ def _tracked(env: str | None) -> Iterator[tuple[Any, Any]]:
             raise
         except Exception as error:
             raise AnmiError(
-                f"the tracking store {without_password(uri)} cannot be used ({type(error).__name__}): "
-                "check MLFLOW_TRACKING_URI"
+                f"the tracking store {masked(uri)} cannot be used ({type(error).__name__}): check MLFLOW_TRACKING_URI"
             ) from error
 
 
 def _find(client: Any, context: Any, key: str) -> Any:
-    from anmi.hooks.tracking import read_settings
+    from anmi.runs.tracking import read_settings
 
     experiment = client.get_experiment_by_name(read_settings(context).experiment)
     if experiment is None:

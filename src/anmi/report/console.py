@@ -57,7 +57,7 @@ def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Tabl
     Parameters
     ----------
     funnel
-        From :func:`anmi.evaluation.diagnostics.funnel`, or the same rows as a table.
+        From :class:`anmi.evaluation.diagnostics.Funnel`, or the same rows as a table.
     """
     table = Table(title="From candidates to negatives", title_justify="left")
     table.add_column("step")

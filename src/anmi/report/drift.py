@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from anmi.report.figures import NEUTRAL, SCORES, TRAINED_COLOURS, Figure, _layout
+from anmi.report.figures import NEUTRAL, SCORES, TRAINED_COLOURS, Figure, plot_layout
 from anmi.report.page import embedded, page
 
 _ORDER: Final = ("strong", "slight", "none")
@@ -80,7 +80,7 @@ def figures(
             for side, group, colour in [*groups, ("now", values, TRAINED_COLOURS[0])]
         ]  # fmt: skip
         title = drift_name(name)
-        layout = _layout(320, html.escape(title), "share (%)") | {"barmode": "overlay"}
+        layout = plot_layout(320, html.escape(title), "share (%)") | {"barmode": "overlay"}
         note = f"Drift: {rows[name]['verdict']}." if name in rows else "Not compared."
         figure = Figure(f"drift-{name}", title[0].upper() + title[1:], note, {"data": traces, "layout": layout})
         made.append((_ORDER.index(rows.get(name, {}).get("verdict", "none")), figure))

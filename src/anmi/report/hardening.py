@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.report.figures import KEPT, NEUTRAL, REJECTED, TRAINED_COLOURS, Figure, over_steps, plain
+from anmi.report.figures import KEPT, NEUTRAL, REJECTED, TRAINED_COLOURS, Figure, over_steps, plain, top_text, vertical
 from anmi.report.inputs import system_name
 
 # Name in the log: how it is written, and its colour; from easy to hard, as they are stacked.
@@ -298,29 +297,8 @@ def _marks(log: pd.DataFrame, colour: str = NEUTRAL, *, named: bool = False) -> 
     changes = [change.step - 0.5 for change in transitions(log)]
     marks = [(end + 0.5, "dot", 1.0) for end in ends[:-1] if end + 0.5 not in changes]
     marks += [(x, "dash", 2.0) for x in changes]
-    shapes = [
-        {
-            "type": "line",
-            "x0": x,
-            "x1": x,
-            "y0": 0,
-            "y1": 1,
-            "yref": "paper",
-            "line": {"color": colour, "width": width, "dash": dash},
-        }
-        for x, dash, width in marks
-    ]
-    texts = [
-        {
-            "x": change.step,
-            "y": 1,
-            "yref": "paper",
-            "yanchor": "bottom",
-            "showarrow": False,
-            "text": html.escape(change.what),
-        }
-        for change in (transitions(log) if named else ())
-    ]
+    texts = [top_text(change.what, change.step) for change in (transitions(log) if named else ())]
+    shapes = [vertical(x, {"color": colour, "width": width, "dash": dash}) for x, dash, width in marks]
     return {"shapes": shapes, "annotations": texts}
 
 

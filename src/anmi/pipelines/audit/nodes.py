@@ -136,7 +136,6 @@ def render_audit(recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str,
 
 
 def gate(
-    *,
     recipes: pd.DataFrame,
     judges: pd.DataFrame,
     summary: dict[str, Any],

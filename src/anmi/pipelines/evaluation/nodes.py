@@ -127,7 +127,7 @@ def describe_hardness(scores: pd.DataFrame, queries: pd.DataFrame, params: Evalu
 
 
 def compare_systems(
-    *, scores: pd.DataFrame, info: dict[str, Any], encoder: str, recipe: str, params: EvaluationParams, seed: int
+    scores: pd.DataFrame, info: dict[str, Any], *, encoder: str, recipe: str, params: EvaluationParams, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
     """Average the metrics with intervals, and test the differences to both baselines."""
     from anmi.evaluation.metrics import summarise

@@ -38,6 +38,7 @@ def versions() -> dict[str, str]:
 def collect_results(
     metrics: pd.DataFrame,
     comparisons: pd.DataFrame,
+    *,
     training_summary: dict[str, Any],
     selection_summary: dict[str, Any],
     drawn: pd.DataFrame,
@@ -87,6 +88,7 @@ def draw_metrics(results: dict[str, Any]) -> Any:
 
 def render_report(
     results: dict[str, Any],
+    *,
     training_rows: pd.DataFrame,
     training_log: pd.DataFrame,
     training_summary: dict[str, Any],
@@ -126,10 +128,9 @@ def render_report(
                 | ({"rows of dev queries": len(training_rows) - len(rows)} if len(training_rows) > len(rows) else {}),
             },
             funnel=selection_summary["funnel"],
-            origins=selection_summary.get("origins") or (),
+            origins=selection_summary.get("origins") or {},
             distributions=selection_summary["distributions"],
             training_log=training_log,
-            calibration=teacher.get("reliability", {}),
             judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
             expected=selection_summary.get("expected") or {},

@@ -129,7 +129,7 @@ def make_training_rows(
         The recipe wants negatives and none is left, naming the step that rejected most.
     """
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.diagnostics import funnel
+    from anmi.evaluation.diagnostics import Funnel, diagnose
     from anmi.retrieval.pool import own_documents
     from anmi.retrieval.related import RelatedDocuments
     from anmi.selection.rows import training_rows
@@ -144,7 +144,9 @@ def make_training_rows(
     split = rows.query_id.map(dict(zip(queries.query_id, queries.split, strict=True)))
     rows.insert(rows.columns.tolist().index("origin"), "split", split.astype("str"))
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
-        raise AnmiError(f'recipe "{recipe}" left no negative for any query: {_why_none(funnel(selection.only()))}')
+        raise AnmiError(
+            f'recipe "{recipe}" left no negative for any query: {_why_none(diagnose(selection, Funnel(1))[0])}'
+        )
     return rows
 
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from anmi.errors import AnmiError
-from anmi.lineage import again, facts
-from anmi.lineage.manifests import UNFINISHED, Runs, versions_of
-from anmi.lineage.replay import Replay, replaying
+from anmi.runs import again, facts
+from anmi.runs.manifests import UNFINISHED, Runs, versions_of
+from anmi.runs.replay import Replay, replaying
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,9 @@ from typing import Any, Final
 from kedro.framework.context import KedroContext
 
 from anmi.datasets import remote
-from anmi.datasets.artifact import aside
-from anmi.datasets.disk import told_plainly
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError, holds_address_secret, masked
+from anmi.files import aside, disk_errors
 
 _PACKAGES: Final = (
     "anmi",
@@ -59,9 +58,9 @@ class RunRecord:
         ``node, seconds, peak_mib`` in the order in which they ended.
     fingerprint, outputs
         Of a whole run of ``mining``: hashes of what it was made from, and the files it made; see
-        :mod:`anmi.hooks.unchanged`.
+        :mod:`anmi.runs.unchanged`.
     process, updated
-        Which process it is (see :mod:`anmi.lineage.process`), and when it last noted something.
+        Which process it is (see :mod:`anmi.locks`), and when it last noted something.
     filters, configured
         What chose among its nodes, and the parameters as they were configured: enough to run it again.
     code, collection
@@ -271,6 +270,6 @@ def write_beside_data(root: str, name: str, text: str) -> str:
     if "://" in root:
         remote.write_text(place, text)
     else:
-        with told_plainly(place), aside(Path(place)) as path:
+        with disk_errors(place), aside(Path(place)) as path:
             path.write_text(text, encoding="utf-8")
     return place

@@ -11,12 +11,12 @@ from typing import Any
 from kedro.pipeline import Pipeline
 
 from anmi.corpus.contents import code_digest
-from anmi.datasets.disk import measured
 from anmi.errors import AnmiError
-from anmi.hooks.record import as_plain, git_state, package_versions
-from anmi.lineage import facts
-from anmi.lineage.changes import changes
-from anmi.lineage.manifests import versions_of
+from anmi.files import measured
+from anmi.runs import facts
+from anmi.runs.changes import changes
+from anmi.runs.manifests import versions_of
+from anmi.runs.record import as_plain, git_state, package_versions
 
 IsThere = Callable[[str, str], bool]
 
@@ -148,7 +148,7 @@ def absent(manifest: Mapping[str, Any]) -> frozenset[str]:
 
 
 def changes_since(manifest: Mapping[str, Any], context: Any, pipeline: Pipeline) -> dict[str, str]:
-    """Return in words what is no longer as it was when a run began; see :func:`anmi.lineage.changes.changes`."""
+    """Return in words what is no longer as it was when a run began; see :func:`anmi.runs.changes.changes`."""
     inputs = pipeline.inputs()
     parameters = as_plain(context.params)
     now: dict[str, Any] = {
