@@ -68,7 +68,8 @@ class EarlierDataset(ArtifactDataset):
         return self._absent if self.resolve_load_version() is None else super().load()
 
     def _read(self, path: Path) -> Any:
-        return self._kind(filepath=str(path))._read(path)
+        options = {} if self._loader is None else {"loader": self._loader}
+        return self._kind(filepath=str(path), **options)._read(path)
 
     def _write(self, data: Any, path: Path) -> None:
         raise DatasetError(f"{self._filepath} is read here as that of an earlier run and saved under another name")
