@@ -154,6 +154,35 @@ def search(
     return index.search(queries, k)
 
 
+def ranked(
+    model: SentenceTransformer,
+    asked: pd.DataFrame,
+    qrels: pd.DataFrame,
+    corpus: pd.DataFrame,
+    depth: int,
+    *,
+    store: Store | None = None,
+    precision: str = "auto",
+    batch_size: int = 64,
+    description: str = "",
+) -> pd.DataFrame:
+    """Return a model's ranking of the whole corpus for some queries; a query that is a document does not find itself.
+
+    Parameters
+    ----------
+    model
+        The encoder.
+    asked, qrels, corpus, depth
+        See :meth:`Ranking.of`.
+    store, precision, batch_size, description
+        See :func:`search`.
+    """
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), depth)
+    options: dict[str, Any] = {"precision": precision, "batch_size": batch_size, "description": description}
+    texts = document_texts(corpus)
+    return ranking.run(*search(model, asked.text.tolist(), texts, ranking.searched, store=store, **options))
+
+
 def vectors(
     model: SentenceTransformer,
     texts: Sequence[str],
