@@ -166,16 +166,8 @@ def means(queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
 
     Collections count alike, whatever their number of queries; the interval resamples the queries of each.
 
-    Parameters
-    ----------
-    queries, design
-        As for :func:`table`.
-
-    Returns
-    -------
-    list of dict
-        ``recipe, judgments, collections, ndcg_10, low, high``; judgments ``best known`` (completed ones where there
-        are such, else the original) and ``original``.
+    Returns ``recipe, judgments, collections, ndcg_10, low, high``; judgments ``best known`` (completed ones where there
+    are such, else the original) and ``original``.
     """
     rows = []
     for judgments in (BEST_KNOWN, ORIGINAL):

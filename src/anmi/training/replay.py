@@ -25,21 +25,9 @@ def drawn_again(rows: Sequence[Row], options: TrainingOptions, log: pd.DataFrame
 
     Whether a training draws clean negatives shows on rows with planted truth, and those must not be trained on.
 
-    Parameters
-    ----------
-    rows
-        With all negatives that the recipe chose for them, its pool.
-    options
-        Of the training; its negatives are mined ones.
-    log
-        Of the training, a row a step; with ``difficulty, low, high, negatives`` where it had a curriculum.
-    seed
-        Of the draws.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, document_id, count`` over at most 200 steps, evenly spread over the training.
+    The rows have all negatives that the recipe chose for them, its pool; the log has a row a step, with ``difficulty,
+    low, high, negatives`` where there was a curriculum. Returns ``query_id, document_id, count`` over at most 200
+    steps, evenly spread over the training.
 
     Raises
     ------

@@ -222,16 +222,7 @@ def leak_of(audited: pd.DataFrame, recipe: str) -> Leak:
 def leak_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> Leak:
     """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
 
-    Parameters
-    ----------
-    drawn
-        ``query_id, document_id, count``.
-    equivalents
-        ``query_id, document_id``: relevant though no label says so.
-    qrels
-        ``query_id, document_id, relevance``.
-    seed
-        Of the resampling.
+    Equivalents are relevant though no label says so.
     """
     from anmi.evaluation.shares import share_of_pairs
 
