@@ -291,7 +291,7 @@ def _nth(number: int) -> Callable[..., bool]:
 
 def _arm_writes(point: Point) -> None:
     from anmi.datasets import artifact
-    from anmi.hooks import record
+    from anmi.runs import record
 
     plain = artifact.aside
     seen: list[str] = []

@@ -71,7 +71,7 @@ class Commands:
     def close(self) -> None:
         """End the process."""
         if self._server is not None:
-            self._server.communicate(timeout=30)
+            self._server.communicate()
 
 
 def environment(**variables: str) -> dict[str, str]:

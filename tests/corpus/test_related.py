@@ -9,11 +9,11 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+from anmi.corpus.kin import find_kin, near_duplicates, siblings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus.duplicates import normalised
-from anmi.corpus.kin import find_kin, near_duplicates, siblings
 
 FILLER = [f"w{chr(97 + i)}" for i in range(26)]
 

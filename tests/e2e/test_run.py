@@ -215,15 +215,15 @@ def selected(place: Any, version: int) -> dict[str, bytes]:
 
 
 def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
-    whole_run: Any, in_process: Any, tmp_path: Path
+    whole_run: Any, kedro: Any, tmp_path: Path
 ) -> None:
     """In the same store, where all is cached."""
     store = tmp_path / "store"
     shutil.copytree(whole_run.store, store)
     before, made = entries(store), teachers(store)
     again = type(whole_run)(tmp_path / "data", store)
-    done = in_process(again, "run", "--pipelines", "mining", "--params", "recipe=anmi_2_1")
-    assert done.exit_code == 0, done.output + str(done.exception)
+    done = kedro("run", "--pipelines", "mining", "--params", "recipe=anmi_2_1", data_root=again.data, store=store)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert selected(again, 0) == selected(whole_run, 0)
     assert entries(store) == before > 3000
     assert teachers(store) == made

@@ -109,7 +109,7 @@ class Project:
     commands: Commands
 
     def kedro(self, *arguments: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-        done = self.commands.run(arguments, self.path, environment(**variables), timeout=120)
+        done = self.commands.run(arguments, self.path, environment(**variables), timeout=900)
         assert done.returncode == code, done.stdout + done.stderr
         return done
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from anmi.retrieval.kin import KINDS, Kin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING
-from anmi.retrieval.kin import KINDS, Kin
 
 N = 10
 DOCUMENT = st.integers(0, N - 1)

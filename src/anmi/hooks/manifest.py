@@ -96,9 +96,8 @@ class ManifestHooks:
         versions.fix(catalog, _to_run(pipeline, catalog, run_params), origins, begun)
         self._note_origin(run_params, pipeline, catalog)
         if before:
-            # A scheduler's tasks share a run (see anmi.cli.task); a killed one noted nothing of what it had saved.
-            there = [name for name in pipeline.all_outputs() if self._has_versions(name) and catalog.exists(name)]
-            self._record.go_on(before, there)
+            # A scheduler's tasks share a run (see anmi.cli.task).
+            self._record.go_on(before)
         if "://" not in self._root:
             log = Path(self._root) / "logs" / "anmi.log"
             with disk_errors(log):

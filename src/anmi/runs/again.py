@@ -28,7 +28,7 @@ class Rest:
     Attributes
     ----------
     nodes
-        Names, in the order in which they run.
+        Names, in the order in which they run; none where all was made and only the end was not noted.
     reused
         Versions of what the others made.
     load_versions
@@ -91,8 +91,7 @@ def rest_of(pipeline: Pipeline, manifest: Mapping[str, Any], is_there: IsThere) 
             if maker is not None and maker.name not in left and name not in there:
                 left.add(maker.name)
                 waiting.append(maker)
-    # All was made and only the end was not noted: the last node says it.
-    nodes = [node for node in pipeline.nodes if node.name in left] or [pipeline.nodes[-1]]
+    nodes = [node for node in pipeline.nodes if node.name in left]
     made = {name for node in nodes for name in node.outputs}
     read = {name for node in nodes for name in node.inputs} - made
     known = versions_of(manifest)

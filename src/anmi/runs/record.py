@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib import metadata
@@ -127,22 +127,13 @@ class RunRecord:
         self.machine = {"platform": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()}
         self.versions = package_versions()
 
-    def go_on(self, before: Mapping[str, Any], there: Iterable[str]) -> None:
-        """Add what is known of the same run from its tasks before this one.
-
-        Parameters
-        ----------
-        before
-            Their manifest.
-        there
-            Outputs of this task that an attempt before has saved already.
-        """
+    def go_on(self, before: Mapping[str, Any]) -> None:
+        """Add what is known of the same run from the manifest of its tasks before this one."""
         self.start = before["start"]
         self.pipelines = sorted({*before["pipelines"], *self.pipelines})
         self.loaded = dict(before["loaded"])
-        self.saved = {**before["saved"], **dict.fromkeys(there, self.run_id)}
         self.nodes = list(before["nodes"])
-        for name in ("files", "models", "inputs", "reused"):
+        for name in ("saved", "files", "models", "inputs", "reused"):
             setattr(self, name, {**before.get(name, {}), **getattr(self, name)})
 
     def finish(self, error: BaseException | None = None) -> None:

@@ -238,8 +238,7 @@ def run_cell(job: CellJob) -> None:
     Training is the node that a run trains with, epochs chosen on dev and all. Completed judgments are made here, after
     training, and go nowhere but into the metrics.
     """
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, search
+    from anmi.evaluation.retrieval import ranked
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
     from anmi.runs.memory import peak_mib, reset_peak
@@ -258,16 +257,12 @@ def run_cell(job: CellJob) -> None:
         )  # fmt: skip
         model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(CUTOFFS))
+    options: dict[str, Any] = {"precision": job.dense.precision, "batch_size": job.dense.batch_size}
     before = time.monotonic()
-    found = search(
-        model, asked.text.tolist(), document_texts(corpus), ranking.searched, precision=job.dense.precision,
-        batch_size=job.dense.batch_size,
-    )  # fmt: skip
+    run = ranked(model, asked, qrels, corpus, max(CUTOFFS), **options)
     seconds = round(time.monotonic() - before, 2)
     memory = peak_mib()
     shutil.rmtree(made["trained_model"], ignore_errors=True)
-    run = ranking.run(*found)
     summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
     queries_of = measure(run, asked, qrels, data, job.place.truth, summary["trained_on"])
     passes = (summary, summary.get("first_pass", {}))

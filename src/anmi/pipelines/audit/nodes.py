@@ -140,6 +140,7 @@ def gate(
     judges: pd.DataFrame,
     summary: dict[str, Any],
     report: str,
+    *,
     recipe: str,
     params: AuditParams,
 ) -> None:

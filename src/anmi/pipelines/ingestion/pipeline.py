@@ -27,7 +27,7 @@ def create_pipeline() -> Pipeline:
         Node(
             plan_mining,
             inputs=by_name(
-                "corpus", "queries", "qrels", "knowledge", "store", "earlier_mining", "earlier_selection",
+                "corpus", "queries", "qrels", "knowledge", "store", "earlier_mining_record", "earlier_selection",
                 *(f"params:{name}" for name in settings),
             ),
             outputs=["contents", "mining_plan"],

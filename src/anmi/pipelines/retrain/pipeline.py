@@ -85,15 +85,7 @@ def create_pipeline() -> Pipeline:
 
 
 def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
-    """Return the whole of retraining.
-
-    Parameters
-    ----------
-    way
-        All stages from ingestion to reporting.
-    audit
-        The audit; of it only the recipe that is trained with is judged for and measured.
-    """
+    """Return the whole of retraining: all stages, and the audit of the recipe trained with."""
     kept = Pipeline([node for node in audit.nodes if node.name not in _REPLACED])
     mine = Pipeline(kept, parameters={"params:audit_judges_for": "params:recipe"})
     measured = Node(
