@@ -436,7 +436,7 @@ def test_rows_that_are_kept_stand_beside_new_ones_under_the_places_of_now(
         positive_columns={name: np.ones((1, 1), np.float32) for name in ("dense", "bm25", "bm25_rank")},
     )
     record = MiningRecord(contents, "s", {"documents": 0, "queries": 0}, {})
-    earlier = {"earlier_mining": record, "earlier_selection": CandidateShards.of_parts(first.parts)}
+    earlier = {"earlier_mining_record": record, "earlier_selection": CandidateShards.of_parts(first.parts)}
     plan = only("q1", removed=("q2",))
     found = selected("nearest", CandidateShards.of([again]), mining_plan=plan, corpus=now, **earlier)
     rows = rows_of(found, now, queries, "nearest").set_index(["query_id", "positive_id"])
@@ -486,7 +486,7 @@ class Nights:
             denoising=DenoisingParams.model_validate(given["denoising"]),
             elo=EloParams(),
             store=self.store,
-            earlier_mining=self.record,
+            earlier_mining_record=self.record,
             earlier_selection=self.selection,
             **{name: given[name] for name in ("update", "keep_judges", "encoder", "recipe", "seed")},
         )

@@ -52,7 +52,8 @@ class Knowledge:
     @staticmethod
     def load(path: Path) -> Knowledge:
         """Read what :meth:`save` wrote."""
-        return Knowledge(*(pd.read_parquet(path / f"{name}.parquet") for name in _TABLES))
+        entities, graph, facts = (pd.read_parquet(path / f"{name}.parquet") for name in _TABLES)
+        return Knowledge(entities, graph, facts)
 
 
 @dataclass(frozen=True)

@@ -20,24 +20,12 @@ _BLOCK: Final = 5_000
 def read_terms(
     texts: Sequence[str], tokenize: Callable[[Sequence[str]], list[list[str]]], most: int
 ) -> tuple[dict[str, Any], NDArray[np.int64]]:
-    """Return the vocabulary of texts, and how many terms each has.
+    """Return the vocabulary of N texts, and how many terms each has, [N].
 
-    Parameters
-    ----------
-    texts
-        N texts.
-    tokenize
-        From texts to lists of terms.
-    most
-        Terms kept at most. Beyond it the rarest are left out, all of one document frequency together.
-
-    Returns
-    -------
-    tuple
-        ``texts`` (N), ``terms`` (how many are kept), ``occurrences`` (of all terms), ``expected`` and, for
-        :func:`new_term_share`, ``encoded``; then the lengths, [N]. ``expected`` is the share of occurrences whose term
-        no other text has, which a further text of the same kind would show: the estimate of Good and Turing (1953),
-        with texts for draws.
+    Beyond ``most`` terms the rarest are left out, all of one document frequency together. The vocabulary has ``texts``
+    (N), ``terms`` (how many are kept), ``occurrences`` (of all terms), ``expected`` and, for :func:`new_term_share`,
+    ``encoded``. ``expected`` is the share of occurrences whose term no other text has, which a further text of the same
+    kind would show: the estimate of Good and Turing (1953), with texts for draws.
 
     Examples
     --------

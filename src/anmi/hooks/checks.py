@@ -20,8 +20,8 @@ from kedro.validation.type_extractor import TypeExtractor
 from pydantic import ValidationError
 
 from anmi.candidates import MEASURED
-from anmi.datasets.disk import disk_error
 from anmi.errors import AnmiError, nearest
+from anmi.files import disk_error
 from anmi.hooks.parameters import (
     check_model,
     check_names,

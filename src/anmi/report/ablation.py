@@ -208,15 +208,7 @@ def console() -> Console:
 
 
 def show(results: Row, console: Console) -> None:
-    """Print an ablation: a table per collection and judgments, the means, and what they say.
-
-    Parameters
-    ----------
-    results
-        As the node ``compare_recipes`` returns.
-    console
-        Where to.
-    """
+    """Print an ablation, as the node ``compare_recipes`` returns it: tables, means, and what they say."""
     for collection, judgments, found in tables(results):
         texts = [cells(row, results) for row in found]
         counted = note(results, collection, judgments)

@@ -20,18 +20,7 @@ _NAMES: Final = {
 
 
 def render(results: Mapping[str, Any]) -> str:
-    """Return an ablation as one self-contained HTML document.
-
-    Parameters
-    ----------
-    results
-        As the node ``compare_recipes`` returns.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
-    """
+    """Return an ablation, as the node ``compare_recipes`` returns it, as one self-contained HTML document."""
     sections = []
     for place, (collection, judgments, found) in enumerate(tables(results)):
         texts = [cells(row, results) for row in found]

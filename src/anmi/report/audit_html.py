@@ -29,11 +29,6 @@ def render(recipes: pd.DataFrame, judges: pd.DataFrame, summary: Mapping[Any, An
         As :func:`anmi.evaluation.audit.audit_judges` returns.
     summary
         ``collection, encoder, date, depth, audit, lost, failed``; see :func:`anmi.evaluation.audit.summarise`.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
     """
     own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
     return page(

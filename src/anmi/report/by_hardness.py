@@ -13,12 +13,7 @@ from anmi.report.inputs import metric_name, system_name
 def hardness_figure(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
     """Draw a metric against the hardness of queries, one line with its intervals per system.
 
-    Parameters
-    ----------
-    rows
-        ``system, hardness, value, low, high, queries``; low and high may be None.
-    metric
-        As in ``ndcg@10``.
+    Rows have ``system, hardness, value, low, high, queries``; low and high may be None.
     """
     if not rows:
         return None

@@ -33,15 +33,9 @@ _VERDICTS: Final = {
 
 
 def render(drift: Mapping[str, Any], current: Mapping[str, Any], reference: Mapping[str, Any] | None = None) -> str:
-    """Return the drift as one self-contained HTML document.
+    """Return a drift of :func:`anmi.evaluation.drift.drift` as one self-contained HTML document.
 
-    Parameters
-    ----------
-    drift
-        From :func:`anmi.evaluation.drift.drift`.
-    current, reference
-        The profiles of today's and of the champion's training data, from
-        :func:`anmi.evaluation.training_profile.profile`; the latter None or empty where there is no champion.
+    The profiles are those of today's and of the champion's data, the latter None or empty where there is no champion.
     """
     made = current.get("made_with") or {}
     before = reference if drift["compared"] else None

@@ -157,12 +157,7 @@ def _caption(rows: list[Mapping[str, Any]], shown: int) -> str:
 def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:
     """Return everything about one candidate, or another positive, beside the row's own positive.
 
-    Parameters
-    ----------
-    found
-        From :func:`anmi.report.explanation.explain`.
-    candidate
-        One of its ``candidates`` or ``positives``.
+    Both are of what :func:`anmi.report.explanation.explain` returns.
     """
     own = found["positives"][0]
     table = Table(show_lines=False)

@@ -54,11 +54,8 @@ def is_mixed(log: pd.DataFrame) -> bool:
 def transitions(log: pd.DataFrame) -> list[Transition]:
     """Return where the mix of sources changed for good: at every new stage, or where it stopped moving.
 
-    Parameters
-    ----------
-    log
-        ``step``; ``stage`` for schedules that go by stages; else ``difficulty``, the share of negatives that are not
-        to be random, tells where a gradual schedule comes to its end. A schedule that has not ended has no transition.
+    By ``stage`` for schedules that go by stages; else by ``difficulty``, the share of negatives that are not to be
+    random. A schedule that has not ended has no transition.
 
     Examples
     --------
@@ -162,13 +159,7 @@ def transition_rows(log: pd.DataFrame) -> list[dict[str, str]]:
 
 
 def factuality_rows(knowledge: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of the table of factuality, a row per kind of variant with the cells of every system.
-
-    Parameters
-    ----------
-    knowledge
-        The artifact ``knowledge_metrics``: by system ``factuality_*`` and under ``factuality`` the same by kind.
-    """
+    """Return the rows of the table of factuality: a row per kind of variant, cells by system."""
     entries = {
         system: {"": {name.removeprefix("factuality_"): value for name, value in found.items()}} | found["factuality"]
         for system, found in knowledge.items()
@@ -232,16 +223,10 @@ def hardening(
     neighbours: Mapping[str, Any],
     kept_epoch: int | None = None,
 ) -> dict[str, Any] | None:
-    """Return what the section shows; None where negatives were not drawn from sources and no entity is known.
+    """Return what the section shows of ``training_log``, ``knowledge_metrics`` and ``neighbours``.
 
-    Parameters
-    ----------
-    log
-        The artifact ``training_log``.
-    knowledge, neighbours
-        The artifacts ``knowledge_metrics`` and ``neighbours``.
-    kept_epoch
-        Of the weights of the trained model; None for the last.
+    None where negatives were not drawn from sources and no entity is known. ``kept_epoch`` is that of the trained
+    model's weights, None for the last.
     """
     if not is_mixed(log) and not knowledge:
         return None

@@ -42,18 +42,7 @@ _MOST_EXAMPLES: Final = 10
 
 
 def render(inputs: ReportInputs) -> str:
-    """Return the report as one self-contained HTML document.
-
-    Parameters
-    ----------
-    inputs
-        Whatever is empty is said to be missing in a sentence.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
-    """
+    """Return the report as one self-contained HTML document."""
     parameters = json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str) if inputs.parameters else ""
     return page(
         _TEMPLATE,

@@ -104,11 +104,6 @@ class ReportInputs:
 def passes_sentence(summary: Mapping[str, Any]) -> str:
     """Say which pass dev figures are of, and which one the trained model; nothing where there was one pass only.
 
-    Parameters
-    ----------
-    summary
-        The artifact ``training_summary``.
-
     Examples
     --------
     >>> first = {"rows": 80, "epochs": 5, "best_epoch": 3, "best_dev_ndcg@10": 0.61234}
@@ -199,13 +194,8 @@ def judge_entries(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the ``judges`` of a report from what the judging stages wrote.
 
-    Parameters
-    ----------
-    teacher
-        The artifact ``teacher``: ``auc_positive_against_candidates``, ``calibration`` (one entry per fold) and
-        ``reliability``. Without a reliability, as when nothing was judged, it is left out.
-    fused_judge
-        Under ``judges`` by name what :class:`ReportInputs` takes; a judge of the name ``teacher`` replaces that above.
+    A ``teacher`` without a reliability, as when nothing was judged, is left out. Under ``judges`` the fused judge names
+    others; one of the name ``teacher`` replaces that above.
 
     Examples
     --------

@@ -136,11 +136,11 @@ def render_audit(recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str,
 
 
 def gate(
-    *,
     recipes: pd.DataFrame,
     judges: pd.DataFrame,
     summary: dict[str, Any],
     report: str,
+    *,
     recipe: str,
     params: AuditParams,
 ) -> None:

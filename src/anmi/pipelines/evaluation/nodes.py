@@ -47,8 +47,7 @@ def run_systems(
     AnmiError
         There is no such query, or the model was trained on them.
     """
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, search
+    from anmi.evaluation.retrieval import Ranking, ranked
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.prompts import OWN
 
@@ -56,24 +55,16 @@ def run_systems(
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
         raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
-    texts, documents = asked.text.tolist(), document_texts(corpus)
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(params.cutoffs))
-    runs = {"bm25": ranking.run(*bm25_index.search(texts, ranking.searched))}
+    depth = max(params.cutoffs)
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), depth)
+    runs = {"bm25": ranking.run(*bm25_index.search(asked.text.tolist(), ranking.searched))}
     # The trained model has in its folder what it was trained with.
     for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
         model = load_encoder(name, store.path / "models", dense.max_length, prompts)
-        found = search(
-            model,
-            texts,
-            documents,
-            ranking.searched,
-            # A trained model is seen once; keeping its vectors would only fill the store.
-            store=store if system == "zero_shot" else None,
-            precision=dense.precision,
-            batch_size=dense.batch_size,
-            description=system,
-        )
-        runs[system] = ranking.run(*found)
+        # A trained model is seen once; keeping its vectors would only fill the store.
+        kept = store if system == "zero_shot" else None
+        options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": system}
+        runs[system] = ranked(model, asked, qrels, corpus, depth, store=kept, **options)
     return pd.concat([run.assign(system=system) for system, run in runs.items()], ignore_index=True)
 
 
@@ -127,7 +118,7 @@ def describe_hardness(scores: pd.DataFrame, queries: pd.DataFrame, params: Evalu
 
 
 def compare_systems(
-    *, scores: pd.DataFrame, info: dict[str, Any], encoder: str, recipe: str, params: EvaluationParams, seed: int
+    scores: pd.DataFrame, info: dict[str, Any], *, encoder: str, recipe: str, params: EvaluationParams, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
     """Average the metrics with intervals, and test the differences to both baselines."""
     from anmi.evaluation.metrics import summarise

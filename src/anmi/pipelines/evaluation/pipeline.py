@@ -11,19 +11,18 @@ from anmi.pipelines.evaluation.nodes import (
     run_systems,
     score_runs,
 )
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    asked = {"encoder": "params:encoder", "recipe": "params:recipe", "params": "params:evaluation"}
-    tested = {name: name for name in ("corpus", "queries", "qrels")}
-    systems = (
-        asked | {name: name for name in ("trained_model", "training_summary", "store")} | {"dense": "params:dense"}
-    )
     return Pipeline([
         Node(
             run_systems,
-            inputs=tested | systems | {"bm25_index": "bm25_index"},
+            inputs=by_name(
+                "bm25_index", "trained_model", "corpus", "queries", "qrels", "params:encoder", "params:recipe",
+                "params:dense", "store", "training_summary", params="params:evaluation",
+            ),
             outputs="runs",
             name="run_systems",
         ),
@@ -41,15 +40,20 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             compare_systems,
-            inputs=asked | {"scores": "query_metrics", "info": "collection_info", "seed": "params:seed"},
+            inputs=by_name(
+                "params:encoder", "params:recipe", "params:seed", scores="query_metrics", info="collection_info",
+                params="params:evaluation",
+            ),
             outputs=["metrics", "comparisons", "metrics_flat"],
             name="compare_systems",
         ),
         Node(
             measure_knowledge,
-            inputs=tested | systems
-            | {name: name for name in ("runs", "knowledge", "variants")}
-            | {"seed": "params:seed"},
+            inputs=by_name(
+                "runs", "trained_model", "corpus", "queries", "qrels", "knowledge", "variants", "params:encoder",
+                "params:recipe", "params:dense", "params:seed", "store", "training_summary",
+                params="params:evaluation",
+            ),
             outputs=["knowledge_metrics", "neighbours"],
             name="measure_knowledge",
         ),

@@ -105,7 +105,7 @@ def plan_mining(
     elo: EloParams,
     seed: int,
     store: Store,
-    earlier_mining: MiningRecord | None,
+    earlier_mining_record: MiningRecord | None,
     earlier_selection: CandidateShards | None,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Note what the collection consists of, and decide which queries are to be mined."""
@@ -148,8 +148,8 @@ def plan_mining(
 
     plan = MiningPlan(settings=settings)
     if update:
-        plan = plan_mining(contents, settings, earlier_mining, ingestion.most_changed, lacking, lost)
+        plan = plan_mining(contents, settings, earlier_mining_record, ingestion.most_changed, lacking, lost)
         log.info("%s: %s", "Mining all" if plan.mines_all else "Mining what changed", plan.why)
-    if keep_judges and earlier_mining is not None:
-        plan = replace(plan, judges=earlier_mining.fits["teacher"])
+    if keep_judges and earlier_mining_record is not None:
+        plan = replace(plan, judges=earlier_mining_record.fits["teacher"])
     return contents, plan.as_dict()

@@ -17,6 +17,7 @@ def profile_training_data(
     queries: pd.DataFrame,
     corpus: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     related_documents: pd.DataFrame,
     selection: CandidateShards,
     selection_summary: dict[str, Any],

@@ -97,6 +97,7 @@ def evaluate_champion(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     collection: str,
     params: RetrainParams,
     evaluation: EvaluationParams,
@@ -136,8 +137,7 @@ def _rank(
     evaluation: EvaluationParams,
     dense: DenseParams,
 ) -> pd.DataFrame:
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, search
+    from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import load_encoder
 
     asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
@@ -146,18 +146,10 @@ def _rank(
             f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
             "cannot be compared; give it some"
         )
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(evaluation.cutoffs))
+    encoder = load_encoder(str(model), model.parent, dense.max_length, dense.prompts)
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
-    found = search(
-        load_encoder(str(model), model.parent, dense.max_length, dense.prompts),
-        asked.text.tolist(),
-        document_texts(corpus),
-        ranking.searched,
-        precision=dense.precision,
-        batch_size=dense.batch_size,
-        description=_SYSTEM,
-    )
-    return ranking.run(*found).assign(system=_SYSTEM)
+    options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": _SYSTEM}
+    return ranked(encoder, asked, qrels, corpus, max(evaluation.cutoffs), **options).assign(system=_SYSTEM)
 
 
 def score_champion(
@@ -171,6 +163,7 @@ def score_champion(
 
 def decide_promotion(
     champion: dict[str, Any],
+    *,
     champion_metrics: pd.DataFrame,
     query_metrics: pd.DataFrame,
     audited: pd.DataFrame,
@@ -231,16 +224,7 @@ def leak_of(audited: pd.DataFrame, recipe: str) -> Leak:
 def leak_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> Leak:
     """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
 
-    Parameters
-    ----------
-    drawn
-        ``query_id, document_id, count``.
-    equivalents
-        ``query_id, document_id``: relevant though no label says so.
-    qrels
-        ``query_id, document_id, relevance``.
-    seed
-        Of the resampling.
+    Equivalents are relevant though no label says so.
     """
     from anmi.evaluation.shares import share_of_pairs
 
@@ -263,6 +247,7 @@ def _fingerprint(folder: Path) -> str:
 
 def register_challenger(
     trained_model: Path,
+    *,
     promotion: dict[str, Any],
     champion: dict[str, Any],
     training_profile: dict[str, Any],

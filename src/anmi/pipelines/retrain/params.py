@@ -37,14 +37,7 @@ class RetrainParams(BaseModel):
 
 
 def model_name(params: RetrainParams, collection: str) -> str:
-    """Return the name of the registered model.
-
-    Parameters
-    ----------
-    params
-        Of retraining; its ``model`` is taken when given.
-    collection
-        The parameter ``collection``, such as ``beir:DIR``.
+    """Return the name of the registered model, made from the parameter ``collection`` where none is given.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def select_negatives(
     engine: EngineParams = IN_PROCESS,
     mining_plan: Mapping[str, Any] | None = None,
     corpus: pd.DataFrame | None = None,
-    earlier_mining: MiningRecord | None = None,
+    earlier_mining_record: MiningRecord | None = None,
     earlier_selection: CandidateShards | None = None,
     **columns: ColumnShards,
 ) -> CandidateShards:
@@ -79,12 +79,12 @@ def select_negatives(
     plan = MiningPlan() if mining_plan is None else MiningPlan.of(mining_plan)
     if plan.queries is None:
         return chosen
-    if corpus is None or earlier_mining is None or earlier_selection is None:
+    if corpus is None or earlier_mining_record is None or earlier_selection is None:
         raise AnmiError(
             "the last mining, which this update was to go on with, is not there any more: run it again, and all is "
             "mined"
         )
-    places = places_of(earlier_mining.documents, corpus.document_id.tolist(), plan.documents_changed)
+    places = places_of(earlier_mining_record.documents, corpus.document_id.tolist(), plan.documents_changed)
     carried, earlier = Carried.of([*plan.queries, *plan.removed], places), earlier_selection
     kept = CandidateShards.of_parts(lambda: in_threads(carried.in_bytes, earlier.parts(), engine.most_workers))
     return together(kept, chosen)

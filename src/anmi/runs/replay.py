@@ -18,9 +18,9 @@ class Replay:
     Attributes
     ----------
     parameters
-        Configured instead of those of the environment, runtime parameters included.
+        Configured instead of those of the environment, runtime parameters included; None for these.
     notes
-        What its manifest is to say besides: ``filters``, ``reused``, ``resumed_from``, ``reproduces``.
+        What its manifest is to say besides: ``saved``, ``filters``, ``reused``, ``resumed_from``, ``reproduces``.
     data
         Where to put what it makes, and its manifest; None for the usual place.
     made
@@ -31,7 +31,7 @@ class Replay:
         False for a run that is no result of its own.
     """
 
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any] | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
     data: str | None = None
     made: frozenset[str] = frozenset()
@@ -78,7 +78,8 @@ def configure(context: KedroContext) -> None:
         loader["globals"] = {**settings, "data": replay.data}
     if not replay.tracked:
         loader["mlflow"] = {"enabled": False}
-    loader["parameters"] = dict(replay.parameters)
+    if replay.parameters is not None:
+        loader["parameters"] = dict(replay.parameters)
 
 
 def moved(entry: Mapping[str, Any], usual: str, data: str) -> dict[str, Any]:

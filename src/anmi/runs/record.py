@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib import metadata
@@ -15,10 +15,9 @@ from typing import Any, Final
 from kedro.framework.context import KedroContext
 
 from anmi.datasets import remote
-from anmi.datasets.artifact import aside
-from anmi.datasets.disk import told_plainly
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError, holds_address_secret, masked
+from anmi.files import aside, disk_errors
 
 _PACKAGES: Final = (
     "anmi",
@@ -59,9 +58,9 @@ class RunRecord:
         ``node, seconds, peak_mib`` in the order in which they ended.
     fingerprint, outputs
         Of a whole run of ``mining``: hashes of what it was made from, and the files it made; see
-        :mod:`anmi.hooks.unchanged`.
+        :mod:`anmi.runs.unchanged`.
     process, updated
-        Which process it is (see :mod:`anmi.lineage.process`), and when it last noted something.
+        Which process it is (see :mod:`anmi.locks`), and when it last noted something.
     filters, configured
         What chose among its nodes, and the parameters as they were configured: enough to run it again.
     code, collection
@@ -128,22 +127,13 @@ class RunRecord:
         self.machine = {"platform": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()}
         self.versions = package_versions()
 
-    def go_on(self, before: Mapping[str, Any], there: Iterable[str]) -> None:
-        """Add what is known of the same run from its tasks before this one.
-
-        Parameters
-        ----------
-        before
-            Their manifest.
-        there
-            Outputs of this task that an attempt before has saved already.
-        """
+    def go_on(self, before: Mapping[str, Any]) -> None:
+        """Add what is known of the same run from the manifest of its tasks before this one."""
         self.start = before["start"]
         self.pipelines = sorted({*before["pipelines"], *self.pipelines})
         self.loaded = dict(before["loaded"])
-        self.saved = {**before["saved"], **dict.fromkeys(there, self.run_id)}
         self.nodes = list(before["nodes"])
-        for name in ("files", "models", "inputs", "reused"):
+        for name in ("saved", "files", "models", "inputs", "reused"):
             setattr(self, name, {**before.get(name, {}), **getattr(self, name)})
 
     def finish(self, error: BaseException | None = None) -> None:
@@ -271,6 +261,6 @@ def write_beside_data(root: str, name: str, text: str) -> str:
     if "://" in root:
         remote.write_text(place, text)
     else:
-        with told_plainly(place), aside(Path(place)) as path:
+        with disk_errors(place), aside(Path(place)) as path:
             path.write_text(text, encoding="utf-8")
     return place

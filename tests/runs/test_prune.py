@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.lineage.manifests import Runs
-from anmi.lineage.places import Place
-from anmi.lineage.process import owner, this_process
-from anmi.lineage.prune import kept, plan, remove
+from anmi.locks import owner, process
+from anmi.runs.manifests import Runs
+from anmi.runs.places import Place
+from anmi.runs.prune import kept, plan, remove
 
 OLD, NEW = "2026-01-01T00.00.00.000Z", "2026-01-02T00.00.00.000Z"
 
@@ -116,13 +116,13 @@ def test_versions_and_manifests_go_and_the_rest_stays(tmp_path: Path, kind: str)
 
 def test_a_running_run_is_known_by_its_process_and_not_by_what_it_says(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    process = this_process() | {"pid": child.pid}
+    mine = process() | {"pid": child.pid}
     started = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]
     rows = {
-        "alive": process | {"started": started},
-        "another that got its number": process | {"started": "1"},
-        "of an earlier boot": process | {"started": started, "boot": "earlier"},
-        "of another host": process | {"host": "elsewhere"},
+        "alive": mine | {"started": started},
+        "another that got its number": mine | {"started": "1"},
+        "of an earlier boot": mine | {"started": started, "boot": "earlier"},
+        "of another host": mine | {"host": "elsewhere"},
     }
     stays = {
         name: Runs(str(tmp_path)).status(manifest(NEW, "running", process=row, updated=_now()))
@@ -142,7 +142,7 @@ def test_a_running_run_is_known_by_its_process_and_not_by_what_it_says(tmp_path:
 
 
 def _now() -> str:
-    from anmi.hooks.record import now
+    from anmi.runs.record import now
 
     return now()
 
@@ -200,7 +200,7 @@ def test_a_model_with_an_alias_keeps_its_run(tmp_path: Path) -> None:
 
     from mlflow import MlflowClient
 
-    from anmi.lineage.prune import aliased_runs
+    from anmi.runs.prune import aliased_runs
 
     database = tmp_path / "tracking" / "mlflow.db"
     context: Any = SimpleNamespace(config_loader={"mlflow": {}})

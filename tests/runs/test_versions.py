@@ -14,12 +14,12 @@ import pytest
 from kedro.io import DataCatalog
 from kedro.io.core import Version
 from kedro.pipeline import Node, Pipeline
-from tests.lineage.conftest import Driver, Selecting, write_selecting
+from tests.runs.conftest import Driver, Selecting, write_selecting
 
 from anmi.datasets import EarlierDataset, JsonDataset
 from anmi.errors import AnmiError
-from anmi.lineage.process import this_process
-from anmi.lineage.versions import Origins, fix, settle
+from anmi.locks import process
+from anmi.runs.versions import Origins, fix, settle
 
 
 def node(inputs: str, outputs: str) -> Node:
@@ -122,7 +122,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
 def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> None:
     """Its own stays its own, what it read stays what it was, and what was not there stays absent."""
     origins = data_root(tmp_path, {"1": MINED})
-    running = {"run_id": "2", "status": "running", "process": this_process(), "start": "2"}
+    running = {"run_id": "2", "status": "running", "process": process(), "start": "2"}
     (tmp_path / "runs" / "2").mkdir()
     (tmp_path / "runs" / "2" / "manifest.json").write_text(json.dumps(running))
 

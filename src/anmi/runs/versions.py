@@ -17,7 +17,7 @@ from kedro.pipeline.node import Node
 
 from anmi.datasets.earlier import ABSENT, EarlierDataset
 from anmi.errors import AnmiError
-from anmi.lineage.manifests import Runs, read_manifest, versions_of
+from anmi.runs.manifests import Runs, read_manifest, versions_of
 
 _WAYS_OUT: Final = "run the pipelines that make them in one run, or name versions with --load-versions"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from anmi.errors import AnmiError
-from anmi.lineage import again, places
-from anmi.lineage.compare import Difference, compare
-from anmi.lineage.manifests import Runs, versions_of
-from anmi.lineage.replay import Replay, replaying
+from anmi.runs import again, places
+from anmi.runs.compare import Difference, compare
+from anmi.runs.manifests import Runs, versions_of
+from anmi.runs.replay import Replay, replaying
 
 # What training reads of mining. That both come from the same candidates is why the second is made as well.
 COMPARED: Final = ("selection", "training_rows")

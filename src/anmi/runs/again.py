@@ -11,12 +11,12 @@ from typing import Any
 from kedro.pipeline import Pipeline
 
 from anmi.corpus.contents import code_digest
-from anmi.datasets.disk import measured
 from anmi.errors import AnmiError
-from anmi.hooks.record import as_plain, git_state, package_versions
-from anmi.lineage import facts
-from anmi.lineage.changes import changes
-from anmi.lineage.manifests import versions_of
+from anmi.files import measured
+from anmi.runs import facts
+from anmi.runs.changes import changes
+from anmi.runs.manifests import versions_of
+from anmi.runs.record import as_plain, git_state, package_versions
 
 IsThere = Callable[[str, str], bool]
 
@@ -28,7 +28,7 @@ class Rest:
     Attributes
     ----------
     nodes
-        Names, in the order in which they run.
+        Names, in the order in which they run; none where all was made and only the end was not noted.
     reused
         Versions of what the others made.
     load_versions
@@ -91,8 +91,7 @@ def rest_of(pipeline: Pipeline, manifest: Mapping[str, Any], is_there: IsThere) 
             if maker is not None and maker.name not in left and name not in there:
                 left.add(maker.name)
                 waiting.append(maker)
-    # All was made and only the end was not noted: the last node says it.
-    nodes = [node for node in pipeline.nodes if node.name in left] or [pipeline.nodes[-1]]
+    nodes = [node for node in pipeline.nodes if node.name in left]
     made = {name for node in nodes for name in node.outputs}
     read = {name for node in nodes for name in node.inputs} - made
     known = versions_of(manifest)
@@ -148,7 +147,7 @@ def absent(manifest: Mapping[str, Any]) -> frozenset[str]:
 
 
 def changes_since(manifest: Mapping[str, Any], context: Any, pipeline: Pipeline) -> dict[str, str]:
-    """Return in words what is no longer as it was when a run began; see :func:`anmi.lineage.changes.changes`."""
+    """Return in words what is no longer as it was when a run began; see :func:`anmi.runs.changes.changes`."""
     inputs = pipeline.inputs()
     parameters = as_plain(context.params)
     now: dict[str, Any] = {

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anmi import files
 from anmi.datasets import remote
-from anmi.datasets.disk import told_plainly
-from anmi.lineage.process import owner
 
 
 @dataclass(frozen=True)
@@ -91,14 +87,8 @@ class Place:
         found = [root / name for name in names if (root / name).exists()] if names else [root] * root.exists()
         if not found:
             return
-        with told_plainly(root):
-            room = Path(tempfile.mkdtemp(prefix=f".pruned.{owner()}.", suffix=".tmp", dir=parent))
-            try:
-                for number, path in enumerate(found):
-                    with suppress(FileNotFoundError):
-                        path.rename(room / str(number))
-            finally:
-                shutil.rmtree(room)
+        with files.disk_errors(root):
+            files.remove(*found, beside=parent)
             for path in found:
                 _remove_empty(path.parent, root)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from anmi.hooks.record import flatten
+from anmi.runs.record import flatten
 
 PARTS: Final = ("collection", "parameters", "code", "packages")
 _SHOWN: Final = 4

@@ -1,17 +1,20 @@
-"""What is written to disks: its size and hashes, and a sentence where a disk takes no more."""
+"""Writing files whole or not at all, what was written, and a sentence where a disk takes no more."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, causes
+from anmi.fingerprint import hash_files
+from anmi.locks import owner
 
 # A hash costs about a second per gigabyte; what is larger is told by its size.
 _HASHED: Final = 1 << 26
@@ -39,6 +42,56 @@ _REASONS: Final = {
 }
 
 
+@contextmanager
+def aside(target: Path) -> Iterator[Path]:
+    """Give a path beside ``target`` to write to; rename it to ``target`` when the block ends without an error.
+
+    The temporary name starts with a dot and does not end like an artifact, so what a killed process leaves behind is
+    never taken for a version. It tells which process it belongs to, for whoever tidies up.
+
+    Examples
+    --------
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with aside(folder / "a.txt") as path:
+    ...     _ = path.write_text("done")
+    >>> sorted(p.name for p in folder.iterdir())
+    ['a.txt']
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    room = _room(target.parent, target.name)
+    try:
+        yield room / target.name
+        if target.is_dir():
+            # A full folder cannot be renamed over: move the old one out first.
+            target.rename(room / f"{target.name}.old")
+        (room / target.name).replace(target)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def remove(*paths: Path, beside: Path) -> None:
+    """Remove files and folders, those that are there, so that none is ever seen half: they are moved aside first.
+
+    Parameters
+    ----------
+    paths
+        What is to go.
+    beside
+        A folder on the same disk, for the time it takes.
+    """
+    room = _room(beside, "pruned")
+    try:
+        for number, path in enumerate(paths):
+            with suppress(FileNotFoundError):
+                path.rename(room / str(number))
+    finally:
+        shutil.rmtree(room)
+
+
+def _room(folder: Path, name: str) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f".{name}.{owner()}.", suffix=".tmp", dir=folder))
+
+
 def disk_error(error: BaseException, place: object, setting: str) -> AnmiError | None:
     """Return the sentence for what could not be written because of its disk; None where that is not the reason.
 
@@ -58,9 +111,7 @@ def disk_error(error: BaseException, place: object, setting: str) -> AnmiError |
 `kedro anmi store prune`), or set ANMI_DATA_ROOT to another place
     >>> disk_error(ValueError("something else"), "data/x", "ANMI_DATA_ROOT")
     """
-    found: BaseException | None = error
-    seen: list[BaseException] = []
-    while found is not None and found not in seen:
+    for found in causes(error):
         if isinstance(found, AnmiError):
             return None
         code = getattr(found, "errno", None)
@@ -68,8 +119,6 @@ def disk_error(error: BaseException, place: object, setting: str) -> AnmiError |
         told = code if code in _REASONS else next((number for number, said in _TOLD if said.search(text)), None)
         if told is not None:
             return AnmiError(f"{place} could not be written, since {_REASONS[told]}, or set {setting} to another place")
-        seen.append(found)
-        found = found.__cause__ or found.__context__
     return None
 
 
@@ -87,7 +136,7 @@ def unwritable(error: OSError) -> AnmiError | None:
 
 
 @contextmanager
-def told_plainly(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None]:
+def disk_errors(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None]:
     """Raise an AnmiError that names the place where its disk is full or cannot be written to.
 
     Parameters
@@ -121,16 +170,11 @@ def measured(path: Path) -> dict[str, Any]:
     sizes = [file.stat().st_size for file in files]
     facts: dict[str, Any] = {"files": len(files), "bytes": sum(sizes)}
     if facts["bytes"] <= _HASHED or path.name in _ALWAYS_HASHED:
-        facts["digest"] = _digest(files, path)
+        facts["digest"] = _hash(files, path)
     if weights := [file for file in files if file.suffix == ".safetensors"]:
-        facts["weights"] = _digest(weights, path)
+        facts["weights"] = _hash(weights, path)
     return facts
 
 
-def _digest(files: list[Path], root: Path) -> str:
-    state = hashlib.blake2b(digest_size=16)
-    for file in files:
-        with file.open("rb") as opened:
-            content = hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).digest()
-        state.update(file.relative_to(root).as_posix().encode() + b"\0" + content)
-    return state.hexdigest()
+def _hash(files: list[Path], root: Path) -> str:
+    return hash_files((file.relative_to(root).as_posix(), file) for file in files)

@@ -26,7 +26,7 @@ from anmi.datasets import (
     TextDataset,
 )
 from anmi.errors import AnmiError
-from anmi.hooks.record import write_beside_data
+from anmi.runs.record import write_beside_data
 from anmi.store import Store
 
 V1 = "2026-01-01T00.00.00.000Z"

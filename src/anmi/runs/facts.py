@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from anmi.errors import AnmiError
+from anmi.fingerprint import hash_file, hash_named
 
 COLLECTION: Final = "params:collection"
 # Options of a run that choose among its nodes and inputs.
@@ -41,24 +40,16 @@ def collection_facts(collection: str) -> dict[str, Any]:
         files = files_of(collection)
         if not files:
             return facts | {"digest": contents(collection)}
-        digests = [file_digest(path) for path in files]
+        digests = [hash_file(path) for path in files]
         sizes = [path.stat().st_size for path in files]
     except (AnmiError, OSError):
         return facts
-    whole = hashlib.blake2b(digest_size=16)
-    for path, digest in zip(files, digests, strict=True):
-        whole.update(path.name.encode() + b"\0" + bytes.fromhex(digest))
+    whole = hash_named(zip((path.name for path in files), digests, strict=True))
     rows = zip(files, sizes, digests, strict=True)
     return facts | {
-        "digest": whole.hexdigest(),
+        "digest": whole,
         "files": [{"path": path.as_posix(), "bytes": size, "digest": digest} for path, size, digest in rows],
     }
-
-
-def file_digest(path: Path) -> str:
-    """Return a hash of the contents of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def exact(value: Any) -> Any:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kedro.pipeline import Node, Pipeline
 
-from anmi.lineage.again import absent, rest_of
-from anmi.lineage.changes import changes
-from anmi.lineage.manifests import versions_of
-from anmi.lineage.replay import Replay, configure, replaying
+from anmi.runs.again import absent, rest_of
+from anmi.runs.changes import changes
+from anmi.runs.manifests import versions_of
+from anmi.runs.replay import Replay, configure, replaying
 
 
 def nothing(*_: Any) -> None:

@@ -6,8 +6,6 @@ change its result, and what it wrote; the next one compares both before it start
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,7 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from anmi.corpus.contents import code_digest, contents, files_in, models_in, with_effect
 from anmi.errors import AnmiError
-from anmi.lineage.manifests import read_manifest
+from anmi.fingerprint import changed, hash_value
+from anmi.runs.manifests import read_manifest
 
 PIPELINE: Final = "mining"
 _PARTIAL: Final = (
@@ -114,11 +113,11 @@ def fingerprint(
     kinds = {name: {k: v for k, v in entry.items() if k not in _PLACE} for name, entry in entries.items()}
     return {
         "collection": contents(str(chosen.get("collection", ""))),
-        "parameters": _hash(with_effect(chosen)),
-        "models": _hash(models_in(chosen, project)),
+        "parameters": hash_value(with_effect(chosen)),
+        "models": hash_value(models_in(chosen, project)),
         "code": code_digest(),
-        "libraries": _hash(versions),
-        "catalog": _hash(kinds),
+        "libraries": hash_value(versions),
+        "catalog": hash_value(kinds),
     }
 
 
@@ -132,11 +131,6 @@ def _branch(parameters: Mapping[str, Any], name: str) -> Any:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
-
-
-def _hash(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def stamps(catalog: CatalogProtocol, names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -203,7 +197,7 @@ def compare(
     noted = manifest.get("fingerprint") or {}
     if manifest.get("status") != "finished" or not noted:
         return {}, []
-    changes = [part for part in now if noted.get(part) != now[part]]
+    changes = changed(now, noted)
     if len(versions) > 1:
         changes.append(_SEVERAL)
     elif found != manifest.get("outputs"):

@@ -78,7 +78,7 @@ DRIVER = """
 import json, os, sys
 from pathlib import Path
 import kedro.framework.cli.project, kedro.framework.session, pandas, pyarrow.parquet
-import anmi.cli, anmi.lineage.prune, anmi.lineage.resume, anmi.datasets, anmi.settings, anmi.lineage.compare
+import anmi.cli, anmi.runs.prune, anmi.runs.resume, anmi.datasets, anmi.settings, anmi.runs.compare
 for line in sys.stdin:
     folder, words, variables = json.loads(line)
     child = os.fork()

@@ -6,12 +6,13 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from anmi.errors import AnmiError
-from anmi.lineage import again, facts
-from anmi.lineage.manifests import UNFINISHED, Runs, versions_of
-from anmi.lineage.replay import Replay, replaying
+from anmi.runs import again, facts
+from anmi.runs.manifests import UNFINISHED, Runs, versions_of
+from anmi.runs.replay import Replay, replaying
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,12 @@ def resume(manifest: Mapping[str, Any], *, force: bool) -> tuple[str, again.Rest
             )
         is_there = again.checker(context, manifest, versions_of(manifest))
         rest = again.rest_of(pipeline, manifest, is_there)
+        if not rest.nodes:
+            # All was made and only the end was not noted: the last node says it.
+            last = pipeline.nodes[-1]
+            kept = {dataset: version for dataset, version in rest.reused.items() if dataset not in last.outputs}
+            alone = again.rest_of(pipeline.only_nodes(last.name), manifest, lambda *_: False)
+            rest = replace(alone, reused=kept)
         for dataset, version in rest.load_versions.items():
             if dataset not in rest.reused and not is_there(dataset, version):
                 raise AnmiError(f'run {name} read "{dataset}" in version {version}, which is gone: run it anew')

@@ -12,7 +12,7 @@ import fsspec
 
 from anmi.datasets import remote
 from anmi.errors import AnmiError, nearest
-from anmi.lineage import process
+from anmi.locks import is_held, state
 
 LOCK: Final = "lock"
 _MANIFEST: Final = "manifest.json"
@@ -67,9 +67,10 @@ class Runs:
         noted = str(manifest.get("status", "killed"))
         if noted != "running":
             return noted
-        found = process.state(manifest.get("process") or {})
+        found = state(manifest.get("process") or {})
         if found == "unknown" and self.is_local:
-            found = process.lock_state(Path(self.root) / "runs" / str(manifest["run_id"]) / LOCK)
+            held = is_held(Path(self.root) / "runs" / str(manifest["run_id"]) / LOCK)
+            found = "unknown" if held is None else "alive" if held else "dead"
         if found == "unknown":
             last = datetime.fromisoformat(str(manifest.get("updated") or manifest["start"]))
             found = "dead" if datetime.now(UTC) - last > _SILENT else "alive"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anmi.lineage.facts import file_digest
+from anmi.fingerprint import hash_file
 
 _KEY = ["query", "positive", "document"]
 
@@ -67,7 +67,7 @@ def file_differences(one: Path, other: Path) -> list[str]:
     return [
         f"{name} is missing" if name not in new else f"{name} is new" if name not in old else f"{name} has other bytes"
         for name in sorted({**old, **new})
-        if name not in old or name not in new or file_digest(old[name]) != file_digest(new[name])
+        if name not in old or name not in new or hash_file(old[name]) != hash_file(new[name])
     ]
 
 

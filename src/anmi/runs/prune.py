@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import time
 from collections import defaultdict
@@ -13,10 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from anmi.lineage.manifests import UNFINISHED, Runs
-from anmi.lineage.places import File, Place
-from anmi.lineage.process import owner_state
-from anmi.lineage.reproduce import FOLDER
+from anmi.locks import is_held, owner_state
+from anmi.runs.manifests import UNFINISHED, Runs
+from anmi.runs.places import File, Place
+from anmi.runs.reproduce import FOLDER
 
 KINDS: Final = ("version", "manifest", "checkpoint", "ablation", "reproduction", "leftover")
 _VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
@@ -162,7 +160,7 @@ def aliased_runs(context: Any, root: str) -> set[str]:
         The registry cannot be asked; what it needs might be removed.
     """
     from anmi.datasets.model_registry import ModelRegistry
-    from anmi.hooks.tracking import read_settings, tracking_uri
+    from anmi.runs.tracking import read_settings, tracking_uri
 
     settings = read_settings(context)
     if not settings.enabled:
@@ -259,24 +257,9 @@ def _checkpoints(store: Path, oldest: float, manifests: Sequence[Mapping[str, An
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         part = _of(list(Place(str(folder)).files()), path.name)
         old = max((file.used for file in part), default=path.stat().st_mtime) < oldest
-        if old and not _is_held(path / "lock") and not any(str(path.resolve()) in name for name in named):
+        if old and not is_held(path / "lock") and not any(str(path.resolve()) in name for name in named):
             doomed.append(Doomed("checkpoint", str(folder), path.name, *_size(part)))
     return doomed
-
-
-def _is_held(lock: Path) -> bool:
-    try:
-        file = os.open(lock, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(file)
 
 
 def _of(files: Sequence[File], folder: str) -> list[File]:
