@@ -228,8 +228,9 @@ class Candidates:
         )
 
     def of_source(self, source: str) -> Candidates:
-        """Return only what one of :data:`SOURCES` found, the best rank by it first."""
-        rank = np.where((self.source & SOURCES[source]) > 0, self.columns[f"{source}_rank"], np.inf)
+        """Return only what one of :data:`SOURCES` found, the best rank by it first; nothing where it was not asked."""
+        given = self.columns.get(f"{source}_rank", np.full(self.documents.shape, np.inf, np.float32))
+        rank = np.where((self.source & SOURCES[source]) > 0, given, np.inf)
         order = np.argsort(rank, axis=1, kind="stable")
         order = order[:, : int(np.isfinite(rank).sum(axis=1).max(initial=0))]
         found = np.isfinite(np.take_along_axis(rank, order, axis=1))
