@@ -31,7 +31,8 @@ from anmi.files import disk_errors
 from anmi.locks import Lock, process
 from anmi.runs import origin, replay, unchanged, versions
 from anmi.runs.manifests import LOCK, read_manifest
-from anmi.runs.record import RunRecord, data_root, now, write_beside_data
+from anmi.runs.places import Place
+from anmi.runs.record import RunRecord, data_root, now
 
 logger = logging.getLogger(__name__)
 
@@ -245,7 +246,7 @@ class ManifestHooks:
         with self._lock:
             self._record.updated = now()
             text = json.dumps(self._record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            write_beside_data(self._root, f"runs/{self._record.run_id}/manifest.json", text)
+            Place(self._root).write(f"runs/{self._record.run_id}/manifest.json", text)
             self._written = time.monotonic()
 
     def _try_to_write(self) -> None:
