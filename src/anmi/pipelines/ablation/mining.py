@@ -159,6 +159,7 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
 
     Of the recipes that is which judges they ask, not how they choose.
     """
+    from anmi.corpus.contents import contents
     from anmi.runs import unchanged
     from anmi.runs.record import as_plain, package_versions
     from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO
@@ -173,7 +174,10 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
     # Of what is in the parameters `recipe` is that of a single run.
     plain |= {"recipe": judged}
     try:
-        parts = unchanged.fingerprint([f"params:{name}" for name in plain], plain, package_versions(), {}, project)
+        read_from = contents(str(plain["collection"]))
+        parts = unchanged.fingerprint(
+            [f"params:{name}" for name in plain], plain, read_from, package_versions(), {}, project
+        )
     except OSError as error:
         raise AnmiError(f'collection "{parameters["collection"]}": {error}') from error
     return hash_value(parts | {"code": code(*_ROOTS)}, 8)
