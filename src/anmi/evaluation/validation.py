@@ -94,17 +94,6 @@ def mean_loss(
 ) -> float:
     """Return the mean over queries of −log softmax of their own documents' similarity.
 
-    Parameters
-    ----------
-    queries, documents
-        Unit vectors, float32 [Q, d] and [N, d].
-    query, place
-        Pairs of a query and an own document, int64 [P]; every query is in at least one.
-    masked
-        Which documents are no negatives of a query, own documents included, bool [Q, N].
-    temperature
-        Above 0.
-
     Examples
     --------
     >>> vectors = np.eye(3, dtype=np.float32)

@@ -226,15 +226,6 @@ class Checkpoints:
     def write(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], values: Mapping[str, Any]) -> Path:
         """Write a checkpoint aside, and make it appear when it is whole.
 
-        Parameters
-        ----------
-        step
-            Steps made.
-        tensors
-            By name of the file, without its suffix.
-        values
-            JSON values by name of the file, without its suffix.
-
         Raises
         ------
         NotFiniteError
