@@ -125,7 +125,7 @@ def prepare() -> None:
     for name in (
         "torch", "sentence_transformers", "faiss", "bm25s", "sklearn.metrics", "scipy.stats", "plotly.graph_objects",
         "anmi.cli", "anmi.hooks.tracking", "anmi.training.trainer", "anmi.judging.denoise", "anmi.judging.fusing",
-        "anmi.report.html", "anmi.lineage.resume", "anmi.judging.elo", "anmi.evaluation.metrics",
+        "anmi.report.html", "anmi.runs.resume", "anmi.judging.elo", "anmi.evaluation.metrics",
     ):  # fmt: skip
         __import__(name)
     import torch
@@ -291,7 +291,7 @@ def _nth(number: int) -> Callable[..., bool]:
 
 def _arm_writes(point: Point) -> None:
     from anmi.datasets import artifact
-    from anmi.hooks import record
+    from anmi.runs import record
 
     plain = artifact.aside
     seen: list[str] = []

@@ -19,10 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kedro.io import DataCatalog
 from kedro.io.core import DatasetError, Version
+from plotly.graph_objects import Figure
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.datasets import (
     CandidateShardsDataset,
+    FigureDataset,
     FolderDataset,
     JsonDataset,
     JsonLinesChunks,
@@ -34,6 +36,7 @@ from anmi.datasets import (
 from anmi.datasets.folders import resolve_loader
 
 ONE, TWO = "2026-01-01T00.00.00.000Z", "2026-01-02T00.00.00.000Z"
+FIGURE = Figure([{"type": "scatter", "x": [number], "y": [0.5], "name": "é"} for number in range(3)])
 FRAME = pd.DataFrame({"id": ["a", "b", "c"], "text": ["é/x", None, "z\u2028"], "scores": [[1.0], [], [0.5, 2.0]]})
 
 
@@ -60,6 +63,7 @@ CASES: list[tuple[type, Any, dict[str, Any]]] = [
     (TableDataset, FRAME, {}),
     (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}, {}),
     (TextDataset, "<p>é</p>\n", {}),
+    (FigureDataset, FIGURE, {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {"memory_mapped": True}),
     (JsonLinesChunks, FRAME, {"rows": 2}),
@@ -221,7 +225,7 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "data", "shown"),
     [(TableDataset, FRAME, "TablePreview"), (CandidateShardsDataset, block(0), "TablePreview"),
-     (JsonDataset, {"a": [1, float("nan")]}, "JSONPreview")],
+     (JsonDataset, {"a": [1, float("nan")]}, "JSONPreview"), (FigureDataset, FIGURE, "PlotlyPreview")],
 )  # fmt: skip
 def test_kedro_viz_is_told_how_to_show_a_preview(tmp_path: Path, kind: type, data: Any, shown: str) -> None:
     dataset = kind(filepath=f"{tmp_path}/x")
@@ -229,7 +233,10 @@ def test_kedro_viz_is_told_how_to_show_a_preview(tmp_path: Path, kind: type, dat
     # This is where kedro-viz looks, and what it shows has to become JSON.
     assert inspect.signature(dataset.preview).return_annotation == shown
     preview = json.loads(json.dumps(dataset.preview()))
-    assert json.loads(preview) == {"a": [1, None]} if shown == "JSONPreview" else len(preview["data"]) == 3
+    if shown == "JSONPreview":
+        assert json.loads(preview) == {"a": [1, None]}
+    else:
+        assert len(preview["data"]) == 3
 
 
 @pytest.mark.parametrize("kind", [JsonDataset, TextDataset, TableDataset])
@@ -295,7 +302,7 @@ def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
 
 
 def test_a_loader_is_given_the_path(tmp_path: Path) -> None:
-    dataset = FolderDataset(filepath=f"{tmp_path}/index", loader="anmi.hooks.record.git_state")
+    dataset = FolderDataset(filepath=f"{tmp_path}/index", loader="anmi.runs.record.git_state")
     dataset.save(Index("abc"))
     assert dataset.load() == {}
 

@@ -28,9 +28,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from anmi.hooks.record import flatten
+from anmi.runs.record import flatten
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rare]
 BUCKET: Final = "anmi-production"
 ROOT: Final = f"s3://{BUCKET}/nightly"
 USER, PASSWORD = "retriever", "pa55-for-the-tracking-server"

@@ -31,8 +31,8 @@ def test_what_lists_by_hand_missed_is_there() -> None:
     training, selection, mined = names(*TRAINING), names(*SELECTION), names(*mining._ROOTS)
     assert {"ragged.py", "candidates.py", "seeds.py", "training/loop.py", "retrieval/encoders.py"} <= training
     assert "evaluation/static_tokens.py" in training | selection
-    assert {"ragged.py", "selection/filters.py"} <= selection
-    assert {"ragged.py", "corpus/kin.py", "judging/elo.py", "retrieval/bm25.py"} <= mined
+    assert {"ragged.py", "selection/steps/filters.py"} <= selection
+    assert {"ragged.py", "corpus/related.py", "judging/elo.py", "retrieval/bm25.py"} <= mined
 
 
 def test_readers_that_are_named_by_texts_and_shipped_coefficients_are_there() -> None:

@@ -42,15 +42,13 @@ def test_what_is_listed_as_a_default_is_the_default(models: dict[str, Any]) -> N
         values = dict(re.findall(r"^# ([\w.]+) = (.+?)(?: \(.*\))?$", text, re.M))
         # What stands below something that is empty by default is told, too.
         empty = tuple(f"{name}." for name, value in values.items() if value in ("null", "{}"))
-        given: dict[str, Any] = {}
         for name, value in values.items():
             if not name.startswith(empty):
-                *places, last = name.split(".")[1:]
-                inner = given
-                for place in places:
-                    inner = inner.setdefault(place, {})
-                inner[last] = yaml.safe_load(value)
-        assert models[branch](**given) == models[branch](), branch
+                given: Any = yaml.safe_load(value)
+                for part in reversed(name.split(".")[1:]):
+                    given = {part: given}
+                # Setting one thing to its default leaves all others as they are.
+                assert models[branch](**given) == models[branch](), name
 
 
 def test_what_a_file_sets_stays() -> None:

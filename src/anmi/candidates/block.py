@@ -21,8 +21,10 @@ from anmi.ragged import lists, padded_array, table_bytes
 PADDING: Final = -1
 # Columns that stages of mining add, so that a name can be checked before they run; steps say themselves what they make.
 _RETRIEVED: Final = "bm25 bm25_rank dense dense_rank fused coverage match likeness likeness_terms containment contained"
-_JUDGED: Final = "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se kin consistent positive_rank"
-MEASURED: Final = frozenset([*_RETRIEVED.split(), *_JUDGED.split()])
+_JUDGED: Final = (
+    "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se related consistent positive_rank"
+)
+MEASURED: Final = frozenset([*_RETRIEVED.split(), *_JUDGED.split(), "consistent", "positive_rank"])
 SOURCES: Final = {"bm25": 1, "dense": 2, "graph": 4, "random": 8}
 OPEN: Final = 0
 NEGATIVE: Final = 1
@@ -226,8 +228,9 @@ class Candidates:
         )
 
     def of_source(self, source: str) -> Candidates:
-        """Return only what one of :data:`SOURCES` found, the best rank by it first."""
-        rank = np.where((self.source & SOURCES[source]) > 0, self.columns[f"{source}_rank"], np.inf)
+        """Return only what one of :data:`SOURCES` found, the best rank by it first; nothing where it was not asked."""
+        given = self.columns.get(f"{source}_rank", np.full(self.documents.shape, np.inf, np.float32))
+        rank = np.where((self.source & SOURCES[source]) > 0, given, np.inf)
         order = np.argsort(rank, axis=1, kind="stable")
         order = order[:, : int(np.isfinite(rank).sum(axis=1).max(initial=0))]
         found = np.isfinite(np.take_along_axis(rank, order, axis=1))

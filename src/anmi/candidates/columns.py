@@ -74,7 +74,11 @@ class Columns:
                 f'"{found}" was measured for other candidates than those it was to be joined with: '
                 "run the stages of mining again, from the first one that changed"
             )
-        return block.with_columns(self.columns, self.positive_columns, self.query_columns)
+        return block.with_columns(
+            {name: _placed(values, block.filled) for name, values in self.columns.items()},
+            {name: _placed(values, block.positives != PADDING) for name, values in self.positive_columns.items()},
+            self.query_columns,
+        )
 
     def to_bytes(self, block: Candidates) -> bytes:
         """Return the columns as the bytes of a Parquet file, without the padding of their block."""
@@ -111,6 +115,16 @@ def digest_of(block: Candidates) -> str:
     return state.hexdigest()
 
 
+def _placed(values: NDArray[np.float32], held: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return stored values, which have no padding inside a row, where a block has its documents."""
+    stored = np.arange(values.shape[1]) < held.sum(axis=1)[:, None]
+    if np.array_equal(stored, held):
+        return values
+    placed = np.full(held.shape, np.nan, np.float32)
+    placed[held] = values[stored]
+    return placed
+
+
 class ColumnShards:
     """The columns that a stage adds, one part a block; without parts where the stage had nothing to add.
 
@@ -141,16 +155,22 @@ class ColumnShards:
         return bool(self._files) if self._parts is None else True
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the part of each block."""
-        return iter(self._parts() if self._parts is not None else (path.read_bytes() for path in self._files or ()))
+        """Yield the part of each block; where all measurements are wanted, what is stored is not decoded for it."""
+        if self._names is not None:
+            yield from map(table_bytes, self._tables())
+        elif self._parts is not None:
+            yield from self._parts()
+        else:
+            yield from (path.read_bytes() for path in self._files or ())
+
+    def _tables(self) -> Iterator[pa.Table]:
+        stored = self._files or () if self._parts is None else map(pa.BufferReader, self._parts())
+        for source in stored:
+            file = pq.ParquetFile(source)
+            yield file.read(columns=wanted(file.schema_arrow.names, self._names))
 
     def __iter__(self) -> Iterator[Columns]:
-        if self._files is None:
-            yield from map(Columns.from_bytes, self.parts())
-            return
-        for path in self._files:
-            file = pq.ParquetFile(path)
-            yield Columns.from_table(file.read(columns=wanted(file.schema_arrow.names, self._names)))
+        return map(Columns.from_table, self._tables())
 
     def only(self, *names: str) -> ColumnShards:
         """Return shards without other measurements than these; of files, nothing else is read."""

@@ -3,31 +3,30 @@
 import click
 from kedro.framework.cli.utils import CONTEXT_SETTINGS
 
-from anmi.cli.ablation import ablation
-from anmi.cli.airflow import airflow
-from anmi.cli.audit import audit
-from anmi.cli.champion import champion, rollback
-from anmi.cli.explain import explain
-from anmi.cli.export import export
-from anmi.cli.negatives import negatives
-from anmi.cli.package import package
-from anmi.cli.results import results
-from anmi.cli.run import run
-from anmi.cli.runs import prune, reproduce, resume, runs
-from anmi.cli.store import store
-from anmi.cli.task import task
+from anmi.cli import (
+    ablation,
+    airflow,
+    audit,
+    champion,
+    explain,
+    export,
+    negatives,
+    package,
+    results,
+    run,
+    runs,
+    store,
+    task,
+)
 
 __all__ = ["anmi", "cli"]
 
-anmi = click.Group(
-    "anmi",
-    commands=[
-        ablation, airflow, audit, champion, explain, export, negatives, prune, reproduce, results, resume, rollback,
-        runs, store, task,
-    ],
-    help="Look at what the last run brought.",
-)  # fmt: skip
+_COMMANDS = [
+    *(ablation.ablation, airflow.airflow, audit.audit, explain.explain, export.export, negatives.negatives),
+    *(champion.champion, champion.rollback, runs.runs, runs.resume, runs.reproduce, runs.prune),
+    *(results.results, store.store, task.task),
+]
+anmi = click.Group("anmi", commands=_COMMANDS, help="Look at what the last run brought.")
+_OWN = [run.run, package.package, anmi]
 # Kedro merges this group into its own.
-cli = click.Group(
-    "anmi", commands=[run, package, anmi], help="Commands of this project.", context_settings=CONTEXT_SETTINGS
-)
+cli = click.Group("anmi", commands=_OWN, help="Commands of this project.", context_settings=CONTEXT_SETTINGS)

@@ -80,7 +80,7 @@ def write_dag(
     AnmiError
         There is no such pipeline, or environment or schedule cannot be one.
     """
-    from anmi.datasets.artifact import aside
+    from anmi.files import aside
 
     names = pipelines.split(",")
     environment = env or "local"

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import click
 
-from anmi.datasets.disk import unwritable
 from anmi.errors import AnmiError, causes
+from anmi.files import unwritable
 from anmi.hooks.retraining import EXIT_CODES, AlreadyRetraining
 
 _SAID_BY_KEDRO: Final = ("Failed to find the pipeline named", "Duplicate keys found in")
@@ -128,8 +128,8 @@ def belonging(context: Any, *names: str) -> Any:
     """Return the catalog, in which these datasets, as far as they are there, belong together; see :func:`settle`."""
     from kedro.framework.project import pipelines
 
-    from anmi.hooks.record import data_root
-    from anmi.lineage.versions import Origins, settle
+    from anmi.runs.record import data_root
+    from anmi.runs.versions import Origins, settle
 
     catalog = context.catalog
     found = {name: catalog.get(name) for name in names if catalog.exists(name)}

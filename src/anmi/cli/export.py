@@ -61,7 +61,7 @@ def export(
     env: str | None,
 ) -> None:
     """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
-    from anmi.datasets.artifact import aside
+    from anmi.files import aside
     from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
     from anmi.selection.rows import of_split

@@ -17,8 +17,8 @@ from typing import Any, Final
 import click
 
 from anmi.cli.common import plain_errors
-from anmi.datasets.artifact import aside
 from anmi.errors import AnmiError
+from anmi.files import aside
 
 LOCAL: Final = "local"
 _KEPT: Final = ".gitkeep"

@@ -10,7 +10,7 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi.cli.common import belonging, console, echo_json, echo_places, json_option, load, places, project
-from anmi.errors import AnmiError, visible
+from anmi.errors import AnmiError, masked, visible
 
 RESULT_KEYS: Final = (
     "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "leak", "paths",
@@ -43,11 +43,11 @@ def results(as_json: bool, env: str | None) -> None:
 
 
 def _tracking(context: Any) -> str:
-    from anmi.hooks.record import data_root
-    from anmi.hooks.tracking import read_settings, tracking_uri, without_password
+    from anmi.runs.record import data_root
+    from anmi.runs.tracking import read_settings, tracking_uri
 
     settings = read_settings(context)
-    return without_password(tracking_uri(settings, data_root(context))) if settings.enabled else "switched off"
+    return masked(tracking_uri(settings, data_root(context))) if settings.enabled else "switched off"
 
 
 def _print(saved: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from anmi.hooks.retraining import EXIT_HELP, RetrainHooks
 
 
 def _run(**options: Any) -> Any:
-    from anmi.hooks.unchanged import Unchanged, may_skip
+    from anmi.runs.unchanged import Unchanged, may_skip
 
     assert kedro_run.callback is not None
     with plain_errors(), told_of_interruption(), may_skip():

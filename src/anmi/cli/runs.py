@@ -28,9 +28,9 @@ from anmi.cli.common import (
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
-    from anmi.lineage.manifests import Runs
-    from anmi.lineage.prune import Doomed
-    from anmi.lineage.reproduce import Reproduction
+    from anmi.runs.manifests import Runs
+    from anmi.runs.prune import Doomed
+    from anmi.runs.reproduce import Reproduction
 
 _WIDTH: Final = 140
 _KEYS: Final = ("run_id", "status", "pipelines", "recipe", "collection", "start", "seconds", "bytes", "resumed_from")
@@ -39,8 +39,8 @@ _KEYS: Final = ("run_id", "status", "pipelines", "recipe", "collection", "start"
 @contextmanager
 def _found(env: str | None, *, as_json: bool = False) -> Iterator[tuple[Any, Runs]]:
     """Give the project's context, and the runs under its data root."""
-    from anmi.hooks.record import data_root
-    from anmi.lineage.manifests import Runs
+    from anmi.runs.manifests import Runs
+    from anmi.runs.record import data_root
 
     with project(env, as_json=as_json) as context:
         yield context, Runs(data_root(context))
@@ -50,8 +50,8 @@ def _known(env: str | None) -> Runs:
     """Return the runs under the data root, without the seconds that checking the whole configuration takes."""
     from kedro.framework.session import KedroSession
 
-    from anmi.hooks.record import data_root
-    from anmi.lineage.manifests import Runs
+    from anmi.runs.manifests import Runs
+    from anmi.runs.record import data_root
 
     with plain_errors(), KedroSession.create(env=env) as session:
         loader = session._get_config_loader()
@@ -82,7 +82,7 @@ def reproduce(run_id: str, keep: bool, env: str | None) -> None:
 
     Ends with 0 where it is equal, with 1 where it differs.
     """
-    from anmi.lineage import reproduce as repeating
+    from anmi.runs import reproduce as repeating
 
     known = _known(env)
 
@@ -120,7 +120,7 @@ def resume(run_id: str | None, force: bool, env: str | None) -> None:
 
     What it had saved is not made again, and the rest is made under its parameters.
     """
-    from anmi.lineage import resume as resuming
+    from anmi.runs import resume as resuming
 
     with plain_errors(), told_of_interruption():
         manifest = resuming.resumable(_known(env), run_id)
@@ -138,7 +138,7 @@ def prune(keep: int, dry_run: bool, yes: bool, env: str | None) -> None:
 
     Runs that are still running are kept, and so is the last run where it can be resumed.
     """
-    from anmi.lineage import prune as pruning
+    from anmi.runs import prune as pruning
 
     with _found(env) as (context, known):
         manifests = known.all()
@@ -174,7 +174,7 @@ def _places(context: Any, root: str) -> tuple[list[str], list[str], Path | None]
 
 def _with_sizes(context: Any, known: Runs) -> list[tuple[dict[str, Any], int]]:
     """Return the manifests, the newest first, each with the bytes of its artifacts that are there."""
-    from anmi.lineage import prune as pruning
+    from anmi.runs import prune as pruning
 
     places, _, _ = _places(context, known.root)
     sizes: dict[str, int] = defaultdict(int)

@@ -13,7 +13,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from kedro.framework.cli.utils import env_option
@@ -21,7 +22,10 @@ from kedro.pipeline import Pipeline
 
 from anmi.cli.common import plain_errors, project, silence, told_of_interruption
 from anmi.cli.params import split_params
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, masked
+
+if TYPE_CHECKING:
+    from anmi.runs.again import Rest
 
 _VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
 _KEY: Final = re.compile(r"[\w.~:+/@-]{1,250}")
@@ -95,7 +99,7 @@ def open_run(key: str, env: str | None) -> dict[str, str]:
     from kedro.io.core import generate_timestamp
 
     from anmi.hooks import RunRecord, TrackingHooks
-    from anmi.hooks.record import git_state
+    from anmi.runs.record import git_state
 
     with _tracked(env) as (client, context):
         _checked(key)
@@ -139,8 +143,9 @@ def run_part(version: str, pipeline: str, parameters: Mapping[str, Any], env: st
     from kedro.framework.session import KedroServiceSession
 
     from anmi.errors import nearest
-    from anmi.hooks.record import data_root
-    from anmi.lineage.manifests import read_manifest
+    from anmi.runs.manifests import read_manifest
+    from anmi.runs.record import data_root
+    from anmi.runs.replay import Replay, replaying
 
     if not _VERSION.fullmatch(version):
         raise AnmiError(f'version "{version}": take the one that `kedro anmi task open` prints')
@@ -154,18 +159,21 @@ def run_part(version: str, pipeline: str, parameters: Mapping[str, Any], env: st
                 f"run {version} was begun with the parameters {before['runtime_parameters']}, not {dict(parameters)}: "
                 "give every part the same, or open another run"
             )
-        pinned = pin(context, pipelines[pipeline], version)
-        session.run(
-            run_id=version,
-            pipeline_names=[pipeline],
-            load_versions=dict.fromkeys(pinned, version),
-            only_missing_outputs=True,
-            runtime_params=dict(parameters),
-        )
+        rest = left(context, pipelines[pipeline], version)
+        with replaying(Replay(notes={"saved": rest.reused, "filters": {}})):
+            session.run(
+                run_id=version,
+                pipeline_names=[pipeline],
+                node_names=rest.nodes or None,
+                load_versions=rest.load_versions or None,
+                # With nothing left no node runs, and the end is noted.
+                only_missing_outputs=not rest.nodes,
+                runtime_params=dict(parameters),
+            )
 
 
-def pin(context: Any, pipeline: Pipeline, version: str) -> list[str]:
-    """Return the datasets to load in this version, and remove what an attempt left of nodes it did not finish.
+def left(context: Any, pipeline: Pipeline, version: str) -> Rest:
+    """Return what attempts before have left to do, and remove what they left of nodes that they did not finish.
 
     Parameters
     ----------
@@ -178,11 +186,12 @@ def pin(context: Any, pipeline: Pipeline, version: str) -> list[str]:
 
     Returns
     -------
-    list of str
-        What the pipeline makes, and those of its inputs that are there in this version. Other inputs come from
-        outside the run; see :func:`anmi.lineage.versions.fix`.
+    Rest
+        Of what is made in this version or is there in it already. Inputs from outside the run are chosen as for any;
+        see :func:`anmi.runs.versions.fix`.
     """
     from anmi.datasets import EarlierDataset
+    from anmi.runs.again import rest_of
 
     names = sorted(pipeline.datasets() & set(context.config_loader["catalog"]))
     catalog = context._get_catalog(save_version=version, load_versions=dict.fromkeys(names, version))
@@ -194,13 +203,13 @@ def pin(context: Any, pipeline: Pipeline, version: str) -> list[str]:
         if getattr(dataset, "_version", None) and not isinstance(dataset, EarlierDataset)
     }
     there = {name for name in versioned if catalog.exists(name)}
-    for node in pipeline.nodes:
-        made = versioned & set(node.outputs)
-        if not made <= there:
-            # Also what is half there: a folder on object storage whose upload was cut off.
-            for name in made:
-                catalog.get(name).discard()
-    return sorted(versioned & (there | pipeline.all_outputs()))
+    rest = rest_of(pipeline, {"saved": dict.fromkeys(there, version)}, lambda *_: True)
+    made = {name for node in pipeline.nodes if node.name in rest.nodes for name in node.outputs}
+    for name in made & versioned:
+        # Also what is half there: a folder on object storage whose upload was cut off.
+        catalog.get(name).discard()
+    wanted = versioned & (there | made)
+    return replace(rest, load_versions=dict.fromkeys(sorted(wanted), version))
 
 
 def _checked(key: str) -> str:
@@ -213,8 +222,8 @@ def _checked(key: str) -> str:
 def _tracked(env: str | None) -> Iterator[tuple[Any, Any]]:
     """Give a client of the tracking store, None where runs are not tracked, and the project's context."""
     from anmi.datasets.model_registry import connect
-    from anmi.hooks.record import data_root
-    from anmi.hooks.tracking import quiet, read_settings, tracking_uri, without_password
+    from anmi.runs.record import data_root
+    from anmi.runs.tracking import quiet, read_settings, tracking_uri
 
     with project(env) as context:
         settings = read_settings(context)
@@ -229,13 +238,12 @@ def _tracked(env: str | None) -> Iterator[tuple[Any, Any]]:
             raise
         except Exception as error:
             raise AnmiError(
-                f"the tracking store {without_password(uri)} cannot be used ({type(error).__name__}): "
-                "check MLFLOW_TRACKING_URI"
+                f"the tracking store {masked(uri)} cannot be used ({type(error).__name__}): check MLFLOW_TRACKING_URI"
             ) from error
 
 
 def _find(client: Any, context: Any, key: str) -> Any:
-    from anmi.hooks.tracking import read_settings
+    from anmi.runs.tracking import read_settings
 
     experiment = client.get_experiment_by_name(read_settings(context).experiment)
     if experiment is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +10,7 @@ import pandas as pd
 
 from anmi.corpus.mined import to_mine
 from anmi.corpus.types import empty
+from anmi.fingerprint import hash_text
 
 CONTENTS: Final = ("kind", "id", "digest")
 
@@ -56,8 +56,7 @@ def contents_of(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame
 
 
 def _digest(*parts: object) -> str:
-    text = "\x1f".join(map(str, parts))
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return hash_text("\x1f".join(map(str, parts)))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.candidates import CandidateShardsDataset, ColumnsDataset
 from anmi.datasets.earlier import EarlierDataset
-from anmi.datasets.files import JsonDataset, NumpyDataset, TableDataset, TextDataset
+from anmi.datasets.files import FigureDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
 from anmi.datasets.model_registry import ModelRegistryDataset
 from anmi.datasets.work import WorkFolderDataset
@@ -13,6 +13,7 @@ __all__ = [
     "CandidateShardsDataset",
     "ColumnsDataset",
     "EarlierDataset",
+    "FigureDataset",
     "FolderDataset",
     "JsonDataset",
     "JsonLinesChunks",

@@ -52,6 +52,7 @@ class EarlierDataset(ArtifactDataset):
         )
         self._kind: Any = load_obj(of)
         self._loader = loader
+        self._opened: Any = None
         # Each has its own; a folder in a bucket counts when its upload finished.
         self.is_folder = self._kind.is_folder  # type: ignore[misc]
         self._absent: Any = {} if of == _JSON else None
@@ -67,7 +68,8 @@ class EarlierDataset(ArtifactDataset):
         return self._absent if self.resolve_load_version() is None else super().load()
 
     def _read(self, path: Path) -> Any:
-        return self._kind(filepath=str(path))._read(path)
+        options = {} if self._loader is None else {"loader": self._loader}
+        return self._kind(filepath=str(path), **options)._read(path)
 
     def _write(self, data: Any, path: Path) -> None:
         raise DatasetError(f"{self._filepath} is read here as that of an earlier run and saved under another name")

@@ -15,7 +15,7 @@ from anmi.datasets.artifact import ArtifactDataset
 
 if TYPE_CHECKING:
     # By these names kedro-viz knows how to show a preview.
-    from kedro_datasets._typing import JSONPreview, TablePreview
+    from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
 
 def plain(value: Any) -> Any:
@@ -81,6 +81,17 @@ class JsonDataset(PlainDataset):
     def preview(self) -> JSONPreview:
         """Show the document in kedro-viz."""
         return cast("JSONPreview", self._plain(self.local_copy()).preview())
+
+
+class FigureDataset(PlainDataset):
+    """One plotly figure as a JSON document, which kedro-viz draws."""
+
+    kind = "plotly.JSONDataset"
+    options: ClassVar = {"fs_args": {"open_args_save": {"encoding": "utf-8"}}}
+
+    def preview(self) -> PlotlyPreview:
+        """Show the figure in kedro-viz."""
+        return cast("PlotlyPreview", self._plain(self.local_copy()).preview())
 
 
 class TextDataset(PlainDataset):

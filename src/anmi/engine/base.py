@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from anmi.errors import AnmiError, masked
+from anmi.errors import AnmiError, causes, masked
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,13 +41,9 @@ class Failure:
         'ZeroDivisionError: division by zero'
         """
         trace = masked("".join(traceback.format_exception(error)))
-        cause: BaseException | None = error
-        seen: list[BaseException] = []
-        while cause is not None and cause not in seen:
+        for cause in causes(error):
             if isinstance(cause, AnmiError):
                 return cls(masked(" ".join(str(cause).split())), trace, expected=True)
-            seen.append(cause)
-            cause = cause.__cause__ or cause.__context__
         text = masked(" ".join(str(error).split()))
         return cls(f"{type(error).__name__}: {text}" if text else type(error).__name__, trace)
 

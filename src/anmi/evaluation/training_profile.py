@@ -14,6 +14,7 @@ import pandas as pd
 
 from anmi.candidates import NEGATIVE, OPEN, PADDING, Candidates, CandidateShards
 from anmi.corpus.hardness import HardnessParams, hardness
+from anmi.corpus.related import COPY, NEAR
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.distributions import SCORE_COLUMNS
 from anmi.evaluation.vocabulary import read_terms
@@ -36,8 +37,7 @@ def profile(
     language: str,
     kind: str = "auto",
     wanted: int = 0,
-    duplicates: pd.DataFrame | None = None,
-    kin: pd.DataFrame | None = None,
+    related: pd.DataFrame | None = None,
     made_with: Mapping[str, str] | None = None,
     hard: HardnessParams | None = None,
     most_terms: int = 200_000,
@@ -55,8 +55,8 @@ def profile(
         Of the tokeniser, see :func:`anmi.retrieval.tokenize.tokenizer`; it counts lengths and finds new terms.
     wanted
         Negatives asked for per row.
-    duplicates, kin
-        As ingestion makes them, for the share of near-duplicates; left out where both are missing.
+    related
+        Documents by :func:`anmi.corpus.related.find_related`, for the share of near-duplicates; left out without.
     made_with
         What scores depend on besides the data, such as recipe and encoder: a comparison names what is different.
     hard
@@ -99,7 +99,7 @@ def profile(
         "tokens": f"{resolve(kind, language)} ({language})",
         "counts": _counts(queries, corpus, labels) | {"training_rows": rows},
         "distributions": _without_twin({name: _values(found) for name, found in distributions.items() if len(found)}),
-        "shares": shares | _near_duplicates(corpus, duplicates, kin),
+        "shares": shares | _near_duplicates(corpus, related),
         "vocabulary": {"documents": of_documents, "queries": of_queries},
     }
 
@@ -130,15 +130,11 @@ def _sampled(table: pd.DataFrame, key: str, most: int) -> pd.DataFrame:
     return table.iloc[np.sort(np.argpartition(hashes, most)[:most])]
 
 
-def _near_duplicates(
-    corpus: pd.DataFrame, duplicates: pd.DataFrame | None, kin: pd.DataFrame | None
-) -> dict[str, dict[str, Any]]:
-    if duplicates is None and kin is None:
+def _near_duplicates(corpus: pd.DataFrame, related: pd.DataFrame | None) -> dict[str, dict[str, Any]]:
+    if related is None:
         return {}
-    parts = [] if duplicates is None else [duplicates["document_id"], duplicates["duplicate_of"]]
-    if kin is not None:
-        near = kin[kin["kind"] == "near"]
-        parts += [near["document_id"], near["other_id"]]
+    near = related[related["kind"].isin((COPY, NEAR))]
+    parts = [near["document_id"], near["other_id"]]
     hit = corpus["document_id"].isin(pd.concat(parts))
     return {"near_duplicates": {"share": float(hit.mean()), "count": len(corpus)}} if len(corpus) else {}
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anmi.datasets.model_registry import ModelRegistry, told
-from anmi.store.sole import has_ended
+from anmi.locks import has_ended
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Claim:
         if found.get("mlflow_run") == self._registry.run:
             # Tasks of a scheduler share a run, and it is this one.
             return True
-        if time.time() - found.get("claimed", 0.0) > self._seconds or has_ended(str(found.get("process", ""))):
+        if time.time() - found.get("claimed", 0.0) > self._seconds or _has_ended(found):
             return True
         return self._status(found) not in ("RUNNING", None)
 
@@ -96,12 +96,17 @@ class Claim:
     def _close_run_of(self, found: Mapping[str, Any]) -> None:
         """End in the books what was killed; only where that is certain."""
         run = found.get("mlflow_run")
-        killed = run != self._registry.run and has_ended(str(found.get("process", "")))
+        killed = run != self._registry.run and _has_ended(found)
         if killed and self._status(found) == "RUNNING":
             try:
                 self._registry.client.set_terminated(run, status="KILLED")
             except Exception as error:
                 logger.warning("The run %s that was killed could not be closed: %s", run, error)
+
+
+def _has_ended(holder: Mapping[str, Any]) -> bool:
+    process = holder.get("process")
+    return isinstance(process, Mapping) and has_ended(process)
 
 
 def describe(holder: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 # mypy: allow-untyped-decorators
 """The run manifest: what a run read, wrote, was told and took, as one JSON file.
 
-Which versions a run loads is fixed at its start (see :mod:`anmi.lineage.versions`); the manifest says which they were,
+Which versions a run loads is fixed at its start (see :mod:`anmi.runs.versions`); the manifest says which they were,
 and ``--load-versions`` replays them.
 """
 
@@ -26,13 +26,12 @@ from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
 from anmi.corpus.contents import code_digest
-from anmi.datasets.disk import told_plainly
 from anmi.errors import AnmiError
-from anmi.hooks import unchanged
-from anmi.hooks.record import RunRecord, data_root, now, write_beside_data
-from anmi.lineage import facts, replay, versions
-from anmi.lineage.manifests import LOCK, read_manifest
-from anmi.lineage.process import Held, this_process
+from anmi.files import disk_errors
+from anmi.locks import Lock, process
+from anmi.runs import facts, replay, unchanged, versions
+from anmi.runs.manifests import LOCK, read_manifest
+from anmi.runs.record import RunRecord, data_root, now, write_beside_data
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class ManifestHooks:
         self._parameters: dict[str, Any] = {}
         self._catalog: CatalogProtocol | None = None
         self._context: KedroContext | None = None
-        self._held: Held | None = None
+        self._held: Lock | None = None
         self._written = 0.0
         self._lock = threading.Lock()
 
@@ -97,18 +96,20 @@ class ManifestHooks:
         versions.fix(catalog, _to_run(pipeline, catalog, run_params), origins, begun)
         self._note_origin(run_params, pipeline, catalog)
         if before:
-            # A scheduler's tasks share a run (see anmi.cli.task); a killed one noted nothing of what it had saved.
-            there = [name for name in pipeline.all_outputs() if self._has_versions(name) and catalog.exists(name)]
-            self._record.go_on(before, there)
+            # A scheduler's tasks share a run (see anmi.cli.task).
+            self._record.go_on(before)
         if "://" not in self._root:
             log = Path(self._root) / "logs" / "anmi.log"
-            with told_plainly(log):
+            with disk_errors(log):
                 add_log_file(log)
         self._write()
         if self._held is not None:
-            self._held.close()
-        local = "://" not in self._root
-        self._held = Held(Path(self._root) / "runs" / self._record.run_id / LOCK if local else None)
+            self._held.release(remove=True)
+        if "://" not in self._root:
+            # Others see from it that this process lives. Where nothing can be locked, the process id has to do.
+            self._held = Lock(Path(self._root) / "runs" / self._record.run_id / LOCK)
+            with suppress(AnmiError):
+                self._held.take()
 
     @hook_impl
     def after_dataset_loaded(self, dataset_name: str, data: Any, node: Node) -> None:
@@ -166,7 +167,7 @@ class ManifestHooks:
         if "://" not in self._root:
             folder = Path(self._root) / "runs" / self._record.run_id
             try:
-                with told_plainly(folder):
+                with disk_errors(folder):
                     folder.parent.mkdir(parents=True, exist_ok=True)
                     folder.mkdir()
             except FileExistsError:
@@ -181,7 +182,7 @@ class ManifestHooks:
         """Note what the run is made from: all that running it again takes."""
         assert self._context is not None
         record, inputs = self._record, pipeline.inputs()
-        record.process, record.code = this_process(), code_digest()
+        record.process, record.code = process(), code_digest()
         record.filters = facts.filters_of(run_params)
         record.configured = facts.exact(self._context.config_loader["parameters"])
         if facts.COLLECTION in inputs:
@@ -258,7 +259,7 @@ class ManifestHooks:
         # Hooks live as long as the process, and a catalog holds the store open.
         self._catalog = None
         if self._held is not None:
-            self._held.close()
+            self._held.release(remove=True)
             self._held = None
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from anmi.errors import AnmiError
 from anmi.judging.calibration import labelled
@@ -67,6 +66,8 @@ def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_n
     >>> target.threshold, target.rate, target.kept_share
     (0.6, 0.25, 0.5)
     """
+    from scipy.stats import binomtest
+
     if not 0 <= max_false_negative_rate < 1:
         raise AnmiError(
             f"max_false_negative_rate {max_false_negative_rate:g} is out of range; give a rate from 0 to below 1"

@@ -30,7 +30,7 @@ _BELOW: Final = {
 }
 _FIRST: Final = ("dense", "bm25", "p_relevant", "elo", "gap", "cross")
 # What a student is trained towards is no judgment of its own, and the order of fused ranks is that of the rows.
-_HIDDEN: Final = {"soft_label", "fused", "preferred", "kin", *(name for _, name in _BELOW.values())}
+_HIDDEN: Final = {"soft_label", "fused", "preferred", "related", *(name for _, name in _BELOW.values())}
 _REASONS: Final = {False: 2, True: 3}
 _SMALL: Final = 0.05
 # A console of so many cells and more is wide, and has room for sources of their own.

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,8 +17,6 @@ from anmi.selection.steps import STEPS, StepType
 
 START: Final = "<!-- steps: python -m anmi.report.step_docs docs/selection.md writes the lines up to the next mark -->"
 END: Final = "<!-- end of steps -->"
-# Sections of a design document that readers do not have.
-_SECTION: Final = re.compile(r"; methods §[\d.]+| \(methods §[^)]*\)")
 _SIGNS: Final = {Ge: ("≥", "ge"), Gt: (">", "gt"), Le: ("≤", "le"), Lt: ("<", "lt")}
 
 
@@ -43,7 +40,7 @@ def steps_table() -> str:
 
 
 def _summary(kind: StepType) -> str:
-    return _SECTION.sub("", (kind.apply.__doc__ or "").strip().split("\n\n")[0])
+    return (kind.apply.__doc__ or "").strip().split("\n\n")[0]
 
 
 def cell(text: str) -> str:

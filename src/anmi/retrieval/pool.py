@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, SOURCES
+from anmi.corpus.related import copies
 
 RECIPROCAL_RANK_CONSTANT = 60.0
 
@@ -150,24 +151,25 @@ def fused_rank(*ranks: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.sum(shares, axis=0).astype(np.float32)
 
 
-def duplicate_groups(document_ids: list[str], duplicates: pd.DataFrame) -> NDArray[np.int32]:
+def duplicate_groups(document_ids: list[str], related: pd.DataFrame) -> NDArray[np.int32]:
     """Return for every document the index of the first one with the same text, int32 [N].
 
     Parameters
     ----------
     document_ids
         In corpus order.
-    duplicates
-        ``document_id, duplicate_of`` as made by ingestion.
+    related
+        ``document_id, other_id, kind``; see :func:`anmi.corpus.related.find_related`.
 
     Examples
     --------
-    >>> table = pd.DataFrame({"document_id": ["c"], "duplicate_of": ["a"]})
+    >>> table = pd.DataFrame({"document_id": ["c"], "other_id": ["a"], "kind": ["copy"]})
     >>> duplicate_groups(["a", "b", "c"], table).tolist()
     [0, 1, 0]
     """
     position = pd.Series(np.arange(len(document_ids), dtype=np.int32), index=document_ids)
     group = np.arange(len(document_ids), dtype=np.int32)
-    if len(duplicates):
-        group[position.loc[duplicates.document_id]] = position.loc[duplicates.duplicate_of].to_numpy()
+    same = copies(related)
+    if same:
+        group[position.loc[list(same)]] = position.loc[list(same.values())].to_numpy()
     return group

@@ -13,7 +13,7 @@ from anmi.candidates import PADDING, SOURCES, Candidates
 from anmi.retrieval import pool, random
 from anmi.retrieval.bm25 import BM25Index, best, score_and_rank
 from anmi.retrieval.dense import DenseIndex, similarities_and_ranks
-from anmi.retrieval.kin import Kin
+from anmi.retrieval.related import RelatedDocuments
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -54,8 +54,8 @@ class Retrieve:
         Indexes of the corpus; None for a source that is not asked.
     embeddings
         Unit vectors of the documents, float32 [N, D].
-    group, kin
-        Duplicates and kin of the N documents.
+    group, related
+        Duplicates and related of the N documents.
     bm25_depth, dense_depth, random
         Documents per query and source.
     seed
@@ -66,7 +66,7 @@ class Retrieve:
     dense: DenseIndex | None
     embeddings: NDArray[np.float32]
     group: NDArray[np.int32]
-    kin: Kin
+    related: RelatedDocuments
     bm25_depth: int
     dense_depth: int
     random: int
@@ -91,7 +91,7 @@ class Retrieve:
                 )
         ranks = [columns[name] for name in ("bm25_rank", "dense_rank") if name in columns]
         columns["fused"] = pool.fused_rank(*ranks) if ranks else np.zeros(documents.shape, np.float32)
-        columns["kin"] = np.where(documents < 0, np.nan, self.kin.kinds(queries.positives, documents)).astype(
+        columns["related"] = np.where(documents < 0, np.nan, self.related.kinds(queries.positives, documents)).astype(
             np.float32
         )
         order = np.lexsort((documents, -columns["fused"], source == SOURCES["random"], documents < 0), axis=1)

@@ -13,7 +13,7 @@ import pytest
 
 from anmi.hooks import claim as module
 from anmi.hooks.claim import CLAIM, Claim
-from anmi.store.sole import process_mark
+from anmi.locks import process
 
 ELSEWHERE = "another kernel 7 1"
 
@@ -73,12 +73,12 @@ def test_an_old_claim_of_a_run_that_never_ended_is_abandoned(
 
 
 def test_a_killed_process_of_this_machine_is_known_at_once_and_its_run_closed(new_claim: Callable[..., Claim]) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        mark = process_mark(process.pid)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        mark = process(child.pid)
         first, second = new_claim(), new_claim()
         assert first.take(holder(first, mark)) is None
         assert second.take(holder(second)) is not None
-        process.kill()
+        child.kill()
     assert second.take(holder(second)) is None
     assert second._registry.client.get_run(first._registry.run).info.status == "KILLED"
 

@@ -16,8 +16,9 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
+from anmi.fingerprint import hash_value
 from anmi.pipelines.ablation.code import code
-from anmi.pipelines.ablation.mining import Mined, book_of, digest, mined
+from anmi.pipelines.ablation.mining import Mined, book_of, mined
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
@@ -80,7 +81,7 @@ class SelectionJob:
         chosen = self.recipes.get(self.recipe).model_dump(mode="json", include={"steps", "negatives"})
         chosen["mixed"] = self.is_mixed
         parts = [self.place.fingerprint, chosen, self.seed, self.place.leak, code(select, _leak)]
-        object.__setattr__(self, "fingerprint", digest(parts))
+        object.__setattr__(self, "fingerprint", hash_value(parts, 8))
 
     @property
     def options(self) -> TrainingOptions:
@@ -130,7 +131,8 @@ class CellJob:
         dense = self.dense.model_dump(mode="json")
         parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
         parts.append(self.training.refit)
-        object.__setattr__(self, "fingerprint", digest([*parts, self.place.truth, code(run_cell, measure, buckets)]))
+        parts += [self.place.truth, code(run_cell, measure, buckets)]
+        object.__setattr__(self, "fingerprint", hash_value(parts, 8))
 
     @property
     def place(self) -> Place:
@@ -157,8 +159,8 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    from anmi.datasets.artifact import aside
     from anmi.datasets.files import plain
+    from anmi.files import aside
 
     with aside(path) as unfinished:
         text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
@@ -167,7 +169,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 def select(job: SelectionJob) -> None:
     """Run a recipe on the rated candidates; leave the training rows and what is to be said of them."""
-    from anmi.datasets.artifact import aside
+    from anmi.files import aside
     from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, make_variants, select_negatives
     from anmi.pipelines.selection.params import SelectionParams
     from anmi.pipelines.selection.pipeline import RATED
@@ -181,16 +183,15 @@ def select(job: SelectionJob) -> None:
     selection = select_negatives(**asked, fits=fit_recipe(**asked, queries=data["queries"]))
     rows = make_training_rows(
         selection=selection, recipe=job.recipe, recipes=job.recipes,
-        **{name: data[name] for name in ("corpus", "queries", "kin", "duplicates")},
+        **{name: data[name] for name in ("corpus", "queries", "related_documents")},
     )  # fmt: skip
     counted = of_split(rows, "train")
     labelled = counted[counted.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
     variants = make_variants(
-        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], graph=data["graph"],
-        entities=data["entities"], facts=data["facts"], recipe=job.recipe, recipes=job.recipes,
-        selection=SelectionParams(), seed=job.seed,
+        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], knowledge=data["knowledge"],
+        recipe=job.recipe, recipes=job.recipes, selection=SelectionParams(), seed=job.seed,
     )  # fmt: skip
     for target, table in ((job.rows, rows), (job.variants, variants)):
         with aside(target) as path:
@@ -238,15 +239,15 @@ def run_cell(job: CellJob) -> None:
     training, and go nowhere but into the metrics.
     """
     from anmi.evaluation.retrieval import ranked
-    from anmi.hooks.timing import peak_mib, reset_peak
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
+    from anmi.runs.memory import peak_mib, reset_peak
     from anmi.store import Store
 
     started, data = time.time(), job.place.mined
     corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
     rows, variants = pd.read_parquet(job.selection.rows), pd.read_parquet(job.selection.variants)
-    known = {name: data[name] for name in ("graph", "entities", "facts", "kin", "duplicates")}
+    known = {name: data[name] for name in ("knowledge", "related_documents")}
     reset_peak()
     with Store(job.place.store) as store:
         made = train_retriever(

@@ -12,7 +12,6 @@ content: an unchanged collection is never mined twice, and two sets that need th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -25,6 +24,7 @@ from typing import Any, Final
 
 from anmi.engine import IN_PROCESS
 from anmi.errors import AnmiError
+from anmi.fingerprint import hash_value
 from anmi.pipelines.ablation.code import code
 from anmi.selection.recipe import RecipeBook
 
@@ -71,8 +71,8 @@ def mine(job: MiningJob) -> None:
     from kedro.pipeline import Pipeline
     from kedro.runner import SequentialRunner
 
-    from anmi.datasets.artifact import aside
     from anmi.engine import Failure
+    from anmi.files import aside
     from anmi.pipelines import audit
 
     # What a killed run left there is of no use: the store has what was expensive about it.
@@ -145,10 +145,10 @@ def _catalog(
     from kedro.config import OmegaConfigLoader
     from kedro.io import DataCatalog
 
-    from anmi.settings import CONFIG_LOADER_ARGS
+    from anmi.configuration import LOADER_ARGS
 
     os.environ |= {"ANMI_DATA_ROOT": str(folder), "ANMI_STORE": str(store)}
-    entries = OmegaConfigLoader(str(configuration), **CONFIG_LOADER_ARGS)["catalog"]
+    entries = OmegaConfigLoader(str(configuration), **LOADER_ARGS)["catalog"]
     versioned = [name for name, entry in entries.items() if entry.get("versioned")]
     loaded = dict.fromkeys(versioned, load_version) if load_version else None
     return DataCatalog.from_config(entries, load_versions=loaded, save_version=save_version)
@@ -159,8 +159,8 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
 
     Of the recipes that is which judges they ask, not how they choose.
     """
-    from anmi.hooks import unchanged
-    from anmi.hooks.record import as_plain, package_versions
+    from anmi.runs import unchanged
+    from anmi.runs.record import as_plain, package_versions
     from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO
 
     every = recipes.get(RecipeBook.every)
@@ -176,24 +176,12 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
         parts = unchanged.fingerprint([f"params:{name}" for name in plain], plain, package_versions(), {}, project)
     except OSError as error:
         raise AnmiError(f'collection "{parameters["collection"]}": {error}') from error
-    return digest(parts | {"code": code(*_ROOTS)})
+    return hash_value(parts | {"code": code(*_ROOTS)}, 8)
 
 
 def book_of(recipes: RecipeBook, names: Sequence[str]) -> RecipeBook:
     """Return a book of some recipes only; what its ``*`` reads is what those read."""
     return RecipeBook.model_construct(None, **{name: recipes.get(name) for name in names})
-
-
-def digest(value: Any) -> str:
-    """Return 16 hexadecimal digits of plain data.
-
-    Examples
-    --------
-    >>> digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
-    True
-    """
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def folder_name(name: str) -> str:

@@ -28,6 +28,7 @@ _FROM_CELL: Final = ("train_seconds", "search_seconds", "memory_mb", "started", 
 
 
 def run_ablation(
+    *,
     ablation: AblationParams,
     recipes: RecipeBook,
     ingestion: IngestionParams,

@@ -39,14 +39,17 @@ def plant_truth(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     equivalents: pd.DataFrame,
-    duplicates: pd.DataFrame,
+    related_documents: pd.DataFrame,
     params: AuditParams,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return what the mining may know of the audited queries, and the truth that it may not."""
+    from anmi.corpus.related import copies
     from anmi.evaluation.planting import plant
 
-    planted = plant(queries, qrels, equivalents, duplicates, kinds=params.kinds, limit=params.queries, seed=seed)
+    planted = plant(
+        queries, qrels, equivalents, copies(related_documents), kinds=params.kinds, limit=params.queries, seed=seed
+    )
     log.info(
         "Planted %s for %d queries",
         ", ".join(f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items()),
@@ -133,11 +136,11 @@ def render_audit(recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str,
 
 
 def gate(
-    *,
     recipes: pd.DataFrame,
     judges: pd.DataFrame,
     summary: dict[str, Any],
     report: str,
+    *,
     recipe: str,
     params: AuditParams,
 ) -> None:

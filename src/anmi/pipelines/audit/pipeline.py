@@ -18,6 +18,7 @@ from anmi.pipelines.audit.nodes import (
     summarise_audit,
 )
 from anmi.pipelines.selection.pipeline import RATED
+from anmi.pipelines.wiring import by_name
 
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}
@@ -56,10 +57,9 @@ def _collection() -> Pipeline:
         Node(mine_all, inputs=None, outputs="mining_plan", name="mine_all"),
         Node(
             plant_truth,
-            inputs={
-                **{name: name for name in ("queries", "qrels", "equivalents", "duplicates")},
-                "params": "params:audit", "seed": "params:seed",
-            },
+            inputs=by_name(
+                "queries", "qrels", "equivalents", "related_documents", "params:seed", params="params:audit"
+            ),
             outputs=[*_AUDITED.values(), _TRUTH],
             name="plant_truth",
         ),
@@ -74,22 +74,24 @@ def _mining() -> Pipeline:
 
 
 def _scoring() -> Pipeline:
-    about = {"truth": _TRUTH, "corpus": "corpus", "info": "collection_info"}
-    rated = about | {name: name for name in RATED}
     return Pipeline([
         Node(
             audit_recipes,
-            inputs=rated | {"recipes": "params:recipes", "seed": "params:seed"},
+            inputs=by_name(*RATED, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info"),
             outputs="audit_recipes",
             name="audit_recipes",
         ),
-        Node(audit_judges, inputs=rated | {"params": "params:audit"}, outputs="audit_judges", name="audit_judges"),
+        Node(
+            audit_judges,
+            inputs=by_name(*RATED, "corpus", truth=_TRUTH, info="collection_info", params="params:audit"),
+            outputs="audit_judges", name="audit_judges",
+        ),
         Node(
             summarise_audit,
-            inputs=about | {
-                "candidates": "candidates", "recipes": "audit_recipes", "judges": "audit_judges",
-                "encoder": "params:encoder", "params": "params:audit",
-            },
+            inputs=by_name(
+                "candidates", "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", truth=_TRUTH,
+                info="collection_info", params="params:audit",
+            ),
             outputs="audit_summary",
             name="summarise_audit",
         ),
@@ -101,10 +103,10 @@ def _scoring() -> Pipeline:
         ),
         Node(
             gate,
-            inputs={
-                "recipes": "audit_recipes", "judges": "audit_judges", "summary": "audit_summary",
-                "report": "audit_report", "recipe": "params:recipe", "params": "params:audit",
-            },
+            inputs=by_name(
+                "params:recipe", recipes="audit_recipes", judges="audit_judges", summary="audit_summary",
+                report="audit_report", params="params:audit",
+            ),
             outputs=None,
             name="gate",
         ),

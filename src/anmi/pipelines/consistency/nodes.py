@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,8 @@ import pandas as pd
 from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards
 from anmi.pipelines.consistency.params import ConsistencyParams
 from anmi.selection.recipe import RecipeBook
+
+_VERDICT: Final = ("consistent", "positive_rank")
 
 
 def check_consistency(
@@ -46,12 +48,11 @@ def summarise_consistency(
     from anmi.corpus.mined import of_train
     from anmi.selection.plan import MiningPlan
 
-    plan, names = MiningPlan.of(mining_plan), ("consistent", "positive_rank")
-    mined = of_train(candidates.joined(consistency).only(*names), queries)
-    found = [_verdicts(block) for block in mined if set(names) <= set(block.query_columns)]
+    plan = MiningPlan.of(mining_plan)
+    found = _verdicts(of_train(candidates.joined(consistency).only(*_VERDICT), queries))
     if not plan.mines_all and earlier_selection is not None:
         anew = {*(plan.queries or ()), *plan.removed}
-        kept = [_verdicts(block) for block in of_train(earlier_selection.only(*names), queries)]
+        kept = _verdicts(of_train(earlier_selection.only(*_VERDICT), queries))
         found = [table[~table.index.isin(anew)] for table in kept] + found
     if not found:
         return {}
@@ -67,5 +68,9 @@ def summarise_consistency(
     }
 
 
-def _verdicts(block: Candidates) -> pd.DataFrame:
-    return pd.DataFrame(block.query_columns, index=block.query_ids)[["consistent", "positive_rank"]]
+def _verdicts(shards: CandidateShards) -> list[pd.DataFrame]:
+    return [
+        pd.DataFrame(block.query_columns, index=block.query_ids)[[*_VERDICT]]
+        for block in shards
+        if block.query_columns.keys() >= {*_VERDICT}
+    ]

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import CandidateShards, ColumnShards
+from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, running
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.retrieval.terms import Terms
@@ -30,7 +31,7 @@ def judge_by_evidence(
     encoder_info: dict[str, Any],
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
-    graph: pd.DataFrame,
+    knowledge: Knowledge,
     mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
@@ -55,7 +56,7 @@ def judge_by_evidence(
         terms=terms,
         query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
         vectors=np.asarray(document_embeddings),
-        facts=facts_of(corpus, graph),
+        facts=facts_of(corpus, knowledge.graph),
     )
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
     if fitted := mining_plan["fits"].get("fused_judge"):

@@ -5,26 +5,26 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    shared = {
-        **{name: name for name in ("candidates", "corpus", "queries", "mining_plan")},
-        **{name: f"params:{name}" for name in ("recipe", "recipes", "seed", "engine")},
-        "params": "params:denoising",
-    }
-    more = {name: name for name in ("terms", "document_embeddings", "encoder_info", "graph")}
+    shared = by_name(
+        "candidates", "corpus", "queries", "mining_plan", "params:recipe", "params:recipes", "params:seed",
+        "params:engine", params="params:denoising",
+    )  # fmt: skip
     return Pipeline([
         Node(
             judge_by_evidence,
-            inputs=shared | more | {"info": "collection_info"},
+            inputs=shared
+            | by_name("terms", "document_embeddings", "encoder_info", "knowledge", info="collection_info"),
             outputs=["evidence", "fused_judge"],
             name="judge_by_evidence",
         ),
         Node(
             judge_candidates,
-            inputs=shared | {"evidence": "evidence", "store": "store", "collection": "params:collection"},
+            inputs=shared | by_name("evidence", "store", "params:collection"),
             outputs=["judgments", "teacher"],
             name="judge_candidates",
         ),

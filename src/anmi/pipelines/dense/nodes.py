@@ -87,8 +87,7 @@ def retrieve(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    duplicates: pd.DataFrame,
-    kin: pd.DataFrame,
+    related_documents: pd.DataFrame,
     mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
@@ -99,11 +98,12 @@ def retrieve(
 ) -> CandidateShards:
     """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
 
-    Every candidate gets the scores and ranks of all of them, and whether it is kin to a positive.
+    Every candidate gets the scores and ranks of all of them, and whether it is a near-duplicate or a sibling of a
+    positive.
     """
     from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
-    from anmi.retrieval.kin import Kin
+    from anmi.retrieval.related import RelatedDocuments
     from anmi.retrieval.retrieve import Queries, Retrieve
     from anmi.selection.plan import MiningPlan
 
@@ -127,8 +127,8 @@ def retrieve(
         bm25=bm25_index if "bm25" in sources else None,
         dense=dense_index if "dense" in sources else None,
         embeddings=document_embeddings,
-        group=pool.duplicate_groups(ids, duplicates),
-        kin=Kin.from_table(kin, ids, duplicates),
+        group=pool.duplicate_groups(ids, related_documents),
+        related=RelatedDocuments.from_table(related_documents, ids),
         bm25_depth=bm25.depth,
         dense_depth=dense.depth,
         random=dense.random,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
@@ -12,12 +13,11 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             encode_collection,
-            inputs={
-                **{name: name for name in ("corpus", "queries", "store")},
-                **{name: f"params:{name}" for name in ("encoder", "recipe", "recipes", "engine")},
-                "params": "params:dense",
-            },
-            outputs={name: name for name in ("document_embeddings", "query_embeddings", "encoder_info")},
+            inputs=by_name(
+                "corpus", "queries", "store", "params:encoder", "params:recipe", "params:recipes", "params:engine",
+                params="params:dense",
+            ),
+            outputs=by_name("document_embeddings", "query_embeddings", "encoder_info"),
             name="encode_collection",
         ),
         Node(
@@ -28,17 +28,12 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             retrieve,
-            inputs={
-                **{name: name for name in _READ},
-                **{name: f"params:{name}" for name in ("recipe", "recipes", "bm25", "dense", "seed", "engine")},
-            },
+            inputs=by_name(
+                "bm25_index", "dense_index", "document_embeddings", "query_embeddings", "corpus", "queries", "qrels",
+                "related_documents", "mining_plan", "params:recipe", "params:recipes", "params:bm25", "params:dense",
+                "params:seed", "params:engine",
+            ),
             outputs="candidates",
             name="retrieve",
         ),
     ])  # fmt: skip
-
-
-_READ = (
-    "bm25_index", "dense_index", "document_embeddings", "query_embeddings", "corpus", "queries", "qrels", "duplicates",
-    "kin", "mining_plan",
-)  # fmt: skip

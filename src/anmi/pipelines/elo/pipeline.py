@@ -5,8 +5,7 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.elo.nodes import rate_candidates
-
-_READ = ("candidates", "evidence", "judgments", "corpus", "queries", "store", "mining_plan")
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
@@ -14,11 +13,10 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             rate_candidates,
-            inputs={
-                **{name: name for name in _READ},
-                **{name: f"params:{name}" for name in ("recipe", "recipes", "seed", "engine")},
-                "params": "params:elo",
-            },
+            inputs=by_name(
+                "candidates", "evidence", "judgments", "corpus", "queries", "store", "mining_plan", "params:recipe",
+                "params:recipes", "params:seed", "params:engine", params="params:elo",
+            ),
             outputs=["ratings", "elo_summary"],
             name="rate_candidates",
         ),

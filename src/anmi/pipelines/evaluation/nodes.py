@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 def run_systems(
+    *,
     bm25_index: BM25Index,
     trained_model: Path,
     corpus: pd.DataFrame,
@@ -116,7 +118,7 @@ def describe_hardness(scores: pd.DataFrame, queries: pd.DataFrame, params: Evalu
 
 
 def compare_systems(
-    scores: pd.DataFrame, info: dict[str, Any], encoder: str, recipe: str, params: EvaluationParams, seed: int
+    scores: pd.DataFrame, info: dict[str, Any], *, encoder: str, recipe: str, params: EvaluationParams, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
     """Average the metrics with intervals, and test the differences to both baselines."""
     from anmi.evaluation.metrics import summarise
@@ -150,14 +152,13 @@ def compare_systems(
 
 
 def measure_knowledge(
+    *,
     runs: pd.DataFrame,
     trained_model: Path,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    graph: pd.DataFrame,
-    entities: pd.DataFrame,
-    facts: pd.DataFrame,
+    knowledge: Knowledge,
     variants: pd.DataFrame,
     encoder: str,
     recipe: str,
@@ -172,9 +173,8 @@ def measure_knowledge(
     Both results are empty, at once, where the collection names no entities or its documents state no facts. Without
     variants only entities are linked.
     """
-    if entities.empty or facts.empty:
+    if knowledge.entities.empty or knowledge.facts.empty:
         return {}, {}
-    from anmi.corpus.knowledge import KnowledgeGraph
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.factuality import factuality_pairs
     from anmi.evaluation.linking import confusions, first_types, neighbour_examples, neighbours
@@ -188,7 +188,7 @@ def measure_knowledge(
     # Variants of a document that was trained on were perhaps trained on, too.
     held_out = truth[~truth.document_id.isin(qrels.document_id[qrels.query_id.isin(training.query_id)])]
     pairs = factuality_pairs(asked, held_out, texts, variants, seed=seed, most_queries=params.factuality_queries)
-    known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
+    known = knowledge.of(ids)
     about = dict(zip(ids, known.about.tolist(), strict=True))
     metrics: dict[str, Any] = {}
     for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
@@ -204,7 +204,7 @@ def measure_knowledge(
         "depth": params.neighbours,
         "queries": int(near.query_id.nunique()),
         "shares": {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")},
-        "confusions": confusions(near, first_types(entities)),
+        "confusions": confusions(near, first_types(knowledge.entities)),
         "examples": neighbour_examples(near, asked, texts, known, params.neighbour_queries, seed),
     }
 

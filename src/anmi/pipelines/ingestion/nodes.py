@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from anmi.candidates import CandidateShards
+from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.params import ConsistencyParams
 from anmi.pipelines.denoising.params import DenoisingParams
@@ -26,13 +27,13 @@ log = logging.getLogger(__name__)
 
 
 def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = False) -> dict[str, Any]:
-    """Read, check and split the collection named by one string, and find which documents are kin.
+    """Read, check and split the collection named by one string, and find near-duplicates and siblings in it.
 
     For a refit dev queries are mined, too; where a cap leaves a share of the training queries, the same share of them.
     """
-    from anmi.corpus.kin import find_kin
     from anmi.corpus.mined import with_mined
     from anmi.corpus.quarantine import counts_by_reason
+    from anmi.corpus.related import COPY, find_related
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.texts import document_texts
 
@@ -47,7 +48,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         test_share=params.test_share,
         language=params.language,
     )
-    kin = find_kin(
+    related = find_related(
         found.corpus,
         document_texts(found.corpus),
         found.duplicates,
@@ -66,7 +67,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         "queries": {str(split): int(count) for split, count in counts.items()},
         "quarantined": counts_by_reason(found.quarantine),
         "duplicates": len(found.duplicates),
-        "kin": {str(kind): int(count) for kind, count in kin.groupby("kind").size().items()},
+        "related": {str(kind): int(count) for kind, count in related.groupby("kind").size().items() if kind != COPY},
         "equivalents": len(found.equivalents),
         "entities": len(found.entities),
         "facts": len(found.facts),
@@ -77,11 +78,8 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         "queries": with_mined(found.queries, found.subset_share if refit else 0.0, seed),
         "qrels": found.qrels,
         "equivalents": found.equivalents,
-        "graph": found.graph,
-        "entities": found.entities,
-        "facts": found.facts,
-        "duplicates": found.duplicates,
-        "kin": kin,
+        "knowledge": Knowledge(found.entities, found.graph, found.facts),
+        "related_documents": related,
         "quarantine": found.quarantine,
         "collection_info": info,
     }
@@ -92,7 +90,7 @@ def plan_mining(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    graph: pd.DataFrame,
+    knowledge: Knowledge,
     update: bool,
     keep_judges: bool,
     collection: str,
@@ -107,7 +105,7 @@ def plan_mining(
     elo: EloParams,
     seed: int,
     store: Store,
-    earlier_mining: MiningRecord | None,
+    earlier_mining_record: MiningRecord | None,
     earlier_selection: CandidateShards | None,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Note what the collection consists of, and decide which queries are to be mined."""
@@ -125,7 +123,7 @@ def plan_mining(
         "rest": [collection, encoder, seed],
     }
     # Any fact may be evidence for any query, so a graph that changed counts as a setting.
-    facts = digest("graph", graph.to_csv(index=False)).hex()
+    facts = digest("graph", knowledge.graph.to_csv(index=False)).hex()
     models = models_in(chosen, Path.cwd())
     made_by = json.dumps([with_effect(chosen), models, facts], sort_keys=True, default=str)
     settings = digest("mining", made_by, code_digest()).hex()
@@ -150,8 +148,8 @@ def plan_mining(
 
     plan = MiningPlan(settings=settings)
     if update:
-        plan = plan_mining(contents, settings, earlier_mining, ingestion.most_changed, lacking, lost)
+        plan = plan_mining(contents, settings, earlier_mining_record, ingestion.most_changed, lacking, lost)
         log.info("%s: %s", "Mining all" if plan.mines_all else "Mining what changed", plan.why)
-    if keep_judges and earlier_mining is not None:
-        plan = replace(plan, judges=earlier_mining.fits["teacher"])
+    if keep_judges and earlier_mining_record is not None:
+        plan = replace(plan, judges=earlier_mining_record.fits["teacher"])
     return contents, plan.as_dict()

@@ -38,6 +38,7 @@ def versions() -> dict[str, str]:
 def collect_results(
     metrics: pd.DataFrame,
     comparisons: pd.DataFrame,
+    *,
     training_summary: dict[str, Any],
     selection_summary: dict[str, Any],
     drawn: pd.DataFrame,
@@ -75,8 +76,19 @@ def _leak(
     return counted | {"of": "drawn", "judge": (selected or {}).get("judge", {})}
 
 
+def draw_metrics(results: dict[str, Any]) -> Any:
+    """Return the plotly figure of the systems' quality; an empty one where nothing was measured."""
+    from plotly.graph_objects import Figure
+
+    from anmi.report.figures import metrics
+
+    drawn = metrics(pd.DataFrame(results["rows"]))
+    return Figure() if drawn is None else Figure(drawn.spec)
+
+
 def render_report(
     results: dict[str, Any],
+    *,
     training_rows: pd.DataFrame,
     training_log: pd.DataFrame,
     training_summary: dict[str, Any],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from anmi.corpus.hardness import HardnessParams
+from anmi.corpus.hardness import ScriptHardnessParams
 from anmi.evaluation.drift import DriftThresholds
 from anmi.retrieval.tokenize import TokenizerName
 
@@ -26,8 +26,8 @@ class DriftParams(BaseModel):
         200_000, ge=1, description="Training queries and documents whose texts are read, chosen by hash of their ids. "
         "A share of them is known to 0.2 %, and memory and time are bounded.",
     )  # fmt: skip
-    hardness: HardnessParams = Field(
-        HardnessParams(code_mix="script"),
+    hardness: ScriptHardnessParams = Field(
+        ScriptHardnessParams(),
         description="What makes a query hard. By script, as in an evaluation, which needs nothing installed.",
     )
     thresholds: DriftThresholds = Field(

@@ -97,6 +97,7 @@ def evaluate_champion(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     collection: str,
     params: RetrainParams,
     evaluation: EvaluationParams,
@@ -162,6 +163,7 @@ def score_champion(
 
 def decide_promotion(
     champion: dict[str, Any],
+    *,
     champion_metrics: pd.DataFrame,
     query_metrics: pd.DataFrame,
     audited: pd.DataFrame,
@@ -245,6 +247,7 @@ def _fingerprint(folder: Path) -> str:
 
 def register_challenger(
     trained_model: Path,
+    *,
     promotion: dict[str, Any],
     champion: dict[str, Any],
     training_profile: dict[str, Any],

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
+from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
@@ -60,7 +61,7 @@ def select_negatives(
     engine: EngineParams = IN_PROCESS,
     mining_plan: Mapping[str, Any] | None = None,
     corpus: pd.DataFrame | None = None,
-    earlier_mining: MiningRecord | None = None,
+    earlier_mining_record: MiningRecord | None = None,
     earlier_selection: CandidateShards | None = None,
     **columns: ColumnShards,
 ) -> CandidateShards:
@@ -78,12 +79,12 @@ def select_negatives(
     plan = MiningPlan() if mining_plan is None else MiningPlan.of(mining_plan)
     if plan.queries is None:
         return chosen
-    if corpus is None or earlier_mining is None or earlier_selection is None:
+    if corpus is None or earlier_mining_record is None or earlier_selection is None:
         raise AnmiError(
             "the last mining, which this update was to go on with, is not there any more: run it again, and all is "
             "mined"
         )
-    places = places_of(earlier_mining.documents, corpus.document_id.tolist(), plan.documents_changed)
+    places = places_of(earlier_mining_record.documents, corpus.document_id.tolist(), plan.documents_changed)
     carried, earlier = Carried.of([*plan.queries, *plan.removed], places), earlier_selection
     kept = CandidateShards.of_parts(lambda: in_threads(carried.in_bytes, earlier.parts(), engine.most_workers))
     return together(kept, chosen)
@@ -116,8 +117,7 @@ def make_training_rows(
     selection: CandidateShards,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
-    kin: pd.DataFrame,
-    duplicates: pd.DataFrame,
+    related_documents: pd.DataFrame,
     recipe: str,
     recipes: RecipeBook,
 ) -> pd.DataFrame:
@@ -130,15 +130,17 @@ def make_training_rows(
     """
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.diagnostics import Funnel, diagnose
-    from anmi.retrieval.kin import Kin
     from anmi.retrieval.pool import own_documents
+    from anmi.retrieval.related import RelatedDocuments
     from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
     places = own_documents(queries, dict(zip(ids, range(len(ids)), strict=True)))
     own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
-    rows = training_rows(selection, ids, document_texts(corpus), texts, Kin.from_table(kin, ids, duplicates), own)
+    rows = training_rows(
+        selection, ids, document_texts(corpus), texts, RelatedDocuments.from_table(related_documents, ids), own
+    )
     split = rows.query_id.map(dict(zip(queries.query_id, queries.split, strict=True)))
     rows.insert(rows.columns.tolist().index("origin"), "split", split.astype("str"))
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
@@ -170,9 +172,7 @@ def make_variants(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    graph: pd.DataFrame,
-    entities: pd.DataFrame,
-    facts: pd.DataFrame,
+    knowledge: Knowledge,
     recipe: str,
     recipes: RecipeBook,
     selection: SelectionParams,
@@ -183,7 +183,6 @@ def make_variants(
 
     Those of dev and test are never trained on; an evaluation holds them against the documents they were made from.
     """
-    from anmi.corpus.knowledge import KnowledgeGraph
     from anmi.corpus.texts import document_texts
     from anmi.corpus.types import empty
     from anmi.judging.endpoint import Endpoint
@@ -198,8 +197,9 @@ def make_variants(
     documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
     options = selection.generator
     writer = None if options is None else ChatGenerator(Endpoint(options, seed), options.max_characters)
-    known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
-    variants = make_variants(known, documents, ids, document_texts(corpus), selection.variants, seed, writer)
+    variants = make_variants(
+        knowledge.of(ids), documents, ids, document_texts(corpus), selection.variants, seed, writer
+    )
     for kind, count in counts_of(variants).items():
         _LOG.info("%d variants (%s) of %d of %d documents", count["variants"], kind, count["documents"], len(documents))
     return variants

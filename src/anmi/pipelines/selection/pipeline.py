@@ -16,6 +16,7 @@ from anmi.pipelines.selection.nodes import (
     select_negatives,
     summarise_selection,
 )
+from anmi.pipelines.wiring import by_name
 
 # The candidates, and the columns that stages added to them.
 RATED: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
@@ -23,48 +24,44 @@ RATED: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    recipe = {name: f"params:{name}" for name in ("recipe", "recipes")}
-    seeded = recipe | {"seed": "params:seed"}
-    rated = {name: name for name in RATED}
-    earlier = {name: name for name in ("corpus", "earlier_mining", "earlier_selection")}
-    collection = {name: name for name in ("corpus", "queries")}
+    recipe = by_name("params:recipe", "params:recipes")
     return Pipeline([
         Node(
             fit_recipe,
-            inputs=rated | seeded | {"queries": "queries", "mining_plan": "mining_plan"},
+            inputs=recipe | by_name(*RATED, "queries", "mining_plan", "params:seed"),
             outputs="recipe_fits",
             name="fit_recipe",
         ),
         Node(
             select_negatives,
-            inputs=rated | seeded | earlier | {
-                "fits": "recipe_fits", "mining_plan": "mining_plan", "engine": "params:engine",
-            },
+            inputs=recipe
+            | by_name(
+                *RATED, "corpus", "mining_plan", "earlier_mining_record", "earlier_selection", "params:seed", "params:engine",
+                fits="recipe_fits",
+            ),
             outputs="selection",
             name="select_negatives",
         ),
         Node(
             record_mining,
-            inputs={
-                name: name
-                for name in (
-                    "contents", "mining_plan", "selection", "fused_judge", "teacher", "elo_summary", "recipe_fits",
-                )
-            },
+            inputs=by_name(
+                "contents", "mining_plan", "selection", "fused_judge", "teacher", "elo_summary", "recipe_fits"
+            ),
             outputs="mining_record",
             name="record_mining",
         ),
         Node(
             make_training_rows,
-            inputs=collection | recipe | {name: name for name in ("selection", "kin", "duplicates")},
+            inputs=recipe | by_name("selection", "corpus", "queries", "related_documents"),
             outputs="training_rows",
             name="make_training_rows",
         ),
         Node(
             make_variants,
-            inputs=collection | seeded
-            | {name: name for name in ("qrels", "graph", "entities", "facts")}
-            | {"selection": "params:selection", "training": "params:training"},
+            inputs=recipe
+            | by_name(
+                "corpus", "queries", "qrels", "knowledge", "params:selection", "params:training", "params:seed"
+            ),
             outputs="variants",
             name="make_variants",
         ),
@@ -77,16 +74,18 @@ def create_pipeline() -> Pipeline:
         Node(
             summarise_selection,
             inputs=recipe
-            | {name: name for name in ("selection", "equivalents", "qrels", "queries", "fused_judge")}
-            | {"rows": "training_rows", "info": "collection_info"},
+            | by_name(
+                "selection", "equivalents", "qrels", "queries", "fused_judge", rows="training_rows",
+                info="collection_info",
+            ),
             outputs="selection_summary",
             name="summarise_selection",
         ),
         Node(
             export_formats,
-            inputs=collection
-            | {"rows": "training_rows", "info": "collection_info", "encoder_info": "encoder_info"}
-            | {"selection": "params:selection"},
+            inputs=by_name(
+                "corpus", "queries", "encoder_info", "params:selection", rows="training_rows", info="collection_info"
+            ),
             outputs="exports",
             name="export_formats",
         ),
