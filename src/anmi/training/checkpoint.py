@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
-STATE: Final = "state.json"
 # When and how often checkpoints are made changes no weight.
 WITHOUT_EFFECT: Final = frozenset({"checkpoint_minutes", "checkpoint_steps", "checkpoints_kept"})
 # What one may want to change when a training is to go on after it failed; the batches and the steps stay the same.
