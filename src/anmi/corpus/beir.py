@@ -21,17 +21,14 @@ _HEADER: Final = "query-id<TAB>corpus-id<TAB>score"
 def read_beir(location: str, options: Options) -> RawCollection:
     """Read a folder in the BEIR layout.
 
+    Raises AnmiError if a file is missing, damaged, not in the layout, or a link out of the folder.
+
     Parameters
     ----------
     location
         The folder.
     options
         Only ``show_progress`` is of interest here.
-
-    Raises
-    ------
-    AnmiError
-        If a file is missing, damaged, not in the layout, or a link out of the folder.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
@@ -60,15 +57,8 @@ def read_beir(location: str, options: Options) -> RawCollection:
 def read_qrels(path: Path, split: str, *, show_progress: bool = False) -> pd.DataFrame:
     """Read one qrels file with its header.
 
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, document_id, relevance, split, file, line``; relevance as it was written.
-
-    Raises
-    ------
-    AnmiError
-        If the header is missing or a line has not three columns.
+    Returns ``query_id, document_id, relevance, split, file, line``; relevance as it was written. Raises AnmiError if
+    the header is missing or a line has not three columns.
     """
     columns: tuple[list[str], list[str], list[str], list[int]] = ([], [], [], [])
     header = False

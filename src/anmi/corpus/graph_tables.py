@@ -47,6 +47,9 @@ class GraphTables:
 def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -> GraphTables:
     """Read both files.
 
+    Raises AnmiError if a file is missing or not in this form, or an entity stands there twice. A damaged triple is set
+    aside.
+
     Parameters
     ----------
     entities
@@ -56,11 +59,6 @@ def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -
         one that is no entity, is a literal.
     show_progress
         Whether a large file shows a bar.
-
-    Raises
-    ------
-    AnmiError
-        If a file is missing or not in this form, or an entity stands there twice. A damaged triple is set aside.
     """
     known, notes = read_entities(entities, show_progress=show_progress)
     found, aside = _read_triples(triples, show_progress=show_progress)
@@ -80,17 +78,14 @@ def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -
 def read_entities(path: Path, *, show_progress: bool = False) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read ``entities.jsonl``.
 
+    Raises AnmiError if a line has no ``uri`` or one that an earlier line has.
+
     Returns
     -------
     pandas.DataFrame
         ``uri, label, types, description``, types as a JSON list.
     dict
         How many entities lack a label, or have types that are no list of names.
-
-    Raises
-    ------
-    AnmiError
-        If a line has no ``uri`` or one that an earlier line has.
     """
     lines: dict[str, int] = {}
     rows: list[tuple[str, str, str, str]] = []

@@ -21,10 +21,7 @@ def read_lines(path: Path, *, show_progress: bool = False) -> Iterator[tuple[int
 
     A byte-order mark and Windows line ends are accepted.
 
-    Raises
-    ------
-    AnmiError
-        If the file is missing, empty or not UTF-8.
+    Raises AnmiError if the file is missing, empty or not UTF-8.
     """
     if not path.is_file():
         raise AnmiError(f"{path} does not exist; check the folder's name and its layout")
@@ -57,10 +54,7 @@ def read_lines(path: Path, *, show_progress: bool = False) -> Iterator[tuple[int
 def read_objects(path: Path, *, show_progress: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line number and object of every line of a JSONL file.
 
-    Raises
-    ------
-    AnmiError
-        Also if a line is no JSON object.
+    Raises AnmiError, also if a line is no JSON object.
     """
     for number, line in read_lines(path, show_progress=show_progress):
         try:
@@ -78,10 +72,7 @@ def read_objects(path: Path, *, show_progress: bool = False) -> Iterator[tuple[i
 def string(value: dict[str, Any], key: str, path: Path, number: int, name: str = "") -> str:
     """Return a field that must be a string; ids may be whole numbers.
 
-    Raises
-    ------
-    AnmiError
-        If it is absent or something else.
+    Raises AnmiError if it is absent or something else.
     """
     found = value.get(key)
     if isinstance(found, int) and not isinstance(found, bool) and key == "_id":
@@ -117,6 +108,9 @@ def read_texts(path: Path, id_column: str, *, show_progress: bool = False) -> pd
 
     Keys that the format does not know are kept beside the metadata.
 
+    Returns ``<id_column>, title, text, metadata, file, line``. Raises AnmiError if ``_id`` or ``text`` is missing or an
+    id occurs twice.
+
     Parameters
     ----------
     path
@@ -125,16 +119,6 @@ def read_texts(path: Path, id_column: str, *, show_progress: bool = False) -> pd
         What the id is called in the result.
     show_progress
         Whether a large file shows a bar.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``<id_column>, title, text, metadata, file, line``.
-
-    Raises
-    ------
-    AnmiError
-        If ``_id`` or ``text`` is missing or an id occurs twice.
     """
     lines: dict[str, int] = {}
     titles: list[str] = []

@@ -42,16 +42,13 @@ _SAME: Final = {"nb": "no"}
 def language_code(given: str) -> str:
     """Return the code of a language by which tokens are chosen.
 
+    Raises AnmiError: there is no such language; the message names the nearest.
+
     Parameters
     ----------
     given
         ISO 639-1 code in any case, with or without script and region, or another code that
         :func:`detect_language` may return.
-
-    Raises
-    ------
-    AnmiError
-        There is no such language; the message names the nearest.
 
     Examples
     --------
@@ -79,6 +76,8 @@ def detect_language(texts: Sequence[str], *, sample: int = 200, characters: int 
 
     It is that of ISO 639-1, or of 639-3 for a language that has no other.
 
+    For example ``en``; ``en`` for no documents at all.
+
     Parameters
     ----------
     texts
@@ -87,11 +86,6 @@ def detect_language(texts: Sequence[str], *, sample: int = 200, characters: int 
         How many of them are looked at.
     characters
         How much of each; a recogniser needs a paragraph, not a page.
-
-    Returns
-    -------
-    str
-        For example ``en``; ``en`` for no documents at all.
     """
     import py3langid
 

@@ -20,17 +20,14 @@ def soft_labels(
 ) -> NDArray[np.float64]:
     """Distribution over (positives, candidates) to train towards with a KL divergence (RocketQA v2's distillation).
 
+    Returns [Q, P + M], rows sum to 1; a row without any score is all 0.
+
     Parameters
     ----------
     scores_positive, scores_candidates
         [Q, P] and [Q, M]; NaN is missing and gets no mass. The default temperature is made for scores in [0, 1].
     temperature
         Of the softmax; lower is nearer to the best alone.
-
-    Returns
-    -------
-    numpy.ndarray
-        [Q, P + M], rows sum to 1; a row without any score is all 0.
 
     Examples
     --------
@@ -108,10 +105,7 @@ class Judgments:
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its judgments.
 
-        Raises
-        ------
-        AnmiError
-            A query that was not judged.
+        Raises AnmiError: a query that was not judged.
         """
         row = self._rows(block.query_ids)
         fold = self.raw.folds[row]
