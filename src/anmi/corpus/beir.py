@@ -25,10 +25,8 @@ def read_beir(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location
-        The folder.
-    options
-        Only ``show_progress`` is of interest here.
+    location : The folder.
+    options : Only ``show_progress`` is of interest here.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():

@@ -30,10 +30,8 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location
-        An id of ir_datasets, for example ``beir/scifact/train``.
-    options
-        Only ``show_progress`` is of interest here.
+    location : An id of ir_datasets, for example ``beir/scifact/train``.
+    options : Only ``show_progress`` is of interest here.
     """
     try:
         import ir_datasets

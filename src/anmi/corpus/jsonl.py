@@ -113,12 +113,9 @@ def read_texts(path: Path, id_column: str, *, show_progress: bool = False) -> pd
 
     Parameters
     ----------
-    path
-        Lines with ``_id``, ``text``, maybe ``title`` and ``metadata``.
-    id_column
-        What the id is called in the result.
-    show_progress
-        Whether a large file shows a bar.
+    path : Lines with ``_id``, ``text``, maybe ``title`` and ``metadata``.
+    id_column : What the id is called in the result.
+    show_progress : Whether a large file shows a bar.
     """
     lines: dict[str, int] = {}
     titles: list[str] = []

@@ -35,10 +35,9 @@ def read_kg(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location
-        The folder.
-    options
-        Of interest are ``language`` (of labels), ``max_quarantine`` (of damaged triples, too) and ``show_progress``.
+    location : The folder.
+    options : Of interest are ``language`` (of labels), ``max_quarantine`` (of damaged triples, too) and
+        ``show_progress``.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
@@ -120,10 +119,8 @@ def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> tuple[pd.DataFra
 
     Parameters
     ----------
-    entities
-        ``uri, label, types, description``, types as a JSON list.
-    graph
-        ``head, relation, tail``.
+    entities : ``uri, label, types, description``, types as a JSON list.
+    graph : ``head, relation, tail``.
 
     Returns
     -------

@@ -46,9 +46,8 @@ def language_code(given: str) -> str:
 
     Parameters
     ----------
-    given
-        ISO 639-1 code in any case, with or without script and region, or another code that
-        :func:`detect_language` may return.
+    given : ISO 639-1 code in any case, with or without script and region, or another code that :func:`detect_language`
+        may return.
 
     Examples
     --------
@@ -80,12 +79,9 @@ def detect_language(texts: Sequence[str], *, sample: int = 200, characters: int 
 
     Parameters
     ----------
-    texts
-        The documents.
-    sample
-        How many of them are looked at.
-    characters
-        How much of each; a recogniser needs a paragraph, not a page.
+    texts : The documents.
+    sample : How many of them are looked at.
+    characters : How much of each; a recogniser needs a paragraph, not a page.
     """
     import py3langid
 

@@ -25,8 +25,7 @@ class Names:
 
     Parameters
     ----------
-    uris
-        All that may be meant.
+    uris : All that may be meant.
 
     Examples
     --------
@@ -76,10 +75,8 @@ class Resolver:
 
     Parameters
     ----------
-    entities, relations
-        Names of both.
-    known
-        The triples of the graph, which tell what an ambiguous name means.
+    entities, relations : Names of both.
+    known : The triples of the graph, which tell what an ambiguous name means.
 
     Examples
     --------

@@ -51,11 +51,9 @@ def read_pairs(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location
-        Patterns separated by semicolons; ``PATTERN@N`` takes the first N pairs of a pattern's files, which are read in
-        the natural order of their numbers.
-    options
-        Only ``show_progress`` is of interest here.
+    location : Patterns separated by semicolons; ``PATTERN@N`` takes the first N pairs of a pattern's files, which are
+        read in the natural order of their numbers.
+    options : Only ``show_progress`` is of interest here.
     """
     queries, documents = _Texts("q"), _Texts("d")
     labels: dict[tuple[str, str], tuple[str, int]] = {}

@@ -19,8 +19,7 @@ class SegmentSimilarity(nn.Module):
 
     Parameters
     ----------
-    width
-        Dimensions of the token vectors.
+    width : Dimensions of the token vectors.
     """
 
     def __init__(self, width: int) -> None:

@@ -24,10 +24,9 @@ def soft_labels(
 
     Parameters
     ----------
-    scores_positive, scores_candidates
-        [Q, P] and [Q, M]; NaN is missing and gets no mass. The default temperature is made for scores in [0, 1].
-    temperature
-        Of the softmax; lower is nearer to the best alone.
+    scores_positive, scores_candidates : [Q, P] and [Q, M]; NaN is missing and gets no mass. The default temperature is
+        made for scores in [0, 1].
+    temperature : Of the softmax; lower is nearer to the best alone.
 
     Examples
     --------
@@ -49,12 +48,9 @@ class RawScores:
 
     Attributes
     ----------
-    query_ids
-        [Q].
-    folds
-        By which of the cross-fitted judges each query was judged, int64 [Q].
-    candidates, positives
-        float32 [Q, M] and [Q, P]; NaN where not judged.
+    query_ids : [Q].
+    folds : By which of the cross-fitted judges each query was judged, int64 [Q].
+    candidates, positives : float32 [Q, M] and [Q, P]; NaN where not judged.
     """
 
     query_ids: NDArray[np.str_]
@@ -91,10 +87,8 @@ class Judgments:
 
     Parameters
     ----------
-    raw
-        Scores of the candidates and positives as they stand in the blocks.
-    calibrators
-        By fold.
+    raw : Scores of the candidates and positives as they stand in the blocks.
+    calibrators : By fold.
     """
 
     def __init__(self, raw: RawScores, calibrators: Mapping[int, Calibrator]) -> None:

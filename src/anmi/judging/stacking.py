@@ -24,12 +24,9 @@ class Stack:
 
     Attributes
     ----------
-    weight
-        ≥ 0, on the log-odds; 0 where too few positives can be hidden, so that the second judge has no say.
-    prior
-        Base rate of the second judge's probability.
-    hidden
-        Hidden positives the weight was fitted on.
+    weight : ≥ 0, on the log-odds; 0 where too few positives can be hidden, so that the second judge has no say.
+    prior : Base rate of the second judge's probability.
+    hidden : Hidden positives the weight was fitted on.
     """
 
     weight: float
@@ -42,9 +39,8 @@ class Stack:
 
         Parameters
         ----------
-        shards
-            With ``p_evidence`` and ``p_cross`` of candidates, ``p_heldout`` and ``p_cross`` of positives; both judges
-            must be cross-fitted.
+        shards : With ``p_evidence`` and ``p_cross`` of candidates, ``p_heldout`` and ``p_cross`` of positives; both
+            judges must be cross-fitted.
         """
         first, second, label, every = [], [], [], []
         for block in shards:
@@ -85,10 +81,8 @@ class Stacked:
 
     Attributes
     ----------
-    judgments
-        Of the second judge.
-    stack
-        Its weight.
+    judgments : Of the second judge.
+    stack : Its weight.
     """
 
     judgments: Judgments

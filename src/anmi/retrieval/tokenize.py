@@ -237,10 +237,8 @@ class Tokenizer:
 
     Attributes
     ----------
-    kind
-        A key of :data:`TOKENIZERS`.
-    language
-        ISO 639-1 code.
+    kind : A key of :data:`TOKENIZERS`.
+    language : ISO 639-1 code.
     """
 
     kind: str
@@ -258,10 +256,8 @@ def tokenizer(kind: str, language: str) -> Tokenize:
 
     Parameters
     ----------
-    kind
-        ``auto`` or a key of :data:`TOKENIZERS`.
-    language
-        ISO 639-1 code.
+    kind : ``auto`` or a key of :data:`TOKENIZERS`.
+    language : ISO 639-1 code.
 
     Examples
     --------

@@ -20,8 +20,7 @@ def two_encoders(model: SentenceTransformer) -> SentenceTransformer:
 
     Parameters
     ----------
-    model
-        Stays as it is. A model that has two encoders already is returned itself.
+    model : Stays as it is. A model that has two encoders already is returned itself.
 
     References
     ----------

@@ -14,8 +14,7 @@ def plain_fit(found: Any) -> Any:
 
     Parameters
     ----------
-    found
-        A number, a dataclass of numbers and arrays, or None.
+    found : A number, a dataclass of numbers and arrays, or None.
 
     Examples
     --------
@@ -38,10 +37,8 @@ def fit_from(kind: type, found: Any) -> Any:
 
     Parameters
     ----------
-    kind
-        Its type.
-    found
-        What was made.
+    kind : Its type.
+    found : What was made.
 
     Examples
     --------

@@ -36,10 +36,8 @@ class Gaussians:
 
     Attributes
     ----------
-    means, deviations, shares
-        [Q, 2].
-    sound
-        False where one Gaussian is better by BIC, [Q].
+    means, deviations, shares : [Q, 2].
+    sound : False where one Gaussian is better by BIC, [Q].
     """
 
     means: Floats
@@ -66,8 +64,7 @@ def fit_gaussians(values: NDArray[Any]) -> Gaussians:
 
     Parameters
     ----------
-    values
-        [Q, M], each row sorted, NaN at its end; a row needs at least one value.
+    values : [Q, M], each row sorted, NaN at its end; a row needs at least one value.
 
     Examples
     --------

@@ -34,14 +34,10 @@ class Collection:
 
     Attributes
     ----------
-    corpus
-        ``document_id, title, text, metadata``.
-    queries
-        ``query_id, metadata``.
-    name
-        Such as ``beir:scifact``.
-    language
-        ISO 639-1 code.
+    corpus : ``document_id, title, text, metadata``.
+    queries : ``query_id, metadata``.
+    name : Such as ``beir:scifact``.
+    language : ISO 639-1 code.
     """
 
     corpus: pd.DataFrame
