@@ -46,8 +46,7 @@ class Platt:
 
     def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
-        result: NDArray[np.float64] = expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
-        return result
+        return expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
     def as_dict(self) -> dict[str, float]:
         """Return the two coefficients."""

@@ -124,8 +124,7 @@ class Judgments:
         unknown = self._query_ids[at] != query_ids
         if unknown.any():
             raise AnmiError(f'query "{query_ids[unknown][0]}" was not judged: judge the candidates that are asked for')
-        rows: NDArray[np.int64] = self._order[at]
-        return rows
+        return self._order[at]
 
 
 def _stacked(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -227,8 +227,7 @@ class BiEncoderJudge:
         queries, documents = (self._vectors(side, role, store) for side, role in zip(sides, _ROLES, strict=True))
         if bar is not None:
             bar.update(len(pairs))
-        cosines: NDArray[np.float32] = np.einsum("nd,nd->n", queries, documents)
-        return cosines
+        return np.einsum("nd,nd->n", queries, documents)
 
     def _vectors(self, texts: Sequence[str], role: Role, store: Store) -> NDArray[np.float32]:
         place = {text: number for number, text in enumerate(dict.fromkeys(texts))}

@@ -80,8 +80,7 @@ class Context:
     def pairs(self) -> NDArray[np.int64]:
         """Codes ``document · nodes + node`` of all nodes in the facts of a document, sorted."""
         nodes = self.graph.triples[self.fact][:, [0, 2]]
-        codes: NDArray[np.int64] = np.unique(self.row[:, None] * len(self.graph.nodes) + nodes)
-        return codes
+        return np.unique(self.row[:, None] * len(self.graph.nodes) + nodes)
 
     def slot_facts(self) -> sparse.csr_array:
         """Return which facts of the document an entity stands in, bool [S, F]."""
@@ -147,5 +146,4 @@ def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
     """
     begins = np.flatnonzero(np.diff(rows, prepend=-1))
     rank = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
-    result: NDArray[np.bool_] = rank < count
-    return result
+    return rank < count

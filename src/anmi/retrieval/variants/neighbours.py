@@ -70,5 +70,4 @@ def _uniform(context: Context, shared: sparse.csr_array, start: int, seed: int) 
     there = np.arange(width) < lengths[:, None]
     slots[there] = shared.indices
     names = context.ids[start : start + len(lengths)]
-    drawn: np.ndarray = seeds.uniform(seed, "variants/neighbour", names, slots)[there]
-    return drawn
+    return seeds.uniform(seed, "variants/neighbour", names, slots)[there]
