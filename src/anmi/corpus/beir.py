@@ -25,7 +25,6 @@ def read_beir(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location : The folder.
     options : Only ``show_progress`` is of interest here.
     """
     folder = Path(location).expanduser()

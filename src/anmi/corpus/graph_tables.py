@@ -50,7 +50,6 @@ def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -
     entities : Lines with ``uri`` and maybe ``label``, ``types`` (a list) and ``description``; other keys are left out.
     triples : ``head, relation, tail`` and maybe ``split``, separated by tabs, below a header. A tail in quotation
         marks, or one that is no entity, is a literal.
-    show_progress : Whether a large file shows a bar.
     """
     known, notes = read_entities(entities, show_progress=show_progress)
     found, aside = _read_triples(triples, show_progress=show_progress)

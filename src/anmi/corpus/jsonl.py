@@ -86,8 +86,6 @@ def string(value: dict[str, Any], key: str, path: Path, number: int, name: str =
 def clean(text: str) -> str:
     r"""Replace halves of surrogate pairs, which JSON can hold and no UTF-8 file can.
 
-    Examples
-    --------
     >>> clean("a\ud800")
     'a�'
     """
@@ -115,7 +113,6 @@ def read_texts(path: Path, id_column: str, *, show_progress: bool = False) -> pd
     ----------
     path : Lines with ``_id``, ``text``, maybe ``title`` and ``metadata``.
     id_column : What the id is called in the result.
-    show_progress : Whether a large file shows a bar.
     """
     lines: dict[str, int] = {}
     titles: list[str] = []

@@ -35,7 +35,6 @@ def read_kg(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location : The folder.
     options : Of interest are ``language`` (of labels), ``max_quarantine`` (of damaged triples, too) and
         ``show_progress``.
     """

@@ -79,7 +79,6 @@ def detect_language(texts: Sequence[str], *, sample: int = 200, characters: int 
 
     Parameters
     ----------
-    texts : The documents.
     sample : How many of them are looked at.
     characters : How much of each; a recogniser needs a paragraph, not a page.
     """

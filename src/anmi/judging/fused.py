@@ -266,7 +266,6 @@ def transferred(encoder: str, without: str | None = None) -> FusedModel:
 
     Parameters
     ----------
-    encoder : Its name.
     without : A collection whose truth is to have had no part in the coefficients; None takes those of all.
     """
     raw = shipped()
@@ -289,8 +288,6 @@ def base_rate(encoder: str, without: str | None = None) -> float:
 def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
     """Log-odds of probabilities of any precision, within ±21; NaN stays NaN.
 
-    Examples
-    --------
     >>> log_odds(np.array([0.5, 1.0], np.float32)).round(1).tolist()
     [0.0, 20.7]
     """

@@ -46,8 +46,6 @@ class Fitted:
 
         Both samples hold all hashes up to the smaller of their largest ones, so below it they compare exactly.
 
-        Examples
-        --------
         >>> Fitted("", "", ["1", "2", "3"]).new_share(Fitted("", "", ["2", "3", "4"]))
         0.3333333333333333
         """
@@ -66,8 +64,6 @@ def kept(
     ----------
     earlier : What an earlier run noted of its teachers; empty where there was none.
     now : What teachers would be trained for now.
-    options : How they would be.
-    models : Folder where trained teachers lie.
     most_new : Share of new queries, in [0, 1], from which on they are trained anew.
     """
     if not earlier.get("fitted"):

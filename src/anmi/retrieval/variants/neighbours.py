@@ -29,7 +29,6 @@ def make_neighbours(context: Context, ids: Sequence[str], texts: Sequence[str], 
     ----------
     context : N documents.
     ids, texts : Of all documents of the corpus.
-    count : Neighbours per document, at most.
     seed : Of the run; with the document's id it names the random stream.
     """
     graph, stated = context.graph, context.graph.stated.astype(np.int32)
