@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,7 @@ class Judge:
             "folds": [judge.describe() for judge in self.judges],
             "judged_pairs": len(raw),
             "auc_positive_against_candidates": auc,
-            "calibration": [self.calibrators[fold].as_dict() for fold in sorted(self.calibrators)],
+            "calibration": [asdict(self.calibrators[fold]) for fold in sorted(self.calibrators)],
             "reliability": reliability(probability, label),
         }
 
