@@ -11,6 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from anmi.arrays import Bools, Ints
+
 LETTER, DIGIT, PUNCTUATION, JOINER = 1, 2, 3, 4
 # Apostrophes, and the two invisible characters that Indic and Arabic spelling puts inside words.
 _JOINERS: Final = "'’\u200c\u200d"
@@ -35,11 +37,11 @@ class Characters:
     """
 
     joined: str
-    text: NDArray[np.int64]
-    place: NDArray[np.int64]
+    text: Ints
+    place: Ints
     kind: NDArray[np.int8]
-    script: NDArray[np.int64]
-    ideograph: NDArray[np.bool_]
+    script: Ints
+    ideograph: Bools
     scripts: tuple[str, ...]
     count: int
 
@@ -55,10 +57,10 @@ class Words:
     script : Place of its script in ``Characters.scripts``, -1 for a number, int64 [W].
     """
 
-    text: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    script: NDArray[np.int64]
+    text: Ints
+    start: Ints
+    end: Ints
+    script: Ints
 
 
 def read_characters(texts: Sequence[str]) -> Characters:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi import seeds
+from anmi.arrays import Bools, Floats, Floats32, Ints
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Calibrator, calibrator_from_dict, cross_fitted, fit_platt, reliability
@@ -33,7 +34,7 @@ from anmi.judging.teacher import (
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
-_Scorer = Callable[[Sequence[str], Store, "tqdm[Any] | None"], NDArray[np.float32]]
+_Scorer = Callable[[Sequence[str], Store, "tqdm[Any] | None"], Floats32]
 
 
 @dataclass
@@ -67,7 +68,7 @@ class Judge:
     judgments: Judgments | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
-    def fold(self, block: Candidates) -> NDArray[np.int64]:
+    def fold(self, block: Candidates) -> Ints:
         """Return the fold of each row of a block, [Q]."""
         return fold_of([self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed)
 
@@ -174,7 +175,7 @@ class Judge:
         ]  # fmt: skip
         return pd.concat(tables, ignore_index=True)
 
-    def _doubtful(self, block: Candidates) -> NDArray[np.bool_]:
+    def _doubtful(self, block: Candidates) -> Bools:
         """True where a candidate may well be relevant, [Q, M]: by other evidence, or where there is none by likeness.
 
         The likeness rule is weak: what it calls doubtful is what looks like the positive to the encoder that mined.
@@ -182,7 +183,7 @@ class Judge:
         known = block.positives != PADDING
         lowest = np.nanmin(np.where(known, block.positive_columns["dense"], np.nan), axis=1, keepdims=True)
         ceiling = lowest - np.abs(lowest) * (1 - self.options.doubtful_ratio)
-        alike: NDArray[np.bool_] = ~(block.columns["dense"] < ceiling)
+        alike: Bools = ~(block.columns["dense"] < ceiling)
         evidence = block.columns.get("p_evidence")
         if evidence is None:
             return alike
@@ -190,7 +191,7 @@ class Judge:
 
     def _scores(
         self, block: Candidates, scorers: Sequence[_Scorer], bar: tqdm[Any] | None
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    ) -> tuple[Floats32, Floats32]:
         """Raw scores of a block's candidates [Q, M] and positives [Q, P]; NaN where not judged."""
         fold = self.fold(block)
         judged = block.filled.copy()
@@ -240,7 +241,7 @@ class Judge:
         log.info("The second judge decided %d of %d pairs", self.summary["confirmed_pairs"], len(judged.pairs()[0]))
         return judged
 
-    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], probability: NDArray[np.float64]) -> None:
+    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], probability: Floats) -> None:
         from sklearn.metrics import roc_auc_score
 
         auc = float(roc_auc_score(label, raw))

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, log_expit, logit
 
 from anmi import seeds
+from anmi.arrays import Bools, Floats, Ints
 from anmi.errors import AnmiError
 
 _MAX_DIFFERENCES: Final = 200_000
@@ -21,7 +22,7 @@ _MAX_DIFFERENCES: Final = 200_000
 class PairwiseJudge(Protocol):
     """A judge that reads two documents side by side and says which one answers the query better."""
 
-    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Floats:
         """Return P(first ≻ second) for n comparisons.
 
         Returns [n] in [0, 1]; ½ for a tie, NaN where the judge failed – missing, never a win for either side.
@@ -64,15 +65,13 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
     return scale * float(np.exp(found.x))
 
 
-def preference(
-    scores: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], temperature: float
-) -> NDArray[np.float64]:
+def preference(scores: Floats, first: Ints, second: Ints, temperature: float) -> Floats:
     """P(first ≻ second) for each comparison, [Q, E], from scores [Q, n]; NaN where a score is missing."""
     a, b = (np.take_along_axis(scores, index, axis=1) for index in (first, second))
     return expit((a - b) / temperature)
 
 
-def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDArray[np.float64]:
+def pool(votes: Sequence[Floats], weights: Sequence[float]) -> Floats:
     """Weighted mean of the judges' preferences, each [Q, E]; a missing vote counts for neither side.
 
     Returns [Q, E]; NaN where every judge is missing.
@@ -90,7 +89,7 @@ def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDAr
         return np.where(mass > 0, total / mass, np.nan)
 
 
-def fit_slope(preferences: NDArray[np.float64]) -> float:
+def fit_slope(preferences: Floats) -> float:
     """Fit the slope that makes pooled preferences as confident as they are right, by maximum likelihood.
 
     The mean of several calibrated probabilities is underconfident (Ranjan & Gneiting, "Combining probability
@@ -104,7 +103,7 @@ def fit_slope(preferences: NDArray[np.float64]) -> float:
     return 1.0 / fit_temperature(np.zeros(len(odds)), -odds)
 
 
-def sharpen(preferences: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
+def sharpen(preferences: Floats, slope: float) -> Floats:
     """Return σ(slope · logit(preference)): ½ stays, 0 and 1 stay, NaN stays.
 
     >>> sharpen(np.array([0.0, 0.5, 0.8, 1.0]), 2.0).round(3).tolist()
@@ -113,9 +112,7 @@ def sharpen(preferences: NDArray[np.float64], slope: float) -> NDArray[np.float6
     return expit(slope * logit(preferences))
 
 
-def comparisons(
-    query_ids: Sequence[str], sizes: NDArray[np.int64], degree: int, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def comparisons(query_ids: Sequence[str], sizes: Ints, degree: int, seed: int) -> tuple[Ints, Ints, Bools]:
     """Choose which nodes of each query are compared: a union of degree/2 random Hamiltonian cycles.
 
     Connected, every node in exactly ``degree`` comparisons, none twice. A query with at most ``degree`` nodes gets
@@ -165,9 +162,7 @@ def comparisons(
     return first.astype(np.int64), second.astype(np.int64), valid
 
 
-def groups(
-    first: NDArray[np.int64], second: NDArray[np.int64], present: NDArray[np.bool_], width: int
-) -> NDArray[np.int64]:
+def groups(first: Ints, second: Ints, present: Bools, width: int) -> Ints:
     """Number the connected groups of nodes of every comparison graph at once.
 
     Returns int64 [Q, n]; two nodes of a row bear the same number if a chain of comparisons joins them.
@@ -191,9 +186,7 @@ def groups(
     return labels.reshape(len(first), width).astype(np.int64)
 
 
-def touched(
-    first: NDArray[np.int64], second: NDArray[np.int64], present: NDArray[np.bool_], width: int
-) -> NDArray[np.bool_]:
+def touched(first: Ints, second: Ints, present: Bools, width: int) -> Bools:
     """Return which nodes take part in a comparison that was answered, bool [Q, n]."""
     result = np.zeros((len(first), width), bool)
     row, place = np.nonzero(present)
@@ -202,6 +195,6 @@ def touched(
     return result
 
 
-def _shuffled(draws: NDArray[np.float64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _shuffled(draws: Floats, inside: Bools) -> Ints:
     """Indexes of each row in order of their draw, those not ``inside`` last."""
     return np.argsort(np.where(inside, draws, 2.0), axis=1)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from anmi.arrays import Bools, Floats, Ints, Ints32
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.retrieval.variants.mentions import Span, find_mentions, surface
 
@@ -29,20 +29,18 @@ class Context:
     """
 
     graph: KnowledgeGraph
-    documents: NDArray[np.int32]
+    documents: Ints32
     ids: tuple[str, ...]
     texts: tuple[str, ...]
-    row: NDArray[np.int64]
-    fact: NDArray[np.int64]
-    slot_row: NDArray[np.int64]
-    slot_entity: NDArray[np.int64]
+    row: Ints
+    fact: Ints
+    slot_row: Ints
+    slot_entity: Ints
     slot_spans: list[list[Span]]
     names: list[list[Span]]
 
     @classmethod
-    def of(
-        cls, graph: KnowledgeGraph, documents: NDArray[np.int32], ids: Sequence[str], texts: Sequence[str]
-    ) -> Context:
+    def of(cls, graph: KnowledgeGraph, documents: Ints32, ids: Sequence[str], texts: Sequence[str]) -> Context:
         """Find the mentions in documents of the corpus.
 
         Parameters
@@ -76,7 +74,7 @@ class Context:
         return cls(graph, documents, own_ids, own_texts, row, fact, slot_row, slot_entity, slot_spans, names)
 
     @property
-    def pairs(self) -> NDArray[np.int64]:
+    def pairs(self) -> Ints:
         """Codes ``document · nodes + node`` of all nodes in the facts of a document, sorted."""
         nodes = self.graph.triples[self.fact][:, [0, 2]]
         return np.unique(self.row[:, None] * len(self.graph.nodes) + nodes)
@@ -93,7 +91,7 @@ class Context:
         return membership(np.concatenate(places), np.concatenate(facts), (len(slots), len(self.fact)))
 
 
-def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def matches(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     """Return the places (in the sorted ``known``, in ``wanted``) of all wanted values that are known.
 
     >>> [places.tolist() for places in matches(np.array([3, 5]), np.array([5, 4, 3, 5]))]
@@ -106,7 +104,7 @@ def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArra
     return place[found], found
 
 
-def membership(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_array:
+def membership(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sparse.csr_array:
     """Return the matrix of pairs, each once, its columns in ascending order; bool."""
     result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
     result.sum_duplicates()
@@ -114,9 +112,7 @@ def membership(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple
     return result
 
 
-def picked(
-    uniform: NDArray[np.float64], groups: sparse.csr_array, group: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def picked(uniform: Floats, groups: sparse.csr_array, group: Ints) -> tuple[Ints, Bools]:
     """Return a member of each group chosen by a number in [0, 1), and whether there was one.
 
     >>> groups = membership(np.array([0, 0]), np.array([4, 7]), (2, 9))
@@ -131,7 +127,7 @@ def picked(
     return member, there
 
 
-def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
+def first_of_each(rows: Ints, count: int) -> Bools:
     """Return which entries are among the first ``count`` of their row; rows stand together.
 
     >>> first_of_each(np.array([0, 0, 0, 2]), 2).tolist()
