@@ -24,8 +24,8 @@ from anmi.judging.judgments import Judgments, RawScores
 from anmi.judging.pointwise import PointwiseJudge, join, load_pointwise
 from anmi.judging.teacher import (
     ConfirmOptions,
-    Teacher,
     TeacherOptions,
+    TrainedCrossEncoder,
     TrainedOptions,
     fold_of,
     normalised,
@@ -46,7 +46,7 @@ class Judge:
     options : Which judge, and how it is made.
     depth : Candidates judged per query, in the block's order (best by fused rank first).
     query_texts, document_texts : Texts by query id and by document index.
-    kept : Fingerprints of an earlier run's teachers to judge by, one per fold; without any they are trained.
+    kept : Fingerprints of an earlier run's cross-encoders to judge by, one per fold; without any they are trained.
 
     Attributes
     ----------
@@ -135,20 +135,20 @@ class Judge:
         folds = self.options.folds
         if len(texts) < folds or len(set(fold_of(sorted(texts), folds, self.seed).tolist())) < 2:
             raise AnmiError(
-                f"the teacher is cross-fitted over {folds} folds and there are {len(texts)} queries of different text, "
-                "too few; lower denoising.teacher.folds or give more training queries"
+                f"the cross-encoder is cross-fitted over {folds} folds and there are {len(texts)} queries of different "
+                "text, too few; lower denoising.teacher.folds or give more training queries"
             )
         return total
 
     def _made(self, options: TrainedOptions, shards: CandidateShards) -> list[PointwiseJudge]:
         """One judge per fold; a ready-made one is the same for all."""
         if options is self.options and self.kept:
-            return [Teacher.kept(options, self.models, each, fold) for fold, each in enumerate(self.kept)]
+            return [TrainedCrossEncoder.kept(options, self.models, each, fold) for fold, each in enumerate(self.kept)]
         if not options.trained:
             return [load_pointwise(options, self.models)] * self.options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)
         pairs = [training_pairs(examples, fold, options, self.seed) for fold in range(self.options.folds)]
-        return [Teacher(options, self.models, each, self.seed) for each in pairs]
+        return [TrainedCrossEncoder(options, self.models, each, self.seed) for each in pairs]
 
     def _examples(self, block: Candidates) -> pd.DataFrame:
         """Labelled pairs of a block: every positive, and candidates that are not doubtful."""
@@ -246,7 +246,9 @@ class Judge:
 
         auc = float(roc_auc_score(label, raw))
         if auc <= 0.5:
-            log.warning("teacher: higher scores do not mean more relevant (AUC %.2f); its judgments say little", auc)
+            log.warning(
+                "cross-encoder: higher scores do not mean more relevant (AUC %.2f); its judgments say little", auc
+            )
         self.summary |= {
             "options": json.loads(self.options.model_dump_json()),
             "folds": [judge.describe() for judge in self.judges],

@@ -247,7 +247,7 @@ def load_pointwise(options: JudgeOptions, models: Path) -> PointwiseJudge:
 
     Parameters
     ----------
-    options : Not those of a judge that is trained; that one is :class:`anmi.judging.teacher.Teacher`.
+    options : Not those of a judge that is trained; that one is :class:`anmi.judging.teacher.TrainedCrossEncoder`.
     models : Folder where distilled models are kept.
     """
     if options.trained:
