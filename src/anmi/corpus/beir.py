@@ -25,13 +25,13 @@ def read_beir(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    options : Only ``show_progress`` is of interest here.
+    options : Not used; every reader takes them.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
         raise AnmiError(f"{folder} is not a folder; beir:DIR expects one with corpus.jsonl, queries.jsonl and qrels/")
-    documents = read_texts(inside(folder / "corpus.jsonl", folder), "document_id", show_progress=options.show_progress)
-    queries = read_texts(inside(folder / "queries.jsonl", folder), "query_id", show_progress=options.show_progress)
+    documents = read_texts(inside(folder / "corpus.jsonl", folder), "document_id")
+    queries = read_texts(inside(folder / "queries.jsonl", folder), "query_id")
     found = {
         split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").is_file()), None)
         for split, names in _FILES.items()
@@ -41,17 +41,13 @@ def read_beir(location: str, options: Options) -> RawCollection:
             f"{folder / 'qrels' / 'train.tsv'} does not exist, so there is nothing to mine negatives for; "
             "put the training labels there"
         )
-    qrels = [
-        read_qrels(inside(path, folder), split, show_progress=options.show_progress)
-        for split, path in found.items()
-        if path
-    ]
+    qrels = [read_qrels(inside(path, folder), split) for split, path in found.items() if path]
     return RawCollection(
         documents, queries.drop(columns="title"), pd.concat(qrels, ignore_index=True), empty("head", "relation", "tail")
     )
 
 
-def read_qrels(path: Path, split: str, *, show_progress: bool = False) -> pd.DataFrame:
+def read_qrels(path: Path, split: str) -> pd.DataFrame:
     """Read one qrels file with its header.
 
     Returns ``query_id, document_id, relevance, split, file, line``; relevance as it was written. Raises AnmiError if
@@ -59,7 +55,7 @@ def read_qrels(path: Path, split: str, *, show_progress: bool = False) -> pd.Dat
     """
     columns: tuple[list[str], list[str], list[str], list[int]] = ([], [], [], [])
     header = False
-    for number, line in read_lines(path, show_progress=show_progress):
+    for number, line in read_lines(path):
         fields = [clean(value).strip() for value in line.split("\t")]
         if not header:
             _check_header(path, number, fields)
