@@ -53,7 +53,8 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
     Returns ``query_id, document_id, relevance, split, file, line``; relevance as it was written. Raises AnmiError if
     the header is missing or a line has not three columns.
     """
-    columns: tuple[list[str], list[str], list[str], list[int]] = ([], [], [], [])
+    rows: list[tuple[str, str, str]] = []
+    numbers: list[int] = []
     header = False
     for number, line in read_lines(path):
         fields = [clean(value).strip() for value in line.split("\t")]
@@ -63,14 +64,12 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
             continue
         if len(fields) != 3:
             raise AnmiError(f"{path} line {number} has {len(fields)} columns; three separated by tabs were expected")
-        for column, value in zip(columns[:3], fields, strict=True):
-            column.append(value)
-        columns[3].append(number)
-    if not columns[0]:
+        rows.append((fields[0], fields[1], fields[2]))
+        numbers.append(number)
+    if not rows:
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
-    names = ("query_id", "document_id", "relevance")
-    frame = pd.DataFrame(dict(zip(names, columns[:3], strict=True)), dtype="str")
-    return frame.assign(split=split, file=str(path), line=columns[3])
+    frame = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"], dtype="str")
+    return frame.assign(split=split, file=str(path), line=numbers)
 
 
 def _check_header(path: Path, number: int, fields: list[str]) -> None:

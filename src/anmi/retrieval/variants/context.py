@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 from anmi.arrays import Bools, Floats, Ints, Ints32
@@ -89,6 +90,40 @@ class Context:
             places.append(slot)
             facts.append(fact)
         return membership(np.concatenate(places), np.concatenate(facts), (len(slots), len(self.fact)))
+
+
+def documents_as_variants(
+    context: Context,
+    kind: str,
+    place: Ints,
+    found: Ints,
+    relations: Sequence[str],
+    ids: Sequence[str],
+    texts: Sequence[str],
+) -> pd.DataFrame:
+    """Return M documents of the corpus as variants of others.
+
+    Returns ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities
+    that the two are about (empty where a document is about none), a relation, and the id of the found document.
+
+    Parameters
+    ----------
+    place, found : Of which document of the context each is a variant, and its number in the corpus, [M].
+    relations : M names.
+    ids, texts : Of all documents of the corpus.
+    """
+    graph, names = context.graph, (*context.graph.uris, "")
+    return pd.DataFrame(
+        {
+            "place": place,
+            "kind": kind,
+            "text": [texts[document] for document in found.tolist()],
+            "old": [names[entity] for entity in graph.about[context.documents[place]].tolist()],
+            "new": [names[entity] for entity in graph.about[found].tolist()],
+            "relation": relations,
+            "variant_id": [ids[document] for document in found.tolist()],
+        }
+    )
 
 
 def matches(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
