@@ -33,7 +33,7 @@ def code_mix_share(
     whose words are likeliest when a word may come from the second only if it is twenty times likelier there. Of the two
     the one with fewer words is mixed in. Numbers are no words here.
 
-    Returns float64 [T] in [0, 1]; 0 for a text without words. Raises AnmiError if ``by`` is ``language`` and the extra
+    Returns float64 [T] in [0, 1]; 0 for a text without words. Raises AnmiError: ``by`` is ``language`` and the extra
     ``code-mix`` is not installed, or ``main`` is unknown.
 
     Parameters

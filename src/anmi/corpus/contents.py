@@ -22,7 +22,7 @@ _WITHOUT_EFFECT: Final = frozenset({"shard", "concurrency", "requests_per_second
 def files_of(collection: str) -> list[Path]:
     """Return the files that a collection is read from, in the order in which they are read; empty where there are none.
 
-    Raises AnmiError if a pattern of ``pairs:`` matches no file.
+    Raises AnmiError: a pattern of ``pairs:`` matches no file.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ _SAME: Final = {"nb": "no"}
 def language_code(given: str) -> str:
     """Return the code of a language by which tokens are chosen.
 
-    Raises AnmiError if there is no such language; the message names the nearest.
+    Raises AnmiError: there is no such language; the message names the nearest.
 
     Parameters
     ----------

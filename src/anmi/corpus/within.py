@@ -13,7 +13,7 @@ def inside(path: Path, folder: Path) -> Path:
     Whoever packed a collection may have put a link to ``~/.aws/credentials`` in it; read as a document, that would
     be shown in reports and sent to judges. The folder itself may be a link: the user named it.
 
-    Raises AnmiError if it lies elsewhere.
+    Raises AnmiError: it lies elsewhere.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class Engine(Protocol):
     def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of each item, in the order of the items; an error ends it.
 
-        Raises AnmiError if workers were lost again and again.
+        Raises AnmiError: workers were lost again and again.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ _TOKEN: Final = secrets.token_hex(32)
 def library() -> Any:
     """Import Ray.
 
-    Raises AnmiError if it is not installed.
+    Raises AnmiError: it is not installed.
     """
     try:
         import ray
@@ -45,7 +45,7 @@ class Session:
 
     Where this process is connected already, that connection is used, and left as it is.
 
-    Raises AnmiError if Ray is not installed, does not start, or cannot be reached.
+    Raises AnmiError: Ray is not installed, does not start, or cannot be reached.
 
     Parameters
     ----------

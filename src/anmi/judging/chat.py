@@ -62,7 +62,7 @@ class ChatJudge:
     first comes out even; a pair is shown the same way whichever of the two is asked for first, so answers are
     antisymmetric and paid for once. They are stored as they come; what failed is not, and is asked again next time.
 
-    Raises AnmiError if the environment variable of the key is not set.
+    Raises AnmiError: the environment variable of the key is not set.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class ChatJudge:
     def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Return P(first ≻ second), [n]; NaN where no answer came, or none that says A, B or TIE.
 
-        Raises AnmiError if the endpoint refuses requests as such: wrong address, model or key.
+        Raises AnmiError: the endpoint refuses requests as such: wrong address, model or key.
         """
         longest = self.options.max_characters
         shown, turned, alike = [], [], []

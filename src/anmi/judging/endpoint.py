@@ -126,7 +126,7 @@ class RateLimit:
 class Endpoint:
     """An OpenAI-compatible chat endpoint.
 
-    Raises AnmiError if the environment variable of the key is not set.
+    Raises AnmiError: the environment variable of the key is not set.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Endpoint:
     def ask(self, questions: Sequence[tuple[str, str]]) -> Iterator[tuple[int, Reply]]:
         """Yield (number of the question, reply) as replies come.
 
-        Raises AnmiError if the endpoint refuses requests as such: wrong address, model or key.
+        Raises AnmiError: the endpoint refuses requests as such: wrong address, model or key.
 
         Parameters
         ----------

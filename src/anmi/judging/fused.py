@@ -75,7 +75,7 @@ VECTOR_FEATURES: Final = tuple(n for n, feature in FEATURES.items() if feature.e
 def features(block: Candidates) -> Floats32:
     """Return the inputs of the model, float32 [Q, M, K] in the order of :data:`FEATURES`; NaN where unknown.
 
-    Raises AnmiError if a column of evidence is missing from the block.
+    Raises AnmiError: a column of evidence is missing from the block.
     """
     missing = [name for name in EVIDENCE if name not in block.columns]
     if missing:
@@ -135,7 +135,7 @@ class FusedModel:
     def from_dict(raw: Mapping[str, Any]) -> FusedModel:
         """Rebuild a model from :meth:`as_dict`.
 
-        Raises AnmiError if the inputs are not those of this version.
+        Raises AnmiError: the inputs are not those of this version.
         """
         try:
             if raw.get("label_share", 1) != 1:
@@ -258,7 +258,7 @@ def shipped() -> dict[str, Any]:
 def transferred(encoder: str, without: str | None = None) -> FusedModel:
     """Return the shipped model for an encoder; one without vectors where that encoder was not fitted.
 
-    Raises AnmiError if no coefficients were fitted without that collection.
+    Raises AnmiError: no coefficients were fitted without that collection.
 
     Parameters
     ----------

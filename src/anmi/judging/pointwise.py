@@ -51,7 +51,7 @@ class PointwiseJudge(Protocol):
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Floats32:
         """Return a raw score for each pair, higher for more relevant, on a scale of the judge's own.
 
-        Returns float32 [n]. Raises AnmiError if the model returned too few scores, or something that is no number.
+        Returns float32 [n]. Raises AnmiError: the model returned too few scores, or something that is no number.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ def logits(model: Any, pairs: Sequence[tuple[str, str]], options: JudgeOptions) 
 def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,)) -> Any:
     """Open a ready-made cross-encoder.
 
-    Raises AnmiError if it cannot be loaded, is more than data, has another number of labels, or has no scoring head (a
+    Raises AnmiError: it cannot be loaded, is more than data, has another number of labels, or has no scoring head (a
     bi-encoder, whose fresh random head would judge at random).
     """
     from sentence_transformers.cross_encoder import CrossEncoder

@@ -252,8 +252,8 @@ def encode(
 ) -> Floats32:
     """Encode texts to unit vectors, with the model's prompt for them, computing only those the store does not hold.
 
-    Returns float32 [T, D], rows of length 1 (0 for a text without a known token). Raises AnmiError if the model asks
-    for the role, and none is given.
+    Raises AnmiError: the model asks for the role, and none is given. Returns float32 [T, D], rows of length 1 (0 for a
+    text without a known token).
 
     Parameters
     ----------

@@ -248,7 +248,7 @@ class Tokenizer:
 def tokenizer(kind: str, language: str) -> Tokenize:
     """Return a function from texts to lists of tokens.
 
-    Raises AnmiError if there is no such tokeniser, it does not know the language, or its package is not installed.
+    Raises AnmiError: there is no such tokeniser, it does not know the language, or its package is not installed.
 
     Parameters
     ----------

@@ -316,7 +316,7 @@ class Runner:
     def varied(self, place: int, parameter: str, value: float) -> Runner:
         """Return a runner that differs in one parameter of one step; what was fitted before that step is kept.
 
-        Raises AnmiError if the step does not take the value beside its other parameters.
+        Raises AnmiError: the step does not take the value beside its other parameters.
         """
         changed = self.recipe.steps[place]
         given = changed.params.model_dump(exclude_unset=True) | {parameter: value}

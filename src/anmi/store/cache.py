@@ -49,7 +49,7 @@ def digest(*parts: str | bytes, size: int = 16) -> bytes:
 class Store:
     """Vectors of float32 by (fingerprint, text).
 
-    Raises AnmiError if the folder cannot be made or locked, or holds something else or the store of another version.
+    Raises AnmiError: the folder cannot be made or locked, or holds something else or the store of another version.
 
     Parameters
     ----------

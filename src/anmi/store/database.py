@@ -27,7 +27,7 @@ _REFILLED: Final = "it will be filled again"
 class Database:
     """An open LMDB environment with two tables, ``entries`` and ``registry``, and a note of its format.
 
-    Raises AnmiError if the folder cannot be made or locked, or holds something else or the store of another version.
+    Raises AnmiError: the folder cannot be made or locked, or holds something else or the store of another version.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class Database:
     def compact(self) -> None:
         """Replace the file by a copy without free pages; only inside :meth:`alone`.
 
-        Raises AnmiError if the disk has no room for the copy.
+        Raises AnmiError: the disk has no room for the copy.
         """
         needed, free = self.file_size() - self.free_size(), shutil.disk_usage(self.path).free
         if free < needed:

@@ -69,7 +69,7 @@ class Registry:
     def find(self, transaction: Any, prefix: bytes, fingerprint: str) -> Record | None:
         """Return the record of a fingerprint, or None.
 
-        Raises AnmiError if another fingerprint has the same prefix.
+        Raises AnmiError: another fingerprint has the same prefix.
         """
         data = transaction.get(prefix, db=self._handle)
         if data is None:

@@ -53,7 +53,7 @@ class ChatGenerator:
     def edit(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the edited text for each, or none.
 
-        Raises AnmiError if the endpoint refuses requests as such: wrong address, model or key.
+        Raises AnmiError: the endpoint refuses requests as such: wrong address, model or key.
         """
         asked = [place for place, text in enumerate(texts) if text.strip() and len(text) <= self._longest]
         made: list[list[str]] = [[] for _ in texts]

@@ -64,7 +64,7 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
     Left out and counted: rows of weight 0, negatives of weight 0 (our training would not see them either), negatives
     that are a positive of another row of their query, and what the score is missing for.
 
-    Raises AnmiError if a column is missing, or the score was measured for nothing.
+    Raises AnmiError: a column is missing, or the score was measured for nothing.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def known_shares(rows: pd.DataFrame) -> dict[str, float]:
 def preferred_score(rows: pd.DataFrame) -> str:
     """Return the judgment that is exported where none is named.
 
-    Raises AnmiError if none of them is known for enough documents; the message says how far each is.
+    Raises AnmiError: none of them is known for enough documents; the message says how far each is.
     """
     shares = known_shares(rows)
     chosen = next((name for name in PREFERRED if shares.get(name, 0.0) >= ENOUGH), None)
