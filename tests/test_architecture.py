@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "anmi"
 # A room may import those that stand after it, and never those before it.
 ROOMS = ("report", "training", "evaluation", "selection", "judging", "retrieval", "corpus", "engine", "store")
-COMMON = ("arrays", "candidates", "ragged", "seeds", "errors")
+COMMON = ("candidates", "ragged", "seeds", "errors")
 EDGE = (
     "pipelines",
     "hooks",

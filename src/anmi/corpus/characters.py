@@ -11,8 +11,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from anmi.arrays import Bools, Ints
-
 LETTER, DIGIT, PUNCTUATION, JOINER = 1, 2, 3, 4
 # Apostrophes, and the two invisible characters that Indic and Arabic spelling puts inside words.
 _JOINERS: Final = "'’\u200c\u200d"
@@ -37,11 +35,11 @@ class Characters:
     """
 
     joined: str
-    text: Ints
-    place: Ints
+    text: NDArray[np.int64]
+    place: NDArray[np.int64]
     kind: NDArray[np.int8]
-    script: Ints
-    ideograph: Bools
+    script: NDArray[np.int64]
+    ideograph: NDArray[np.bool_]
     scripts: tuple[str, ...]
     count: int
 
@@ -57,10 +55,10 @@ class Words:
     script : Place of its script in ``Characters.scripts``, -1 for a number, int64 [W].
     """
 
-    text: Ints
-    start: Ints
-    end: Ints
-    script: Ints
+    text: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    script: NDArray[np.int64]
 
 
 def read_characters(texts: Sequence[str]) -> Characters:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anmi.arrays import Floats, Floats32, Ints
 from anmi.corpus.characters import Characters, Words, read_characters, split_words
 from anmi.corpus.word_languages import LANGUAGES, log_likelihoods
 from anmi.errors import AnmiError, nearest
@@ -26,7 +26,7 @@ def code_mix_share(
     by: By = "language",
     main: str | None = None,
     languages: Mapping[str, Sequence[str]] = LANGUAGES,
-) -> Floats:
+) -> NDArray[np.float64]:
     """Return the share of each text's words whose script or language is not the main one.
 
     The main script is that of most words. Among its words the text is explained by one language, or by two: the pair
@@ -61,7 +61,7 @@ def mixed_share(
     by: By = "language",
     main: str | None = None,
     languages: Mapping[str, Sequence[str]] = LANGUAGES,
-) -> Floats:
+) -> NDArray[np.float64]:
     """Return what :func:`code_mix_share` does, for texts that have been split into words already."""
     lettered = words.script >= 0
     text, script = words.text[lettered], words.script[lettered]
@@ -83,7 +83,9 @@ def mixed_share(
     return np.bincount(text, weights=mixed, minlength=characters.count) / np.maximum(total, 1)
 
 
-def _second_language(tokens: list[str], text: Ints, languages: Sequence[str], main: str | None) -> Floats:
+def _second_language(
+    tokens: list[str], text: NDArray[np.int64], languages: Sequence[str], main: str | None
+) -> NDArray[np.float64]:
     """Return 1 for the words of the language mixed in, 0 for the others, [T]; ``text`` is sorted."""
     distinct, place = np.unique(tokens, return_inverse=True)
     table = log_likelihoods(distinct.tolist(), languages)
@@ -99,7 +101,7 @@ def _second_language(tokens: list[str], text: Ints, languages: Sequence[str], ma
     return mixed
 
 
-def _explain(likelihood: Floats32, begins: Ints, main: int | None) -> Floats:
+def _explain(likelihood: NDArray[np.float32], begins: NDArray[np.int64], main: int | None) -> NDArray[np.float64]:
     """Find the best pair of languages of every text and return which of its words are of the rarer one.
 
     Parameters

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from anmi.arrays import Floats, Ints
 from anmi.corpus.characters import PUNCTUATION, Characters, read_characters, split_words
 from anmi.corpus.code_mix import mixed_share
 from anmi.corpus.word_languages import check_installed
@@ -68,11 +68,11 @@ class Hardness:
     code_mix : See :func:`anmi.corpus.code_mix.code_mix_share`.
     """
 
-    value: Floats
-    tokens: Floats
-    entropy: Floats
-    punctuation: Floats
-    code_mix: Floats
+    value: NDArray[np.float64]
+    tokens: NDArray[np.float64]
+    entropy: NDArray[np.float64]
+    punctuation: NDArray[np.float64]
+    code_mix: NDArray[np.float64]
 
 
 def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hardness:
@@ -115,7 +115,7 @@ def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hard
     return Hardness(np.minimum(value, 1.0), tokens, entropy, punctuation, mixed)
 
 
-def _entropy(characters: Characters, lengths: Ints) -> Floats:
+def _entropy(characters: Characters, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the Shannon entropy of each text's distribution of characters, in bits."""
     if not len(characters.text):
         return np.zeros(characters.count)

@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anmi.arrays import Floats, Floats32, Ints
 from anmi.errors import AnmiError, nearest
 
 # Scripts that several languages share. A script that is not here says by itself which language a word is of.
@@ -48,7 +48,7 @@ _SILENT: Final = re.compile(r"(?<=[aeiou])([^aeiou]h?)a(?=[^aeiou]h?[aeiou])")
 _LAST: Final = re.compile(r"(?<=[aeiou])[nh]$")
 
 
-def log_likelihoods(words: Sequence[str], languages: Sequence[str]) -> Floats32:
+def log_likelihoods(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float32]:
     """Return the decimal logarithm of the frequency of every word in every language.
 
     Returns float32 [W, L]. A word of less than two letters says nothing: its row is 0. Raises AnmiError: the extra
@@ -104,7 +104,7 @@ class _Language:
         self._letters = _letter_model(list(frequencies), np.array(list(frequencies.values())))
         self._spellings = _SPELLINGS if romanised else 1.0
 
-    def log_likelihood(self, keys: list[str]) -> Floats:
+    def log_likelihood(self, keys: list[str]) -> NDArray[np.float64]:
         grams, owner = _four_grams(keys)
         unlisted = np.bincount(owner, weights=self._letters[grams], minlength=len(keys))
         listed = np.array([self._frequencies.get(key, 0.0) for key in keys]) / self._spellings
@@ -185,7 +185,7 @@ def _module(name: str) -> Any:
         ) from error
 
 
-def _four_grams(words: list[str]) -> tuple[Ints, Ints]:
+def _four_grams(words: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the number of every run of four letters, with a blank before and after each word, and its word's number.
 
     A letter counts by its lower five bits, which tell the letters of one alphabet apart but for a pair or two.
@@ -203,7 +203,7 @@ def _four_grams(words: list[str]) -> tuple[Ints, Ints]:
     return number[kept], owner[kept]
 
 
-def _letter_model(words: list[str], frequencies: Floats) -> Floats32:
+def _letter_model(words: list[str], frequencies: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return log10 of the probability of a letter after three others, by the number of the four.
 
     Words count by the logarithm of their frequency: it is the rare ones whose like is met again. Each order is

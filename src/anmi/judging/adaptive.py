@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anmi.arrays import Bools, Floats, Ints
 from anmi.judging.elo import Strengths, blocks
 
 ZONE_BORDERS: Final = (100.0, 200.0, 400.0, 600.0)
 
 
-def doubt(fitted: Strengths) -> Floats:
+def doubt(fitted: Strengths) -> NDArray[np.float64]:
     """Distance of each document's gap from the nearest zone border, in standard errors, [Q, n].
 
     Below z, the interval gap ± z·se straddles the border. NaN for the positive (node 0) and for unrated documents.
@@ -21,14 +21,19 @@ def doubt(fitted: Strengths) -> Floats:
     gap = fitted.elo[:, :1] - fitted.elo
     distance = np.abs(gap[:, :, None] - np.array(ZONE_BORDERS)).min(axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        result: Floats = np.where(fitted.gap_se > 0, distance / fitted.gap_se, np.nan)
+        result: NDArray[np.float64] = np.where(fitted.gap_se > 0, distance / fitted.gap_se, np.nan)
     result[:, 0] = np.nan
     return result
 
 
 def further_comparisons(
-    first: Ints, second: Ints, asked: Bools, fitted: Strengths, count: int, z: float
-) -> tuple[Ints, Ints, Bools]:
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    asked: NDArray[np.bool_],
+    fitted: Strengths,
+    count: int,
+    z: float,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Choose further comparisons for the documents whose gap's interval straddles a zone border.
 
     Those not yet compared with the positive are compared with it, the most doubtful first. After that every
@@ -62,7 +67,9 @@ def further_comparisons(
     return pairs[0][chosen].astype(np.int64), pairs[1][chosen].astype(np.int64), valid
 
 
-def _met(first: Ints, second: Ints, asked: Bools, width: int) -> Bools:
+def _met(
+    first: NDArray[np.int64], second: NDArray[np.int64], asked: NDArray[np.bool_], width: int
+) -> NDArray[np.bool_]:
     """Return which pairs were compared, [Q, n, n]; nobody meets itself."""
     met = np.zeros((len(first), width, width), bool)
     row, place = np.nonzero(asked)
@@ -72,7 +79,9 @@ def _met(first: Ints, second: Ints, asked: Bools, width: int) -> Bools:
     return met
 
 
-def _order(elo: Floats, doubtful: Floats, met: Bools, z: float) -> Floats:
+def _order(
+    elo: NDArray[np.float64], doubtful: NDArray[np.float64], met: NDArray[np.bool_], z: float
+) -> NDArray[np.float64]:
     """When document i asks to meet document j, [Q, n, n]: smaller is sooner, infinite is never."""
     width = elo.shape[1]
     asks = doubtful < z

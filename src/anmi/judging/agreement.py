@@ -23,7 +23,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from anmi.arrays import Bools, Floats, Ints
 from anmi.judging import elo
 from anmi.judging.preferences import sharpen, touched
 
@@ -54,10 +53,10 @@ class Agreement:
 
     def add(
         self,
-        first: Ints,
-        second: Ints,
-        judged: Sequence[Floats],
-        pooled: Floats,
+        first: NDArray[np.int64],
+        second: NDArray[np.int64],
+        judged: Sequence[NDArray[np.float64]],
+        pooled: NDArray[np.float64],
         slope: float,
         fitted: elo.Strengths,
         prior_precision: float,
@@ -91,7 +90,13 @@ class Agreement:
             gap_se = fitted.gap_se[rows].astype(np.float64) / elo.ELO_SCALE
             self._sum(moves, strengths, gap_se, inside)
 
-    def _sum(self, moves: NDArray[Any], strengths: Floats, gap_se: Floats, inside: Bools) -> None:
+    def _sum(
+        self,
+        moves: NDArray[Any],
+        strengths: NDArray[np.float64],
+        gap_se: NDArray[np.float64],
+        inside: NDArray[np.bool_],
+    ) -> None:
         share = np.array(self.weights) / sum(self.weights)
         squares = (share**2).sum()
         # Of J judges, the moves scatter around their own mean: for equal weights the usual J/(J − 1).
@@ -119,7 +124,7 @@ class Agreement:
         return min(reliability * self.claimed / (widened * self.gap), 100.0)
 
 
-def _push(problem: elo.Problem, strengths: Floats, slope: float) -> Floats:
+def _push(problem: elo.Problem, strengths: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
     """Change of each comparison's gradient by its pooled preference, [Q, E]."""
     z = problem.z(strengths)
     sharp = sharpen(problem.share, slope)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from anmi.arrays import Bools, Floats
 from anmi.errors import AnmiError
 
 log = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ class Platt:
     slope: float
     intercept: float
 
-    def __call__(self, scores: NDArray[Any]) -> Floats:
+    def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
         return expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
@@ -56,7 +55,7 @@ class Isotonic:
     x: tuple[float, ...]
     y: tuple[float, ...]
 
-    def __call__(self, scores: NDArray[Any]) -> Floats:
+    def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
         return np.asarray(np.interp(np.asarray(scores, np.float64), self.x, self.y), np.float64)
 
@@ -84,7 +83,7 @@ def calibrator_from_dict(values: Mapping[str, Any]) -> Calibrator:
 
 def labelled(
     scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None
-) -> tuple[Floats, Bools, Floats]:
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
     """Return the examples that have a score and a weight: scores, labels and weights, each [n] or shorter.
 
     Raises AnmiError: arrays of unlike length, labels other than 0 and 1, a negative weight, no finite score, or one
@@ -154,7 +153,7 @@ def fit_calibrator(scores: NDArray[Any], labels: NDArray[Any], method: Method = 
 
 def cross_fitted(
     scores: NDArray[Any], labels: NDArray[Any], folds: NDArray[Any], method: Method = "platt"
-) -> tuple[Floats, dict[int, Calibrator]]:
+) -> tuple[NDArray[np.float64], dict[int, Calibrator]]:
     """Calibrate each score by a calibrator that did not see its fold.
 
     Returns [n], NaN where the score is; and by fold the calibrator of its scores, fitted on all other folds. Raises

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
-from anmi.arrays import Floats32
 from anmi.judging.calibration import Platt
 from anmi.judging.pointwise import PointwiseJudge
 from anmi.store import Store, digest
@@ -46,17 +46,17 @@ class Cascade:
         parts = (self.calibration, self.confirmation, self.threshold, self.band)
         return digest("cascade", self.small.fingerprint, self.large.fingerprint, repr(parts)).hex()
 
-    def confirm(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Floats32:
+    def confirm(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the large judge's raw scores, float32 [n]; NaN where the small judge is sure of itself."""
         return self._near(pairs, self.small.score(pairs, store, bar), store)
 
-    def _near(self, pairs: Sequence[str], raw: Floats32, store: Store) -> Floats32:
+    def _near(self, pairs: Sequence[str], raw: NDArray[np.float32], store: Store) -> NDArray[np.float32]:
         near = np.nonzero(np.abs(self.calibration(raw) - self.threshold) <= self.band)[0].tolist()
         result = np.full(len(pairs), np.nan, np.float32)
         result[near] = self.large.score([pairs[place] for place in near], store)
         return result
 
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Floats32:
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the log-odds of relevance, float32 [n]."""
         raw = self.small.score(pairs, store, bar)
         result = _log_odds(self.calibration, raw)
@@ -78,6 +78,6 @@ class Cascade:
         }
 
 
-def _log_odds(calibration: Platt, raw: Floats32) -> Floats32:
+def _log_odds(calibration: Platt, raw: NDArray[np.float32]) -> NDArray[np.float32]:
     """Platt scaling before its sigmoid, which would round sure pairs to 0 and 1."""
     return (calibration.slope * raw.astype(np.float64) + calibration.intercept).astype(np.float32)

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from anmi.arrays import Bools, Floats
-
 # Two thirds of all shares are expected within a factor of about seven of the prior: between the collections that the
 # shipped coefficients were fitted on they differ by a factor of six.
 _SPREAD: Final = 2.0
@@ -44,7 +42,7 @@ class Contaminated:
 
 def fit_contaminated(
     inputs: NDArray[Any],
-    labelled: Bools,
+    labelled: NDArray[np.bool_],
     weights: NDArray[Any],
     centre: NDArray[Any],
     ridge: float,
@@ -78,7 +76,7 @@ def fit_contaminated(
     width, values, start = inputs.shape[1], np.asarray(inputs, np.float64), float(logit(expected))
     pull = 1 / (_SPREAD**2 * _INDEPENDENT * queries)
 
-    def objective(point: Floats) -> tuple[float, Floats]:
+    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         slopes, odds = point[:width], float(point[width + 1])
         ratio = values @ slopes + point[width]
         # Log of π f₁/f₀ + 1 − π, and from it the log-odds of being labelled, both kinds weighing the same.
@@ -101,7 +99,7 @@ def fit_contaminated(
     )
 
 
-def labelled_chance(relevant: Floats, share: float) -> Floats:
+def labelled_chance(relevant: NDArray[np.float64], share: float) -> NDArray[np.float64]:
     """Return the chance that an example is a labelled one, both kinds weighing the same.
 
     Parameters

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi import seeds
-from anmi.arrays import Bools, Floats, Floats32, Ints
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Calibrator, calibrator_from_dict, cross_fitted, fit_platt, reliability
@@ -34,7 +33,7 @@ from anmi.judging.teacher import (
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
-_Scorer = Callable[[Sequence[str], Store, "tqdm[Any] | None"], Floats32]
+_Scorer = Callable[[Sequence[str], Store, "tqdm[Any] | None"], NDArray[np.float32]]
 
 
 @dataclass
@@ -68,7 +67,7 @@ class Judge:
     judgments: Judgments | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
-    def fold(self, block: Candidates) -> Ints:
+    def fold(self, block: Candidates) -> NDArray[np.int64]:
         """Return the fold of each row of a block, [Q]."""
         return fold_of([self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed)
 
@@ -175,7 +174,7 @@ class Judge:
         ]  # fmt: skip
         return pd.concat(tables, ignore_index=True)
 
-    def _doubtful(self, block: Candidates) -> Bools:
+    def _doubtful(self, block: Candidates) -> NDArray[np.bool_]:
         """True where a candidate may well be relevant, [Q, M]: by other evidence, or where there is none by likeness.
 
         The likeness rule is weak: what it calls doubtful is what looks like the positive to the encoder that mined.
@@ -183,7 +182,7 @@ class Judge:
         known = block.positives != PADDING
         lowest = np.nanmin(np.where(known, block.positive_columns["dense"], np.nan), axis=1, keepdims=True)
         ceiling = lowest - np.abs(lowest) * (1 - self.options.doubtful_ratio)
-        alike: Bools = ~(block.columns["dense"] < ceiling)
+        alike: NDArray[np.bool_] = ~(block.columns["dense"] < ceiling)
         evidence = block.columns.get("p_evidence")
         if evidence is None:
             return alike
@@ -191,7 +190,7 @@ class Judge:
 
     def _scores(
         self, block: Candidates, scorers: Sequence[_Scorer], bar: tqdm[Any] | None
-    ) -> tuple[Floats32, Floats32]:
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Raw scores of a block's candidates [Q, M] and positives [Q, P]; NaN where not judged."""
         fold = self.fold(block)
         judged = block.filled.copy()
@@ -241,7 +240,7 @@ class Judge:
         log.info("The second judge decided %d of %d pairs", self.summary["confirmed_pairs"], len(judged.pairs()[0]))
         return judged
 
-    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], probability: Floats) -> None:
+    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], probability: NDArray[np.float64]) -> None:
         from sklearn.metrics import roc_auc_score
 
         auc = float(roc_auc_score(label, raw))

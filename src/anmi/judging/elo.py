@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from anmi.arrays import Floats, Ints
 from anmi.errors import AnmiError
 from anmi.judging.preferences import groups, touched
 
@@ -36,19 +36,19 @@ class Strengths:
     iterations : Newton steps of the slowest query.
     """
 
-    elo: Floats
-    se: Floats
-    gap_se: Floats
+    elo: NDArray[np.float64]
+    se: NDArray[np.float64]
+    gap_se: NDArray[np.float64]
     iterations: int
 
 
 def fit(
-    first: Ints,
-    second: Ints,
-    preference: Floats,
-    sizes: Ints,
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    preference: NDArray[np.float64],
+    sizes: NDArray[np.int64],
     prior_precision: float = 0.01,
-    votes: float | Floats = 1.0,
+    votes: float | NDArray[np.float64] = 1.0,
     tolerance: float = 1e-6,
     max_iterations: int = 100,
     query_ids: Sequence[str] | None = None,
@@ -93,13 +93,13 @@ def blocks(queries: int, elements: int) -> Iterator[slice]:
 
 
 def check(
-    first: Ints,
-    second: Ints,
-    preference: Floats,
-    sizes: Ints,
-    votes: float | Floats = 1.0,
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    preference: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    votes: float | NDArray[np.float64] = 1.0,
     query_ids: Sequence[str] | None = None,
-) -> Floats:
+) -> NDArray[np.float64]:
     """Check that the comparisons can be fitted, and return what each counts for, [Q, E]; arguments as in :func:`fit`.
 
     Raises AnmiError: a preference outside [0, 1], or a query whose answered comparisons do not join all nodes that they
@@ -126,7 +126,7 @@ def check(
     return mass
 
 
-def _climb(problem: Problem, tolerance: float, max_iterations: int) -> tuple[Floats, int]:
+def _climb(problem: Problem, tolerance: float, max_iterations: int) -> tuple[NDArray[np.float64], int]:
     """Maximise the objective of every query of a block; strengths [Q, n] and the steps of the slowest."""
     queries = len(problem.share)
     strengths = np.zeros((queries, problem.width))
@@ -158,37 +158,37 @@ class Problem:
     prior_precision : Of the Gaussian prior; 0 for none.
     """
 
-    first: Ints
-    second: Ints
-    share: Floats
-    mass: Floats
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    share: NDArray[np.float64]
+    mass: NDArray[np.float64]
     width: int
     prior_precision: float
 
-    def take(self, rows: Ints | slice) -> Problem:
+    def take(self, rows: NDArray[np.int64] | slice) -> Problem:
         """Return the queries of the given rows."""
         return Problem(
             self.first[rows], self.second[rows], self.share[rows], self.mass[rows], self.width, self.prior_precision
         )
 
-    def z(self, strengths: Floats) -> Floats:
+    def z(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """(eᵢ − eⱼ)/√2 of every comparison, [Q, E]."""
         a, b = (np.take_along_axis(strengths, index, axis=1) for index in (self.first, self.second))
         return (a - b) / np.sqrt(2.0)
 
-    def objective(self, strengths: Floats) -> Floats:
+    def objective(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log likelihood plus log prior of every query, [Q]."""
         z = self.z(strengths)
         likelihood = self.mass * (self.share * log_ndtr(z) + (1 - self.share) * log_ndtr(-z))
         return likelihood.sum(axis=1) - 0.5 * self.prior_precision * (strengths**2).sum(axis=1)
 
-    def gradient(self, strengths: Floats) -> Floats:
+    def gradient(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Gradient of the objective, [Q, n]."""
         z = self.z(strengths)
         slope = self.mass * (self.share * hazard(z) - (1 - self.share) * hazard(-z)) / np.sqrt(2.0)
         return self.spread(slope) - self.prior_precision * strengths
 
-    def derivatives(self, strengths: Floats) -> tuple[Floats, Floats]:
+    def derivatives(self, strengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Gradient [Q, n] and negative Hessian [Q, n, n] of the objective."""
         z = self.z(strengths)
         up, down = hazard(z), hazard(-z)
@@ -196,12 +196,12 @@ class Problem:
         curvature = 0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z))
         return self.spread(slope) - self.prior_precision * strengths, self.laplacian(curvature)
 
-    def information(self, strengths: Floats) -> Floats:
+    def information(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Fisher information plus prior, [Q, n, n]."""
         z = self.z(strengths)
         return self.laplacian(0.5 * self.mass * hazard(z) * hazard(-z))
 
-    def laplacian(self, edge: Floats) -> Floats:
+    def laplacian(self, edge: NDArray[np.float64]) -> NDArray[np.float64]:
         """Σ over comparisons of edge · (uᵢ − uⱼ)(uᵢ − uⱼ)ᵀ, plus the prior's precision, [Q, n, n]."""
         queries = len(edge)
         matrix = np.zeros((queries, self.width, self.width))
@@ -214,22 +214,24 @@ class Problem:
         matrix[:, np.arange(self.width), np.arange(self.width)] = diagonal
         return matrix
 
-    def spread(self, slope: Floats) -> Floats:
+    def spread(self, slope: NDArray[np.float64]) -> NDArray[np.float64]:
         """Add each comparison's slope to its first node and take it from its second, [Q, n]."""
         return self._sum(slope, self.first) - self._sum(slope, self.second)
 
-    def _sum(self, values: Floats, index: Ints) -> Floats:
+    def _sum(self, values: NDArray[np.float64], index: NDArray[np.int64]) -> NDArray[np.float64]:
         flat = (np.arange(len(values))[:, None] * self.width + index).ravel()
-        total: Floats = np.bincount(flat, values.ravel(), len(values) * self.width).astype(np.float64)
+        total: NDArray[np.float64] = np.bincount(flat, values.ravel(), len(values) * self.width).astype(np.float64)
         return total.reshape(-1, self.width)
 
 
-def hazard(z: Floats) -> Floats:
+def hazard(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """φ(z)/Φ(z), stable for very negative z."""
     return np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - log_ndtr(z))
 
 
-def _ascend(problem: Problem, strengths: Floats, value: Floats, step: Floats) -> tuple[Floats, Floats]:
+def _ascend(
+    problem: Problem, strengths: NDArray[np.float64], value: NDArray[np.float64], step: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Take the Newton step, halved for the queries whose objective it would lower."""
     size = np.ones((len(step), 1))
     for _ in range(30):
@@ -242,7 +244,9 @@ def _ascend(problem: Problem, strengths: Floats, value: Floats, step: Floats) ->
     return proposal, reached
 
 
-def _with_errors(problem: Problem, strengths: Floats, sizes: Ints, iterations: int) -> Strengths:
+def _with_errors(
+    problem: Problem, strengths: NDArray[np.float64], sizes: NDArray[np.int64], iterations: int
+) -> Strengths:
     width = problem.width
     inside = np.arange(width)[None, :] < sizes[:, None]
     covariance = np.linalg.inv(problem.information(strengths))
@@ -257,7 +261,7 @@ def _with_errors(problem: Problem, strengths: Floats, sizes: Ints, iterations: i
     gap = variance + variance[:, :1] - 2 * covariance[:, 0, :]
     centred = strengths - (strengths * share).sum(axis=1, keepdims=True)
 
-    def shown(values: Floats) -> Floats:
+    def shown(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(inside, values, np.nan)
 
     return Strengths(

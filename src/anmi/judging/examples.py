@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anmi.arrays import Bools, Floats, Floats32, Ints
 from anmi.candidates import Candidates
 
 
@@ -23,11 +23,11 @@ class Examples:
     fold, query : Fold and number of the query, [n].
     """
 
-    values: Floats32
-    labelled: Bools
-    weights: Floats
-    fold: Ints
-    query: Ints
+    values: NDArray[np.float32]
+    labelled: NDArray[np.bool_]
+    weights: NDArray[np.float64]
+    fold: NDArray[np.int64]
+    query: NDArray[np.int64]
 
     @property
     def queries(self) -> int:
@@ -35,7 +35,7 @@ class Examples:
         return len(np.unique(self.query))
 
 
-def examples(block: Candidates, values: Floats32, fold: Ints) -> Examples:
+def examples(block: Candidates, values: NDArray[np.float32], fold: NDArray[np.int64]) -> Examples:
     """Take a block as examples.
 
     Parameters

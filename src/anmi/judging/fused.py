@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from anmi.arrays import Bools, Floats, Floats32
 from anmi.candidates import PADDING, Candidates
 from anmi.errors import AnmiError, nearest
 from anmi.judging.calibration import fit_platt
@@ -72,7 +71,7 @@ EVIDENCE: Final = tuple(dict.fromkeys(feature.evidence for feature in FEATURES.v
 VECTOR_FEATURES: Final = tuple(n for n, feature in FEATURES.items() if feature.evidence in ("dense", "likeness"))
 
 
-def features(block: Candidates) -> Floats32:
+def features(block: Candidates) -> NDArray[np.float32]:
     """Return the inputs of the model, float32 [Q, M, K] in the order of :data:`FEATURES`; NaN where unknown.
 
     Raises AnmiError: a column of evidence is missing from the block.
@@ -87,7 +86,7 @@ def features(block: Candidates) -> Floats32:
     return np.stack(made, axis=2).astype(np.float32)
 
 
-def _mean_known(values: Floats32, known: Bools) -> Floats:
+def _mean_known(values: NDArray[np.float32], known: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Mean over each row's known positives that have a value, [Q, 1]; NaN in rows without any."""
     known = known & np.isfinite(values)
     count = known.sum(axis=1, keepdims=True)
@@ -111,16 +110,16 @@ class FusedModel:
     coefficients: tuple[float, ...]
     intercept: float
 
-    def standardised(self, values: Floats32) -> Floats:
+    def standardised(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """Inputs [..., K] with mean 0 and scale 1, unknown ones 0."""
         return np.nan_to_num((values - np.array(self.mean)) / np.array(self.scale))
 
-    def __call__(self, values: Floats32) -> Floats:
+    def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """P(relevant) from inputs [..., K]; NaN where every input is unknown."""
         result = np.minimum(expit(self.standardised(values) @ np.array(self.coefficients) + self.intercept), 1 - _TINY)
         return np.where(np.isnan(values).all(axis=-1), np.nan, result)
 
-    def contributions(self, values: Floats32) -> dict[str, Floats]:
+    def contributions(self, values: NDArray[np.float32]) -> dict[str, NDArray[np.float64]]:
         """What each kind of evidence adds to the log-odds of an average candidate: [...] by evidence."""
         parts = self.standardised(values) * np.array(self.coefficients)
         kinds = [feature.evidence for feature in FEATURES.values()]
@@ -151,12 +150,12 @@ class FusedModel:
 
 
 def fit_model(
-    values: Floats32,
+    values: NDArray[np.float32],
     labels: NDArray[Any],
     groups: NDArray[Any],
     ridge: float,
     centre: FusedModel | None = None,
-    extra: Floats32 | None = None,
+    extra: NDArray[np.float32] | None = None,
     extra_weight: float = 0.0,
     without: Sequence[str] = (),
 ) -> FusedModel:
@@ -209,7 +208,7 @@ def fit_model(
     )
 
 
-def _scaling(values: Floats32, groups: NDArray[Any]) -> tuple[Floats, Floats]:
+def _scaling(values: NDArray[np.float32], groups: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and deviation of each input, averaged over the collections; inputs unknown everywhere get (0, 1)."""
     with np.errstate(invalid="ignore"):
         parts = [values[groups == group].astype(np.float64) for group in np.unique(groups)]
@@ -222,12 +221,17 @@ def _scaling(values: Floats32, groups: NDArray[Any]) -> tuple[Floats, Floats]:
 
 
 def _maximise(
-    inputs: Floats, targets: Floats, weights: Floats, ridge: float, centre: Floats | None, used: Bools
-) -> tuple[Floats, float]:
+    inputs: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    ridge: float,
+    centre: NDArray[np.float64] | None,
+    used: NDArray[np.bool_],
+) -> tuple[NDArray[np.float64], float]:
     """Coefficients ≥ 0 and intercept of the penalised likelihood."""
     width = inputs.shape[1]
 
-    def objective(point: Floats) -> tuple[float, Floats]:
+    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         slopes, score = point[:width], inputs @ point[:width] + point[width]
         off = np.where(used, slopes - (slopes[used].mean() if centre is None else centre), 0)
         error = weights * (expit(score) - targets)
@@ -281,7 +285,7 @@ def base_rate(encoder: str, without: str | None = None) -> float:
     return float(np.mean([part["planted"] / part["candidates"] for part in parts]))
 
 
-def log_odds(probability: NDArray[Any]) -> Floats:
+def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
     """Log-odds of probabilities of any precision, within ±21; NaN stays NaN.
 
     >>> log_odds(np.array([0.5, 1.0], np.float32)).round(1).tolist()
@@ -291,7 +295,7 @@ def log_odds(probability: NDArray[Any]) -> Floats:
     return logit(np.clip(np.asarray(probability, np.float64), _TINY, 1 - _TINY))
 
 
-def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float) -> Floats32:
+def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float) -> NDArray[np.float32]:
     """Add a second judge's evidence to a probability: logit p + weight · (logit q − logit prior).
 
     Parameters

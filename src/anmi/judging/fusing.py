@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import logit
 
 from anmi import seeds
-from anmi.arrays import Floats, Ints
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability
@@ -204,7 +204,7 @@ class FusedJudge:
         self.models = [FusedModel.from_dict(model) for model in summary["models"]]
         self.summary = summary
 
-    def fold(self, block: Candidates) -> Ints:
+    def fold(self, block: Candidates) -> NDArray[np.int64]:
         """Fold of each row of a block, [Q]; queries of one text share a fold."""
         texts = [self.material.query_texts[str(query)] for query in block.query_ids]
         return fold_of(texts, self.options.folds, self.seed)
@@ -250,7 +250,7 @@ class FusedJudge:
             chance[held] = labelled_chance(model(seen.values[held]), found.share)
         self._summarise(chance, seen, shares)
 
-    def _summarise(self, chance: Floats, seen: Examples, shares: list[float]) -> None:
+    def _summarise(self, chance: NDArray[np.float64], seen: Examples, shares: list[float]) -> None:
         from sklearn.metrics import roc_auc_score
 
         judges = {
@@ -292,7 +292,7 @@ class FusedJudge:
             inputs, seen.labelled, seen.weights, nothing, self.options.ridge, base, seen.queries
         ).share
 
-    def probability(self, block: Candidates) -> Floats:
+    def probability(self, block: Candidates) -> NDArray[np.float64]:
         """P(relevant) of the candidates of a block that has its evidence, [Q, M]."""
         values = features(block)
         if len(self.models) == 1:
@@ -320,7 +320,7 @@ class FusedJudge:
         return block.with_columns({"p_evidence": probability}, {"p_evidence": held, "p_heldout": held})
 
 
-def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> dict[str, Floats]:
+def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> dict[str, NDArray[np.float64]]:
     """What each kind of evidence adds to the log-odds of a block's candidates, [Q, M] by evidence.
 
     Parameters

@@ -8,14 +8,16 @@ candidates are: one document beside all that is known of the query.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anmi import seeds
-from anmi.arrays import Bools, Floats32, Ints, Ints32
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, gather
 
 
-def hide(block: Candidates, depth: int, most: int | None = None, seed: int = 0) -> tuple[Candidates, Ints, Ints]:
+def hide(
+    block: Candidates, depth: int, most: int | None = None, seed: int = 0
+) -> tuple[Candidates, NDArray[np.int64], NDArray[np.int64]]:
     """Return a block in which positives of queries with several are hidden, one in each row.
 
     Parameters
@@ -55,13 +57,13 @@ def shown(block: Candidates, depth: int) -> Candidates:
     return _beside(rows, rows.positives[:, :0], depth)
 
 
-def _beside(rows: Candidates, known: Ints32, depth: int) -> Candidates:
+def _beside(rows: Candidates, known: NDArray[np.int32], depth: int) -> Candidates:
     """Put each row's own positive before its nearest candidates; ``known`` [R, P'], its last positives, stay known."""
     near = nearest(rows, depth)
     shared = [name for name in rows.columns if name in rows.positive_columns]
     documents = np.concatenate([rows.positives[:, :1], np.take_along_axis(rows.documents, near, axis=1)], axis=1)
 
-    def columns(name: str) -> Floats32:
+    def columns(name: str) -> NDArray[np.float32]:
         others = np.take_along_axis(rows.columns[name], near, axis=1)
         return np.concatenate([rows.positive_columns[name][:, :1], others], axis=1)
 
@@ -76,7 +78,7 @@ def _beside(rows: Candidates, known: Ints32, depth: int) -> Candidates:
     )
 
 
-def nearest(block: Candidates, depth: int) -> Ints:
+def nearest(block: Candidates, depth: int) -> NDArray[np.int64]:
     """Return the places of the ``depth`` candidates of each row that are most similar to the query, [Q, depth]."""
     similarity = np.where(block.filled, np.nan_to_num(block.columns["dense"], nan=-2.0), -np.inf)
     return np.lexsort((block.documents, -similarity), axis=1)[:, :depth]
@@ -84,13 +86,13 @@ def nearest(block: Candidates, depth: int) -> Ints:
 
 def hidden_evidence(
     block: Candidates, material: Material, depth: int, most: int | None = None, seed: int = 0
-) -> tuple[Candidates, Ints, Ints]:
+) -> tuple[Candidates, NDArray[np.int64], NDArray[np.int64]]:
     """Return :func:`hide` with all evidence gathered against the positives that stay known."""
     hidden, row, place = hide(block, depth, most, seed)
     return (gather(hidden, material) if len(hidden) else hidden), row, place
 
 
-def reached(similarity: Floats32) -> Bools:
+def reached(similarity: NDArray[np.float32]) -> NDArray[np.bool_]:
     """True where retrieval would have brought the hidden one: as similar as the least similar candidate; bool [R].
 
     Of relevant documents that are nothing like the query no candidate has to be told.

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from anmi.arrays import Floats, Floats32, Ints
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Calibrator
@@ -18,7 +17,7 @@ from anmi.judging.calibration import Calibrator
 _TEMPERATURE: Final = 0.1
 
 
-def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> Floats:
+def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> NDArray[np.float64]:
     """Distribution over (positives, candidates) to train towards with a KL divergence (RocketQA v2's distillation).
 
     Parameters
@@ -49,9 +48,9 @@ class RawScores:
     """
 
     query_ids: NDArray[np.str_]
-    folds: Ints
-    candidates: Floats32
-    positives: Floats32
+    folds: NDArray[np.int64]
+    candidates: NDArray[np.float32]
+    positives: NDArray[np.float32]
 
     @staticmethod
     def concatenate(parts: Sequence[RawScores], depth: int) -> RawScores:
@@ -63,7 +62,7 @@ class RawScores:
             _stacked([part.positives for part in parts]),
         )
 
-    def pairs(self) -> tuple[Floats32, Ints, Ints]:
+    def pairs(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
         """Scores, labels (1 of positives, 0 of candidates) and folds of the n judged pairs, each [n]."""
         parts = []
         for scores, label in ((self.candidates, 0), (self.positives, 1)):
@@ -114,7 +113,7 @@ class Judgments:
         columns["soft_label"] = np.where(np.isfinite(others), labels[:, 1:], np.nan)
         return block.with_columns(columns, positive_columns)
 
-    def _rows(self, query_ids: NDArray[np.str_]) -> Ints:
+    def _rows(self, query_ids: NDArray[np.str_]) -> NDArray[np.int64]:
         at = np.minimum(np.searchsorted(self._query_ids, query_ids), len(self._query_ids) - 1)
         unknown = self._query_ids[at] != query_ids
         if unknown.any():
@@ -122,12 +121,12 @@ class Judgments:
         return self._order[at]
 
 
-def _stacked(parts: Sequence[Floats32]) -> Floats32:
+def _stacked(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     width = max(part.shape[1] for part in parts)
     return np.concatenate([_widened(part, width) for part in parts])
 
 
-def _widened(values: Floats32, width: int) -> Floats32:
+def _widened(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     """Return the first ``width`` columns; those that are not there are NaN."""
     values = values[:, :width]
     return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anmi import seeds
-from anmi.arrays import Bools, Floats, Ints, Ints32
 from anmi.errors import AnmiError
 from anmi.judging.preferences import PairwiseJudge, pool, preference, sharpen
 
@@ -44,7 +44,7 @@ class Panel:
     seed : Of the order in which a pair is shown.
     """
 
-    scores: Mapping[str, Floats]
+    scores: Mapping[str, NDArray[np.float64]]
     weights: Mapping[str, float]
     temperatures: Mapping[str, float]
     slope: float
@@ -53,7 +53,7 @@ class Panel:
     observations: Mapping[str, float]
     keys: Sequence[str]
     query_ids: Sequence[str]
-    documents: Ints32
+    documents: NDArray[np.int32]
     texts: Texts
     seed: int
 
@@ -62,11 +62,17 @@ class Panel:
         """Most nodes of a comparison graph here."""
         return self.documents.shape[1]
 
-    def pointwise(self, first: Ints, second: Ints) -> list[Floats]:
+    def pointwise(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> list[NDArray[np.float64]]:
         """Preferences of each pointwise judge, [Q, E] each; NaN where a score is missing."""
         return [preference(self.scores[name], first, second, self.temperatures[name]) for name in self.weights]
 
-    def ask(self, first: Ints, second: Ints, valid: Bools, scores: bool = True) -> tuple[Floats, Floats]:
+    def ask(
+        self,
+        first: NDArray[np.int64],
+        second: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+        scores: bool = True,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Put comparisons to the judges.
 
         Parameters
@@ -95,7 +101,9 @@ class Panel:
         total = (count * np.nan_to_num(share)).sum(axis=0)
         return np.where(votes > 0, total / np.where(votes > 0, votes, 1.0), np.nan), votes
 
-    def _order(self, first: Ints, second: Ints) -> tuple[Ints, Ints, Bools]:
+    def _order(
+        self, first: NDArray[np.int64], second: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """Show half of the pairs the other way round: a judge may favour what it reads first."""
         low, high = np.minimum(first, second), np.maximum(first, second)
         pair = (high * (high - 1) // 2 + low).astype(np.int32)
@@ -103,7 +111,13 @@ class Panel:
         shown_first = np.where(turned, high, low)
         return shown_first, low + high - shown_first, shown_first != first
 
-    def _prefer(self, name: str, judge: PairwiseJudge, order: tuple[Ints, Ints, Bools], valid: Bools) -> Floats:
+    def _prefer(
+        self,
+        name: str,
+        judge: PairwiseJudge,
+        order: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]],
+        valid: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
         first, second, turned = order
         row, place = np.nonzero(valid)
         queries = [self.texts.queries[self.query_ids[int(r)]] for r in row]

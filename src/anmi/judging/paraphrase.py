@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anmi.arrays import Floats, Ints
 from anmi.judging.elo import ELO_MEAN, ELO_SCALE, Problem, Strengths, check
 from anmi.judging.preferences import touched
 
@@ -22,10 +22,10 @@ _LOSS_CHANGE: Final = 1e-4
 
 
 def fit(
-    first: Ints,
-    second: Ints,
-    preference: Floats,
-    sizes: Ints,
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    preference: NDArray[np.float64],
+    sizes: NDArray[np.int64],
     variant: Literal["paraphrase", "zelo"],
     steps: int | None = None,
     query_ids: Sequence[str] | None = None,
@@ -57,14 +57,14 @@ def fit(
     return Strengths(np.where(inside, ELO_MEAN + ELO_SCALE * (strengths - mean), np.nan), unknown, unknown, taken)
 
 
-def _paraphrase(problem: Problem, steps: int) -> tuple[Floats, int]:
+def _paraphrase(problem: Problem, steps: int) -> tuple[NDArray[np.float64], int]:
     strengths = np.zeros((len(problem.share), problem.width))
     for step in range(steps):
         strengths += problem.gradient(strengths) / (1 + 0.1 * step)
     return strengths, steps
 
 
-def _zelo(problem: Problem, steps: int) -> tuple[Floats, int]:
+def _zelo(problem: Problem, steps: int) -> tuple[NDArray[np.float64], int]:
     queries = len(problem.share)
     strengths = np.zeros((queries, problem.width))
     ends = np.zeros((queries, problem.width))

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
-from anmi.arrays import Floats32
 from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import (
@@ -48,7 +47,7 @@ class PointwiseJudge(Protocol):
     def fingerprint(self) -> str:
         """A hash of everything that changes a score."""
 
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Floats32:
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return a raw score for each pair, higher for more relevant, on a scale of the judge's own.
 
         Returns float32 [n]. Raises AnmiError: the model returned too few scores, or something that is no number.
@@ -111,7 +110,7 @@ def split(pair: str) -> tuple[str, str]:
     return query, document
 
 
-def checked(values: Any, count: int, judge: str) -> Floats32:
+def checked(values: Any, count: int, judge: str) -> NDArray[np.float32]:
     """Return a judge's values as float32 with ``count`` rows, or say what is wrong with them.
 
     >>> checked([0.5, float("nan")], 2, 'cross-encoder "m"')
@@ -119,7 +118,7 @@ def checked(values: Any, count: int, judge: str) -> Floats32:
     anmi.errors.AnmiError: cross-encoder "m" gave 1 of 2 scores that are no numbers; its weights are damaged or it \
 overflows: try precision float32 or another model
     """
-    rows: Floats32 = np.asarray(values, np.float32)
+    rows: NDArray[np.float32] = np.asarray(values, np.float32)
     found = len(rows) if rows.ndim else 0
     if found != count:
         raise AnmiError(f"{judge} gave {found} scores for {count} pairs; it cannot be used as a judge")
@@ -181,7 +180,7 @@ class CrossEncoderJudge:
         self._model: Any = for_threads(open_cross_encoder(options.base, options.max_length))
         self.fingerprint = fingerprint(self._model, resolve_precision(options.precision))
 
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Floats32:
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the logits, float32 [n]."""
         if not len(pairs):
             return np.zeros(0, np.float32)
@@ -193,7 +192,7 @@ class CrossEncoderJudge:
         return {**vars(self), "_model": None}
 
     @with_torch
-    def _compute(self, pairs: list[str]) -> Floats32:
+    def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
         if self._model is None:
             self._model = open_cross_encoder(self.options.base, self.options.max_length)
         values = logits(self._model, [split(pair) for pair in pairs], self.options)
@@ -215,7 +214,7 @@ class BiEncoderJudge:
         self._prints = {role: embedding_fingerprint(self._model, options.precision, role) for role in _ROLES}
         self.fingerprint = digest("cosine", *self._prints.values()).hex()
 
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Floats32:
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the cosines, float32 [n]."""
         if not len(pairs):
             return np.zeros(0, np.float32)
@@ -225,10 +224,10 @@ class BiEncoderJudge:
             bar.update(len(pairs))
         return np.einsum("nd,nd->n", queries, documents)
 
-    def _vectors(self, texts: Sequence[str], role: Role, store: Store) -> Floats32:
+    def _vectors(self, texts: Sequence[str], role: Role, store: Store) -> NDArray[np.float32]:
         place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
 
-        def compute(batch: list[str]) -> Floats32:
+        def compute(batch: list[str]) -> NDArray[np.float32]:
             precision, size = self.options.precision, self.options.batch_size
             values = encode(self._model, batch, precision=precision, batch_size=size, role=role)
             return checked(values, len(batch), f'bi-encoder "{self.options.base}"')

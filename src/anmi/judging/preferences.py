@@ -13,7 +13,6 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, log_expit, logit
 
 from anmi import seeds
-from anmi.arrays import Bools, Floats, Ints
 from anmi.errors import AnmiError
 
 _MAX_DIFFERENCES: Final = 200_000
@@ -22,7 +21,7 @@ _MAX_DIFFERENCES: Final = 200_000
 class PairwiseJudge(Protocol):
     """A judge that reads two documents side by side and says which one answers the query better."""
 
-    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Floats:
+    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Return P(first ≻ second) for n comparisons.
 
         Returns [n] in [0, 1]; ½ for a tie, NaN where the judge failed – missing, never a win for either side.
@@ -65,13 +64,15 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
     return scale * float(np.exp(found.x))
 
 
-def preference(scores: Floats, first: Ints, second: Ints, temperature: float) -> Floats:
+def preference(
+    scores: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], temperature: float
+) -> NDArray[np.float64]:
     """P(first ≻ second) for each comparison, [Q, E], from scores [Q, n]; NaN where a score is missing."""
     a, b = (np.take_along_axis(scores, index, axis=1) for index in (first, second))
     return expit((a - b) / temperature)
 
 
-def pool(votes: Sequence[Floats], weights: Sequence[float]) -> Floats:
+def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDArray[np.float64]:
     """Weighted mean of the judges' preferences, each [Q, E]; a missing vote counts for neither side.
 
     Returns [Q, E]; NaN where every judge is missing.
@@ -89,7 +90,7 @@ def pool(votes: Sequence[Floats], weights: Sequence[float]) -> Floats:
         return np.where(mass > 0, total / mass, np.nan)
 
 
-def fit_slope(preferences: Floats) -> float:
+def fit_slope(preferences: NDArray[np.float64]) -> float:
     """Fit the slope that makes pooled preferences as confident as they are right, by maximum likelihood.
 
     The mean of several calibrated probabilities is underconfident (Ranjan & Gneiting, "Combining probability
@@ -103,7 +104,7 @@ def fit_slope(preferences: Floats) -> float:
     return 1.0 / fit_temperature(np.zeros(len(odds)), -odds)
 
 
-def sharpen(preferences: Floats, slope: float) -> Floats:
+def sharpen(preferences: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
     """Return σ(slope · logit(preference)): ½ stays, 0 and 1 stay, NaN stays.
 
     >>> sharpen(np.array([0.0, 0.5, 0.8, 1.0]), 2.0).round(3).tolist()
@@ -112,7 +113,9 @@ def sharpen(preferences: Floats, slope: float) -> Floats:
     return expit(slope * logit(preferences))
 
 
-def comparisons(query_ids: Sequence[str], sizes: Ints, degree: int, seed: int) -> tuple[Ints, Ints, Bools]:
+def comparisons(
+    query_ids: Sequence[str], sizes: NDArray[np.int64], degree: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Choose which nodes of each query are compared: a union of degree/2 random Hamiltonian cycles.
 
     Connected, every node in exactly ``degree`` comparisons, none twice. A query with at most ``degree`` nodes gets
@@ -162,7 +165,9 @@ def comparisons(query_ids: Sequence[str], sizes: Ints, degree: int, seed: int) -
     return first.astype(np.int64), second.astype(np.int64), valid
 
 
-def groups(first: Ints, second: Ints, present: Bools, width: int) -> Ints:
+def groups(
+    first: NDArray[np.int64], second: NDArray[np.int64], present: NDArray[np.bool_], width: int
+) -> NDArray[np.int64]:
     """Number the connected groups of nodes of every comparison graph at once.
 
     Returns int64 [Q, n]; two nodes of a row bear the same number if a chain of comparisons joins them.
@@ -186,7 +191,9 @@ def groups(first: Ints, second: Ints, present: Bools, width: int) -> Ints:
     return labels.reshape(len(first), width).astype(np.int64)
 
 
-def touched(first: Ints, second: Ints, present: Bools, width: int) -> Bools:
+def touched(
+    first: NDArray[np.int64], second: NDArray[np.int64], present: NDArray[np.bool_], width: int
+) -> NDArray[np.bool_]:
     """Return which nodes take part in a comparison that was answered, bool [Q, n]."""
     result = np.zeros((len(first), width), bool)
     row, place = np.nonzero(present)
@@ -195,6 +202,6 @@ def touched(first: Ints, second: Ints, present: Bools, width: int) -> Bools:
     return result
 
 
-def _shuffled(draws: Floats, inside: Bools) -> Ints:
+def _shuffled(draws: NDArray[np.float64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Indexes of each row in order of their draw, those not ``inside`` last."""
     return np.argsort(np.where(inside, draws, 2.0), axis=1)

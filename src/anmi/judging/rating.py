@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, model_valid
 from scipy.special import expit
 
 from anmi import seeds
-from anmi.arrays import Bools, Floats, Floats32, Ints
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError, nearest
 from anmi.judging import adaptive, elo, paraphrase, preferences
@@ -164,7 +163,7 @@ class Rater:
     def _weights(self) -> dict[str, float]:
         return {name: weight for name, weight in self.options.judges.items() if name in self.temperatures}
 
-    def _labelled(self, shards: CandidateShards) -> dict[str, tuple[Floats32, Floats32]]:
+    def _labelled(self, shards: CandidateShards) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """Score of each query's best positive [Q] and of its candidates [Q, M], by judge."""
         rows: dict[str, list[tuple[NDArray[Any], NDArray[Any]]]] = {name: [] for name in self.options.judges}
         for block in shards:
@@ -200,7 +199,7 @@ class Rater:
             agreement.add(first, second, judged, pooled, self.slope, fitted, self.options.prior_precision)
         return agreement.votes(self.options.common_error)
 
-    def _panel(self, block: Candidates, pairwise: bool = True) -> tuple[Panel, Ints]:
+    def _panel(self, block: Candidates, pairwise: bool = True) -> tuple[Panel, NDArray[np.int64]]:
         """The judges of a block with one row per (query, positive), and the number of nodes of each row."""
         sizes = 1 + block.filled[:, : self.options.depth].sum(axis=1)
         depth = int(sizes.max(initial=1)) - 1
@@ -252,8 +251,14 @@ class Rater:
         return _with_elo(block, fitted, joined)
 
     def _strengths(
-        self, first: Ints, second: Ints, share: Floats, votes: Floats, sizes: Ints, panel: Panel
-    ) -> tuple[elo.Strengths, Bools]:
+        self,
+        first: NDArray[np.int64],
+        second: NDArray[np.int64],
+        share: NDArray[np.float64],
+        votes: NDArray[np.float64],
+        sizes: NDArray[np.int64],
+        panel: Panel,
+    ) -> tuple[elo.Strengths, NDArray[np.bool_]]:
         """Fit what is joined to the positives; the strengths, and which nodes those are, [Q, n]."""
         used = _joined(first, second, np.isfinite(share), panel.width)
         share = np.where(used, share, np.nan)
@@ -265,13 +270,15 @@ class Rater:
         return fitted, preferences.touched(first, second, used, panel.width)
 
 
-def _beats(best: NDArray[Any], others: NDArray[Any], temperature: float) -> Floats:
+def _beats(best: NDArray[Any], others: NDArray[Any], temperature: float) -> NDArray[np.float64]:
     """P(positive ≻ candidate) of labelled pairs, [Q, M]; NaN where either has no score."""
     difference = best[:, None].astype(np.float64) - others
     return expit(np.where(np.isfinite(difference), difference, np.nan) / temperature)
 
 
-def _joined(first: Ints, second: Ints, answered: Bools, width: int) -> Bools:
+def _joined(
+    first: NDArray[np.int64], second: NDArray[np.int64], answered: NDArray[np.bool_], width: int
+) -> NDArray[np.bool_]:
     """Return which answered comparisons hang together with node 0, the positive, [Q, E]."""
     label = preferences.groups(first, second, answered, width)
     return answered & (np.take_along_axis(label, first, axis=1) == label[:, :1])
@@ -283,7 +290,7 @@ def _instalments(budget: int, rounds: int) -> list[int]:
     return [int(part) for part in np.diff(edges) if part]
 
 
-def _with_elo(block: Candidates, fitted: elo.Strengths, joined: Bools) -> Candidates:
+def _with_elo(block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_]) -> Candidates:
     # A document that was not compared has only its prior; its Elo is unknown rather than average.
     columns, own = {}, {}
     for name, values in (("elo", fitted.elo), ("elo_se", fitted.se), ("gap_se", fitted.gap_se)):

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from anmi.arrays import Floats, Ints
 from anmi.candidates import Candidates, CandidateShards
 from anmi.judging.fused import combined, log_odds
 from anmi.judging.judgments import Judgments
@@ -93,11 +93,11 @@ class Stacked:
         return self.stack(self.judgments(block))
 
 
-def _weight(first: Floats, second: Floats, label: Ints, prior: float) -> float:
+def _weight(first: NDArray[np.float64], second: NDArray[np.float64], label: NDArray[np.int64], prior: float) -> float:
     """Maximum-likelihood weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
     base, more = log_odds(first), log_odds(second) - logit(prior)
 
-    def objective(point: Floats) -> tuple[float, Floats]:
+    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         score = base + point[0] * more + point[1]
         error = (expit(score) - label) / len(label)
         return float((np.logaddexp(0, score) - label * score).mean()), np.array([error @ more, error.sum()])

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import Field
 from tqdm import tqdm
 
 from anmi import seeds
-from anmi.arrays import Floats32, Ints
 from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Method
@@ -42,7 +42,10 @@ class TrainedOptions(JudgeOptions):
     """Which model scores pairs, and how it is trained if it is the one trained here."""
 
     layers: int = Field(
-        3, ge=1, le=6, description="Lower layers of MiniLM that are kept; all 6 tell more apart at twice the cost."
+        3,
+        ge=1,
+        le=6,
+        description="Lower layers of MiniLM that are kept; all 6 tell more apart at twice the cost.",
     )
     max_pairs: int = Field(
         480,
@@ -127,7 +130,7 @@ class Pairs:
 
     queries: list[str]
     documents: list[str]
-    labels: Floats32
+    labels: NDArray[np.float32]
     held_out: Pairs | None = None
     fold: int | None = None
 
@@ -150,7 +153,7 @@ def normalised(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def fold_of(texts: Sequence[str], folds: int, seed: int) -> Ints:
+def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
     """Assign queries to folds by a hash of their text, so that queries of one text share a fold.
 
     >>> fold = fold_of(["what is a mean", "what is a mean", "sort rows"], 3, seed=0)
@@ -183,7 +186,7 @@ class TrainedCrossEncoder:
         model.name = f"cross-encoder {options.base}, layers {options.layers}, fold {fold}"
         return model
 
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Floats32:
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
         if not len(pairs):
             return np.zeros(0, np.float32)
@@ -198,7 +201,7 @@ class TrainedCrossEncoder:
         return {**vars(self), "_model": None, "_pairs": None}
 
     @with_torch
-    def _compute(self, joined: list[str]) -> Floats32:
+    def _compute(self, joined: list[str]) -> NDArray[np.float32]:
         values = logits(self._load(), [split(pair) for pair in joined], self.options)
         return checked(values, len(joined), f"the cross-encoder in {self.path}").reshape(-1, 1)
 

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from anmi.arrays import Floats32
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
@@ -248,8 +247,8 @@ def encode(
     batch_size: int = 64,
     description: str = "",
     role: Role | None = None,
-    elsewhere: Callable[[list[str]], Floats32] | None = None,
-) -> Floats32:
+    elsewhere: Callable[[list[str]], NDArray[np.float32]] | None = None,
+) -> NDArray[np.float32]:
     """Encode texts to unit vectors, with the model's prompt for them, computing only those the store does not hold.
 
     Raises AnmiError: the model asks for the role, and none is given. Returns float32 [T, D], rows of length 1 (0 for a
@@ -272,7 +271,7 @@ def encode(
             "and cannot encode texts of which it is not known what they are; use one without here"
         )
 
-    def compute(batch: list[str]) -> Floats32:
+    def compute(batch: list[str]) -> NDArray[np.float32]:
         return embed(model, batch, precision, batch_size, role)
 
     if not texts:
@@ -289,7 +288,9 @@ def encode(
         return store.vectors(prints, texts, elsewhere, batch_size, bar, name, store.run)
 
 
-def embed(model: SentenceTransformer, texts: list[str], precision: str, batch_size: int, role: Role | None) -> Floats32:
+def embed(
+    model: SentenceTransformer, texts: list[str], precision: str, batch_size: int, role: Role | None
+) -> NDArray[np.float32]:
     """Compute unit vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
     import torch
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi import seeds
-from anmi.arrays import Ints32
 from anmi.candidates import PADDING
 from anmi.retrieval.pool import compacted, without
 
@@ -19,8 +18,12 @@ _SMALL: Final = 16
 
 
 def draw(
-    seed: int, query_ids: Sequence[str] | NDArray[np.str_], excluded: Ints32, documents: int, count: int
-) -> Ints32:
+    seed: int,
+    query_ids: Sequence[str] | NDArray[np.str_],
+    excluded: NDArray[np.int32],
+    documents: int,
+    count: int,
+) -> NDArray[np.int32]:
     """Draw documents uniformly without replacement for every query.
 
     A query's draw depends on the seed, its identifier, its excluded documents and the size of the corpus only. Small
@@ -61,12 +64,12 @@ def draw(
         width *= 2
 
 
-def _first(documents: Ints32, count: int) -> Ints32:
+def _first(documents: NDArray[np.int32], count: int) -> NDArray[np.int32]:
     """The first ``count`` documents of each row that are no padding."""
     return compacted(documents)[0][:, :count].astype(np.int32)
 
 
-def _once(documents: Ints32) -> Ints32:
+def _once(documents: NDArray[np.int32]) -> NDArray[np.int32]:
     """Blank what has stood in the row before."""
     order = np.argsort(documents, axis=1, kind="stable")
     ascending = np.take_along_axis(documents, order, axis=1)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.arrays import Bools, Floats, Ints, Ints32
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.retrieval.variants.mentions import Span, find_mentions, surface
 
@@ -30,18 +30,20 @@ class Context:
     """
 
     graph: KnowledgeGraph
-    documents: Ints32
+    documents: NDArray[np.int32]
     ids: tuple[str, ...]
     texts: tuple[str, ...]
-    row: Ints
-    fact: Ints
-    slot_row: Ints
-    slot_entity: Ints
+    row: NDArray[np.int64]
+    fact: NDArray[np.int64]
+    slot_row: NDArray[np.int64]
+    slot_entity: NDArray[np.int64]
     slot_spans: list[list[Span]]
     names: list[list[Span]]
 
     @classmethod
-    def of(cls, graph: KnowledgeGraph, documents: Ints32, ids: Sequence[str], texts: Sequence[str]) -> Context:
+    def of(
+        cls, graph: KnowledgeGraph, documents: NDArray[np.int32], ids: Sequence[str], texts: Sequence[str]
+    ) -> Context:
         """Find the mentions in documents of the corpus.
 
         Parameters
@@ -75,7 +77,7 @@ class Context:
         return cls(graph, documents, own_ids, own_texts, row, fact, slot_row, slot_entity, slot_spans, names)
 
     @property
-    def pairs(self) -> Ints:
+    def pairs(self) -> NDArray[np.int64]:
         """Codes ``document · nodes + node`` of all nodes in the facts of a document, sorted."""
         nodes = self.graph.triples[self.fact][:, [0, 2]]
         return np.unique(self.row[:, None] * len(self.graph.nodes) + nodes)
@@ -95,22 +97,32 @@ class Context:
 def documents_as_variants(
     context: Context,
     kind: str,
-    place: Ints,
-    found: Ints,
+    place: NDArray[np.int64],
+    found: NDArray[np.int64],
     relations: Sequence[str],
     ids: Sequence[str],
     texts: Sequence[str],
 ) -> pd.DataFrame:
     """Return M documents of the corpus as variants of others.
 
-    Returns ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities
-    that the two are about (empty where a document is about none), a relation, and the id of the found document.
-
     Parameters
     ----------
-    place, found : Of which document of the context each is a variant, and its number in the corpus, [M].
-    relations : M names.
-    ids, texts : Of all documents of the corpus.
+    context
+        Of the documents that have variants.
+    kind
+        Of the variants.
+    place, found
+        Of which document of the context each is a variant, and its number in the corpus, [M].
+    relations
+        M names.
+    ids, texts
+        Of all documents of the corpus.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
+        the two are about (empty where a document is about none), a relation, and the id of the found document.
     """
     graph, names = context.graph, (*context.graph.uris, "")
     return pd.DataFrame(
@@ -126,7 +138,7 @@ def documents_as_variants(
     )
 
 
-def matches(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the places (in the sorted ``known``, in ``wanted``) of all wanted values that are known.
 
     >>> [places.tolist() for places in matches(np.array([3, 5]), np.array([5, 4, 3, 5]))]
@@ -139,7 +151,7 @@ def matches(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     return place[found], found
 
 
-def membership(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sparse.csr_array:
+def membership(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_array:
     """Return the matrix of pairs, each once, its columns in ascending order; bool."""
     result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
     result.sum_duplicates()
@@ -147,7 +159,9 @@ def membership(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sparse.csr_
     return result
 
 
-def picked(uniform: Floats, groups: sparse.csr_array, group: Ints) -> tuple[Ints, Bools]:
+def picked(
+    uniform: NDArray[np.float64], groups: sparse.csr_array, group: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return a member of each group chosen by a number in [0, 1), and whether there was one.
 
     >>> groups = membership(np.array([0, 0]), np.array([4, 7]), (2, 9))
@@ -162,7 +176,7 @@ def picked(uniform: Floats, groups: sparse.csr_array, group: Ints) -> tuple[Ints
     return member, there
 
 
-def first_of_each(rows: Ints, count: int) -> Bools:
+def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
     """Return which entries are among the first ``count`` of their row; rows stand together.
 
     >>> first_of_each(np.array([0, 0, 0, 2]), 2).tolist()

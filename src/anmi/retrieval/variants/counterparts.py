@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi import seeds
-from anmi.arrays import Bools, Ints
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.retrieval.variants.context import Context, documents_as_variants, first_of_each, matches, membership, picked
 
@@ -58,9 +58,9 @@ def make_counterparts(
 class _Facts:
     """All facts of D documents, and which of them are about the entity that their document is about."""
 
-    document: Ints
-    relation: Ints
-    own: Bools
+    document: NDArray[np.int64]
+    relation: NDArray[np.int64]
+    own: NDArray[np.bool_]
 
     @classmethod
     def of(cls, graph: KnowledgeGraph) -> _Facts:
@@ -68,7 +68,7 @@ class _Facts:
         triple = graph.triples[graph.stated.indices]
         return cls(document, triple[:, 1], triple[:, 0] == graph.about[document])
 
-    def first_own(self, documents: int) -> Ints:
+    def first_own(self, documents: int) -> NDArray[np.int64]:
         """Return the first relation of the entity that a document is about, int64 [D]; 0 where there is none."""
         first = np.zeros(documents, np.int64)
         own = np.flatnonzero(self.own)[::-1]
@@ -110,7 +110,7 @@ def _drawn(context: Context, facts: _Facts, draws: int, seed: int) -> pd.DataFra
     return pd.concat(parts, ignore_index=True)
 
 
-def _entails(context: Context, drawn: pd.DataFrame, documents: int) -> Bools:
+def _entails(context: Context, drawn: pd.DataFrame, documents: int) -> NDArray[np.bool_]:
     entailing = context.graph.entailing(context.documents[:, None])
     row = np.repeat(np.arange(len(context.ids)), np.diff(entailing.indptr))
     known = np.sort(row * documents + entailing.indices)

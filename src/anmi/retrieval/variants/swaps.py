@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi import seeds
-from anmi.arrays import Bools, Ints
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.retrieval.variants.context import Context, first_of_each, matches, membership, picked
 from anmi.retrieval.variants.mentions import replaced, surface
@@ -30,9 +30,9 @@ class Neighbours:
     relation : Of the first fact that changes in the order of the graph, int64 [M].
     """
 
-    slot: Ints
-    entity: Ints
-    relation: Ints
+    slot: NDArray[np.int64]
+    entity: NDArray[np.int64]
+    relation: NDArray[np.int64]
 
 
 class Pools:
@@ -59,7 +59,7 @@ class Pools:
         self.name = np.array([numbers[name.strip()] for name in names], np.int64)
         self._related = np.unique(self._code(graph.triples[:, 0], graph.triples[:, 2]))
 
-    def may_be_true(self, heads: Ints, tails: Ints) -> Bools:
+    def may_be_true(self, heads: NDArray[np.int64], tails: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return between which nodes, or others with the same names, any relation is known.
 
         That is stricter than a check of the triple itself, and costs three swaps in a thousand: what is in a country
@@ -69,7 +69,7 @@ class Pools:
         result[matches(self._related, self._code(heads, tails))[1]] = True
         return result
 
-    def _code(self, heads: Ints, tails: Ints) -> Ints:
+    def _code(self, heads: NDArray[np.int64], tails: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
 
     def of_slots(self, context: Context) -> sparse.csr_array:
@@ -178,22 +178,26 @@ def described(context: Context, found: Neighbours, kind: str, texts: list[str]) 
     )
 
 
-def _is_other(context: Context, pools: Pools, slot: Ints, entity: Ints) -> Bools:
+def _is_other(context: Context, pools: Pools, slot: NDArray[np.int64], entity: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether an entity has another label than that of the slot, and stands in no fact of the document."""
     name = pools.name[entity]
-    result: Bools = (name != pools.name[context.slot_entity[slot]]) & (name > 0)
+    result: NDArray[np.bool_] = (name != pools.name[context.slot_entity[slot]]) & (name > 0)
     result[matches(context.pairs, context.slot_row[slot] * len(context.graph.nodes) + entity)[1]] = False
     return result
 
 
-def _fits(pools: Pools, pools_of: sparse.csr_array, slot: Ints, entity: Ints) -> Bools:
+def _fits(
+    pools: Pools, pools_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Whether an entity is in at least half of the pools of the slot."""
     of_slot = pools_of[slot].astype(np.int32)
     shared = of_slot.multiply(sparse.csr_array(pools.members.T).astype(np.int32)[entity])
     return 2 * shared.sum(axis=1) >= np.diff(of_slot.indptr)
 
 
-def _may_be_true(context: Context, pools: Pools, facts_of: sparse.csr_array, slot: Ints, entity: Ints) -> Bools:
+def _may_be_true(
+    context: Context, pools: Pools, facts_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Whether a fact that changes may be true with the new entity, too."""
     start, size = facts_of.indptr[slot].astype(np.int64), np.diff(facts_of.indptr)[slot].astype(np.int64)
     draw = np.repeat(np.arange(len(slot)), size)
