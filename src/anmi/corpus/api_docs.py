@@ -49,6 +49,8 @@ def stable(text: str) -> str:
 
     scipy writes random samples, and sets in the order of their hashes, into docstrings at import.
 
+    Examples
+    --------
     >>> stable("``{'b', 'a'}`` <f at 0x7fe9a1b2c3> ok")
     "``{'a', 'b'}`` <f> ok"
     """
@@ -62,6 +64,8 @@ def split_docstring(text: str) -> tuple[str, str] | None:
 
     The first paragraph must be one sentence of at least 4 words, the rest at least 30 words.
 
+    Examples
+    --------
     >>> split_docstring("Too short.") is None
     True
     >>> summary, rest = split_docstring("f(x)\n\nReturn the very first\nitem.\n\n" + "word " * 30)
@@ -81,6 +85,8 @@ def split_docstring(text: str) -> tuple[str, str] | None:
 def see_also(rest: str) -> list[str]:
     r"""Return the names a docstring's "See Also" section lists, as they are written there.
 
+    Examples
+    --------
     >>> see_also("See Also\n--------\nmean, var : Others.\n    More of it.\n:func:`numpy.sum`\n\nNotes\n-----\nx")
     ['mean', 'var', 'numpy.sum']
     """
@@ -99,7 +105,12 @@ def see_also(rest: str) -> list[str]:
 
 
 def read_api_docs(location: str, options: Options) -> RawCollection:
-    """Read the documentation of the installed numpy, scipy, pandas and scikit-learn."""
+    """Read the documentation of the installed numpy, scipy, pandas and scikit-learn.
+
+    Parameters
+    ----------
+    location, options : Not used; every reader takes them.
+    """
     del location, options
     entries = _entries(public_objects(PACKAGES))
     identifiers = [entry.found.name for entry in entries]

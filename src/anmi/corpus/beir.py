@@ -25,6 +25,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
+    location : The folder.
     options : Not used; every reader takes them.
     """
     folder = Path(location).expanduser()

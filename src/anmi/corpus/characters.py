@@ -88,6 +88,8 @@ def split_words(characters: Characters) -> Words:
     An apostrophe stays inside its word. Thai and other scripts that write without blanks, ideographs aside, give one
     word for each run.
 
+    Examples
+    --------
     >>> characters = read_characters(["don't stop 中文"])
     >>> words = split_words(characters)
     >>> [characters.joined[a:b] for a, b in zip(words.start, words.end)]

@@ -96,6 +96,8 @@ def code_digest() -> str:
 def with_effect(parameters: Any) -> Any:
     """Return mappings and lists of parameters without those that change no result.
 
+    Examples
+    --------
     >>> with_effect({"bm25": {"k1": 0.9, "shard": 512}})
     {'bm25': {'k1': 0.9}}
     """

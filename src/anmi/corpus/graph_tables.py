@@ -50,6 +50,7 @@ def read_tables(entities: Path, triples: Path) -> GraphTables:
     entities : Lines with ``uri`` and maybe ``label``, ``types`` (a list) and ``description``; other keys are left out.
     triples : ``head, relation, tail`` and maybe ``split``, separated by tabs, below a header. A tail in quotation
         marks, or one that is no entity, is a literal.
+    show_progress : Whether a large file shows a bar.
     """
     known, notes = read_entities(entities)
     found, aside = _read_triples(triples)

@@ -84,6 +84,8 @@ def string(value: dict[str, Any], key: str, path: Path, number: int, name: str =
 def clean(text: str) -> str:
     r"""Replace halves of surrogate pairs, which JSON can hold and no UTF-8 file can.
 
+    Examples
+    --------
     >>> clean("a\ud800")
     'a�'
     """
@@ -111,6 +113,7 @@ def read_texts(path: Path, id_column: str) -> pd.DataFrame:
     ----------
     path : Lines with ``_id``, ``text``, maybe ``title`` and ``metadata``.
     id_column : What the id is called in the result.
+    show_progress : Whether a large file shows a bar.
     """
     lines: dict[str, int] = {}
     titles: list[str] = []

@@ -35,6 +35,7 @@ def read_kg(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
+    location : The folder.
     options : Of interest are ``language`` (of labels) and ``max_quarantine`` (of damaged triples, too).
     """
     folder = Path(location).expanduser()

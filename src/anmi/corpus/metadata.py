@@ -11,6 +11,8 @@ import pandas as pd
 def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[str]:
     """Return one entry of each JSON object, and the default where it is missing or empty.
 
+    Examples
+    --------
     >>> values_of(['{"source": "sae4k"}', "{}", None], "source", "unknown")
     ['sae4k', 'unknown', 'unknown']
     """

@@ -39,6 +39,8 @@ def to_mine(queries: pd.DataFrame) -> pd.DataFrame:
 
     What was read by an earlier release, and a collection with planted truth, say nothing of it: only training queries.
 
+    Examples
+    --------
     >>> queries = pd.DataFrame({"query_id": ["a", "b", "c"], "split": ["dev", "train", "test"]})
     >>> to_mine(queries).query_id.tolist(), to_mine(with_mined(queries, 1.0, seed=1)).query_id.tolist()
     (['b'], ['b', 'a'])
@@ -52,6 +54,8 @@ def to_mine(queries: pd.DataFrame) -> pd.DataFrame:
 def mined_dev(queries: pd.DataFrame) -> frozenset[str]:
     """Return the ids of the dev queries that are mined: nothing is fitted on them, and no summary counts them.
 
+    Examples
+    --------
     >>> queries = pd.DataFrame({"query_id": ["a", "b"], "split": ["dev", "train"]})
     >>> sorted(mined_dev(with_mined(queries, 1.0, seed=1)))
     ['a']

@@ -11,6 +11,8 @@ Triple = tuple[str, str, str]
 def last_segment(uri: str) -> str:
     """Return what a URI ends in, with blanks for underscores; its label where it has none of its own.
 
+    Examples
+    --------
     >>> last_segment("http://dbpedia.org/resource/Aarhus_Airport"), last_segment("http://example.org/city#Aarhus")
     ('Aarhus Airport', 'Aarhus')
     """

@@ -50,6 +50,8 @@ class PublicObject:
 def publicness(name: str) -> tuple[int, int, str]:
     """Return a key that sorts the most public name first.
 
+    Examples
+    --------
     >>> min(["numpy.linalg.norm", "numpy.dot", "numpy.matmul"], key=publicness)
     'numpy.dot'
     """

@@ -19,6 +19,8 @@ _PLURAL: Final = {"document": "documents", "query": "queries", "qrel": "qrels"}
 def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
     """Return how many rows were set aside for each reason; an id that ends one in quotes makes it no other.
 
+    Examples
+    --------
     >>> counts_by_reason(pd.DataFrame({"reason": ['as "a"', "empty", 'as "b"']}))
     {'as': 2, 'empty': 1}
     """

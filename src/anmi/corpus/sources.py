@@ -69,6 +69,7 @@ def load_collection(
         row never does, unless this is 0.
     dev_share, test_share : Shares of the training queries cut off where the source has no such split.
     language : See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
+    show_progress : Whether long reads show a bar.
     """
     if not 0 <= dev_share < 1 or not 0 <= test_share < 1 or dev_share + test_share >= 1:
         raise AnmiError(f"dev_share {dev_share} and test_share {test_share} leave nothing to train on; lower them")

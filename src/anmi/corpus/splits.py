@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 def position(seed: int, purpose: str, texts: Sequence[str]) -> NDArray[np.float64]:
     """Return a number in [0, 1) for every text, the same in every process and for every order.
 
+    Examples
+    --------
     >>> bool((position(1, "split", ["a", "b"]) == position(1, "split", ["b", "a"])[::-1]).all())
     True
     """

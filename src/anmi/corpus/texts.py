@@ -8,6 +8,8 @@ import pandas as pd
 def document_texts(corpus: pd.DataFrame) -> list[str]:
     """Return title and text of every document joined by a blank, in corpus order.
 
+    Examples
+    --------
     >>> document_texts(pd.DataFrame({"title": ["", "A"], "text": ["b", "c"]}))
     ['b', 'A c']
     """

@@ -72,6 +72,8 @@ def log_likelihoods(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
 def fold(word: str) -> str:
     """Return the letters of a word without case, accents and anything else.
 
+    Examples
+    --------
     >>> fold("Été"), fold("don't"), fold("Straße")
     ('ete', 'dont', 'strasse')
     """
@@ -84,6 +86,8 @@ def fold(word: str) -> str:
 def sound(word: str) -> str:
     """Return a key that romanised spellings of one word mostly share.
 
+    Examples
+    --------
     >>> [sound(word) for word in ("karanaa", "karna", "haphte", "hafte", "nahiim", "nahin", "nahi")]
     ['karna', 'karna', 'hafte', 'hafte', 'nahi', 'nahi', 'nahi']
     """
@@ -143,6 +147,8 @@ def _listed(language: str) -> Any:
 def romanise(word: str) -> str:
     """Return a word of an Indic script in Latin letters, as the Unicode names of its characters spell them.
 
+    Examples
+    --------
     >>> [romanise(word) for word in ("दिखाओ", "करना", "नहीं", "आज")]
     ['dikhaao', 'karanaa', 'nahiin', 'aaj']
     """

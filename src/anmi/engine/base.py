@@ -32,6 +32,8 @@ class Failure:
     def of(cls, error: BaseException) -> Self:
         """Describe an exception; one that stems from an :class:`AnmiError` is told by that error's sentence.
 
+        Examples
+        --------
         >>> Failure.of(ZeroDivisionError("division by zero")).message
         'ZeroDivisionError: division by zero'
         """

@@ -47,8 +47,10 @@ def make_blocks(
 
     Parameters
     ----------
+    engine : Where.
     function : See :meth:`anmi.engine.Engine.ordered`.
     items : Plain data; iterated anew at each pass.
+    description : Name of the progress bar; none is drawn without.
     total : Queries, for the bar.
     """
     return CandidateShards.of_parts(

@@ -82,6 +82,7 @@ class LocalEngine:
         ----------
         function : A function of a module, so that other processes can import it.
         items : What it is called with; plain data that can be sent to other processes.
+        description : Name of the progress bar; none is drawn without.
         """
         with tqdm(total=len(items), desc=description, disable=not description, delay=2) as bar:
             for outcome in self._run(function, list(items)):

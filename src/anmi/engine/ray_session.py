@@ -131,6 +131,8 @@ class Session:
 def told(error: BaseException) -> str:
     r"""Return an error's kind and the first line of what it says.
 
+    Examples
+    --------
     >>> told(OSError("no room\nat all"))
     'OSError: no room'
     """

@@ -22,6 +22,8 @@ VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 def limited(threads: int) -> Iterator[None]:
     """Let NumPy, FAISS and torch use so many threads inside the block.
 
+    Examples
+    --------
     >>> import threadpoolctl
     >>> with limited(1):
     ...     {library["num_threads"] for library in threadpoolctl.threadpool_info()} <= {1}
@@ -59,6 +61,7 @@ def side_by_side(
     Parameters
     ----------
     function : One that is marked by :func:`with_torch`.
+    items, workers : See :func:`in_threads`.
     threads : For the arithmetic of each item.
 
     Examples
@@ -110,6 +113,8 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], worker
 def ahead(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the items, while the next one is made by another thread.
 
+    Examples
+    --------
     >>> list(ahead(iter("abc")))
     ['a', 'b', 'c']
     """

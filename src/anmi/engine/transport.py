@@ -38,6 +38,8 @@ def pack(function: Callable[..., Any], folder: Path) -> None:
 def unpack(folder: Path) -> Callable[..., Any]:
     """Read what :func:`pack` wrote; its arrays are views of the file, shared by all who do, and read-only.
 
+    Examples
+    --------
     >>> import functools, operator, tempfile
     >>> with tempfile.TemporaryDirectory() as name:
     ...     pack(functools.partial(operator.add, np.arange(3)), Path(name))

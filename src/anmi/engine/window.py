@@ -13,6 +13,8 @@ _AHEAD: Final = 2
 def size_of(result: Any) -> int:
     """Return the bytes of a result that is bytes, an array, or some of these; 0 for anything else, which is small.
 
+    Examples
+    --------
     >>> size_of(b"abc"), size_of(np.zeros(2)), size_of((b"a", np.zeros(1))), size_of("text")
     (3, 16, 9, 0)
     """

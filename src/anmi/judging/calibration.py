@@ -23,6 +23,8 @@ FEWEST_ISOTONIC: Final = 50
 class Platt:
     """P(relevant | score) = σ(slope · score + intercept) (Platt 1999).
 
+    Examples
+    --------
     >>> round(float(Platt(slope=2.0, intercept=0.0)(np.array([0.0]))[0]), 2)
     0.5
     """
@@ -68,6 +70,8 @@ def calibrator_from_dict(values: Mapping[str, Any]) -> Calibrator:
 
     Raises AnmiError when the values are of neither kind.
 
+    Examples
+    --------
     >>> calibrator_from_dict({"slope": 2.0, "intercept": -1.0})
     Platt(slope=2.0, intercept=-1.0)
     """
@@ -164,6 +168,7 @@ def cross_fitted(
     scores, labels : [n]; see :func:`fit_platt`.
     folds : Fold of each score, [n] integers of at least two kinds. Examples that know of each other, such as those of
         one query, belong in one fold.
+    method : See :func:`fit_calibrator`.
     """
     score, label, fold = np.asarray(scores, np.float64), np.asarray(labels), np.asarray(folds)
     names = [int(name) for name in np.unique(fold)]

@@ -48,6 +48,8 @@ class ChatOptions(EndpointOptions):
 def verdict(text: str) -> float:
     """Return P(A ≻ B) as the model's answer says it; NaN when it says neither A nor B nor TIE.
 
+    Examples
+    --------
     >>> verdict("A"), verdict("**B**."), verdict("Answer: tie"), verdict("A or B, both are fine")
     (1.0, 0.0, 0.5, nan)
     """
@@ -63,6 +65,12 @@ class ChatJudge:
     antisymmetric and paid for once. They are stored as they come; what failed is not, and is asked again next time.
 
     Raises AnmiError: the environment variable of the key is not set.
+
+    Parameters
+    ----------
+    options : The model and its endpoint.
+    store : Cache of answers.
+    seed : Of the run.
 
     Attributes
     ----------

@@ -16,6 +16,7 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
 
     Parameters
     ----------
+    model : The model in training.
     score : Returns its current scores of the held-out pairs, [n].
     labels : Of those pairs, [n]; both kinds occur.
     every : Steps between two looks.

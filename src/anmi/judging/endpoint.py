@@ -254,6 +254,8 @@ def _content(content: bytes) -> Reply:
 def _seconds(retry_after: str | None) -> float | None:
     """Seconds of a Retry-After header, which holds a number of them or a date (RFC 9110, 10.2.3).
 
+    Examples
+    --------
     >>> _seconds("2"), _seconds("soon"), _seconds("Wed, 21 Oct 2015 07:28:00 GMT")
     (2.0, None, 0.0)
     """

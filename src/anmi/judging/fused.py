@@ -266,6 +266,7 @@ def transferred(encoder: str, without: str | None = None) -> FusedModel:
 
     Parameters
     ----------
+    encoder : Its name.
     without : A collection whose truth is to have had no part in the coefficients; None takes those of all.
     """
     raw = shipped()
@@ -288,6 +289,8 @@ def base_rate(encoder: str, without: str | None = None) -> float:
 def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
     """Log-odds of probabilities of any precision, within ±21; NaN stays NaN.
 
+    Examples
+    --------
     >>> log_odds(np.array([0.5, 1.0], np.float32)).round(1).tolist()
     [0.0, 20.7]
     """

@@ -89,6 +89,7 @@ def left_out(without: str | None, collection: str) -> str | None:
 
     Parameters
     ----------
+    without : Of :class:`FusedOptions`.
     collection : What is mined, as the parameter ``collection`` says it.
 
     Examples
@@ -116,6 +117,7 @@ class FusedJudge:
     Parameters
     ----------
     options : Where the coefficients come from.
+    material : What the evidence is gathered from.
     encoder : Name of the encoder behind ``dense``; decides which shipped coefficients are used.
     seed : Of the run; keys the folds.
     collection : What is mined, as the parameter ``collection`` says it; decides what ``without: auto`` leaves out.

@@ -25,6 +25,7 @@ def hide(
     block : One row per query, with ``dense`` for candidates and positives.
     depth : Candidates kept per row, the most similar ones.
     most : Positives hidden per query, at most, drawn by the query's own stream; None hides each of them.
+    seed : Of the run.
 
     Returns
     -------

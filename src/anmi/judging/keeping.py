@@ -46,6 +46,8 @@ class Fitted:
 
         Both samples hold all hashes up to the smaller of their largest ones, so below it they compare exactly.
 
+        Examples
+        --------
         >>> Fitted("", "", ["1", "2", "3"]).new_share(Fitted("", "", ["2", "3", "4"]))
         0.3333333333333333
         """
@@ -64,6 +66,8 @@ def kept(
     ----------
     earlier : What an earlier run noted of its cross-encoders; empty where there was none.
     now : What cross-encoders would be trained for now.
+    options : How they would be.
+    models : Folder where trained cross-encoders lie.
     most_new : Share of new queries, in [0, 1], from which on they are trained anew.
     """
     if not earlier.get("fitted"):

@@ -54,6 +54,11 @@ class LocalPairwise:
     """P(first ≻ second) of a local classifier, the mean over both orders of showing the two.
 
     Raises AnmiError: the model cannot be loaded or is no classifier with one or two labels.
+
+    Parameters
+    ----------
+    options : The model.
+    store : Cache of its logits.
     """
 
     def __init__(self, options: LocalPairwiseOptions, store: Store) -> None:
@@ -116,6 +121,8 @@ def load_pairwise(options: PairwiseOptions, store: Store, seed: int) -> Pairwise
 
     Parameters
     ----------
+    options : A local model or a chat endpoint.
+    store : Cache of judgments.
     seed : Of the run; draws the order in which the documents of a pair are shown to a chat model.
     """
     if options.chat is not None:

@@ -56,6 +56,7 @@ class PointwiseJudge(Protocol):
         ----------
         pairs : n texts made by :func:`join`; of any number of queries, for they are batched by length across queries.
         store : Cache; a pair that it holds is not computed again.
+        bar : Progress bar that counts pairs.
         """
 
     def describe(self) -> dict[str, Any]:
@@ -98,6 +99,8 @@ class JudgeOptions(BaseModel):
 def join(query: str, document: str) -> str:
     """Return the text under which the pair is stored and scored.
 
+    Examples
+    --------
     >>> split(join("sort rows", "Order a table."))
     ('sort rows', 'Order a table.')
     """
@@ -113,6 +116,8 @@ def split(pair: str) -> tuple[str, str]:
 def checked(values: Any, count: int, judge: str) -> NDArray[np.float32]:
     """Return a judge's values as float32 with ``count`` rows, or say what is wrong with them.
 
+    Examples
+    --------
     >>> checked([0.5, float("nan")], 2, 'cross-encoder "m"')
     Traceback (most recent call last):
     anmi.errors.AnmiError: cross-encoder "m" gave 1 of 2 scores that are no numbers; its weights are damaged or it \

@@ -77,6 +77,8 @@ def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDAr
 
     Returns [Q, E]; NaN where every judge is missing.
 
+    Examples
+    --------
     >>> pool([np.array([[1.0, np.nan]]), np.array([[0.5, np.nan]])], [1.0, 1.0]).tolist()
     [[0.75, nan]]
     """
@@ -107,6 +109,8 @@ def fit_slope(preferences: NDArray[np.float64]) -> float:
 def sharpen(preferences: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
     """Return σ(slope · logit(preference)): ½ stays, 0 and 1 stay, NaN stays.
 
+    Examples
+    --------
     >>> sharpen(np.array([0.0, 0.5, 0.8, 1.0]), 2.0).round(3).tolist()
     [0.0, 0.5, 0.941, 1.0]
     """
@@ -128,6 +132,7 @@ def comparisons(
     query_ids : Q identifiers, keys of the random streams.
     sizes : Number of nodes of each query, int [Q].
     degree : Even, at least 2.
+    seed : Of the run.
 
     Returns
     -------

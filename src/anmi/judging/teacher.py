@@ -156,6 +156,8 @@ def normalised(text: str) -> str:
 def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
     """Assign queries to folds by a hash of their text, so that queries of one text share a fold.
 
+    Examples
+    --------
     >>> fold = fold_of(["what is a mean", "what is a mean", "sort rows"], 3, seed=0)
     >>> bool(fold[0] == fold[1])
     True
@@ -164,7 +166,15 @@ def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
 
 
 class TrainedCrossEncoder:
-    """One fold's cross-encoder: trained when first needed, kept in ``models`` under its fingerprint."""
+    """One fold's cross-encoder: trained when first needed, kept in ``models`` under its fingerprint.
+
+    Parameters
+    ----------
+    options : How it is made.
+    models : Folder where trained models are kept.
+    pairs : Training pairs.
+    seed : Of the run.
+    """
 
     def __init__(self, options: TrainedOptions, models: Path, pairs: Pairs, seed: int) -> None:
         self.options, self._models, self._pairs, self._seed = options, models, pairs, seed
@@ -330,6 +340,7 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, s
     fold : The fold that must not be seen, neither in training nor held out.
     options : The budget and the share that is held out, by a hash of the query's text; nothing is where either part
         would lack positives or negatives.
+    seed : Of the run.
     """
     seen = examples[examples.fold != fold]
     if seen.empty:

@@ -49,6 +49,8 @@ def minilm_folder() -> Path:
 def verify(file: Path, sha256: str) -> None:
     """Raise an AnmiError unless ``file`` has the given SHA-256.
 
+    Examples
+    --------
     >>> verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     """
     found = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -123,6 +125,8 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
 def short_name(name: str) -> str:
     """Return what to call the model of a name or folder; where the folder lies is nobody's business.
 
+    Examples
+    --------
     >>> short_name("minilm"), short_name("organisation/model"), short_name("/home/me/models/mine")
     ('minilm', 'organisation/model', 'mine')
     """
@@ -256,6 +260,7 @@ def encode(
 
     Parameters
     ----------
+    model : The encoder.
     texts : T texts.
     store : Cache; None computes everything, for models that will not be seen again.
     precision : ``auto``, ``float32`` or ``bfloat16`` (of the matrix products; the result is float32).

@@ -73,6 +73,7 @@ def check_folder(folder: Path, name: str = "") -> None:
     Parameters
     ----------
     folder : Of a sentence-transformers or transformers model.
+    name : What the user calls it.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     for path in files:

@@ -52,6 +52,8 @@ def prompts_of(model: SentenceTransformer) -> dict[str, str]:
     model that does not name it, and so would encode documents of a model trained with ``passage: `` without it. The
     default prompt, which those methods do not use, counts for neither role.
 
+    Examples
+    --------
     >>> from types import SimpleNamespace
     >>> prompts_of(SimpleNamespace(prompts={"query": "query: ", "document": "", "passage": "passage: "}))
     {'query': 'query: ', 'document': 'passage: '}
@@ -94,6 +96,8 @@ def settle_prompts(model: SentenceTransformer, prompts: Prompts = OWN) -> None:
 def in_words(prompts: Mapping[str, str]) -> str:
     """Write the prompts of :func:`prompts_of` for people.
 
+    Examples
+    --------
     >>> in_words({"query": "query: ", "document": ""})
     '"query: " before queries, none before documents'
     >>> in_words({"query": "", "document": ""})

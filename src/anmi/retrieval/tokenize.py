@@ -69,6 +69,8 @@ def _composed(text: str) -> str:
 def _lower(text: str, language: str) -> str:
     """Return a text in lower case, in which a dotted I is an i, and in Turkish and Azerbaijani a dotless one is none.
 
+    Examples
+    --------
     >>> _lower("İstanbul IŞIK", "tr"), _lower("İstanbul IN", "en")
     ('istanbul ışık', 'istanbul in')
     """
@@ -211,6 +213,8 @@ TOKENIZERS: Final[dict[str, Callable[[str], Tokenize]]] = {
 def resolve(kind: str, language: str) -> str:
     """Return the name of the tokeniser for ``kind`` (``auto`` chooses by language).
 
+    Examples
+    --------
     >>> resolve("auto", "en"), resolve("auto", "ko"), resolve("auto", "ja")
     ('snowball', 'kiwi', 'ngram')
     """

@@ -35,6 +35,11 @@ def _plain(value: Any) -> Any:
 def fit_from(kind: type, found: Any) -> Any:
     """Return what :func:`plain_fit` was made of.
 
+    Parameters
+    ----------
+    kind : Its type.
+    found : What was made.
+
     Examples
     --------
     >>> fit_from(float, "inf")

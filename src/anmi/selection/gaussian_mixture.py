@@ -21,6 +21,8 @@ _LEAST_VARIANCE: Final = 1e-6
 def total(values: Floats) -> Floats:
     """Sum of each row, [Q, 1], added from left to right, so that zeros at the end of a row change no bit of it.
 
+    Examples
+    --------
     >>> total(np.array([[1.0, 2.0, 0.0]])).tolist()
     [[3.0]]
     """

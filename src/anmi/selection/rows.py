@@ -172,6 +172,8 @@ def _ragged(documents: NDArray[np.int32]) -> list[NDArray[np.int32]]:
 def of_split(rows: pd.DataFrame, split: str) -> pd.DataFrame:
     """Return the rows of queries of one split; of a table that does not say, all are of training queries.
 
+    Examples
+    --------
     >>> rows = pd.DataFrame({"query_id": ["a", "b"], "split": ["train", "dev"]})
     >>> of_split(rows, "dev").query_id.tolist(), len(of_split(rows[["query_id"]], "train"))
     (['b'], 2)

@@ -35,6 +35,8 @@ def digest(*parts: str | bytes, size: int = 16) -> bytes:
 
     Lone surrogates, which JSON lets through and UTF-8 does not, are hashed as they are.
 
+    Examples
+    --------
     >>> digest("ab", "c") == digest("a", "bc")
     False
     """

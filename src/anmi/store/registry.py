@@ -49,6 +49,8 @@ class Record:
     def size(self) -> int:
         """Bytes of the keys and values; pages of the file are not filled to the brim and take more.
 
+        Examples
+        --------
         >>> Record("f", dimension=384, entries=2).size
         3120
         """
@@ -61,7 +63,12 @@ class Record:
 
 
 class Registry:
-    """Records by the prefix of their fingerprint's keys; always changed together with the values they count."""
+    """Records by the prefix of their fingerprint's keys; always changed together with the values they count.
+
+    Parameters
+    ----------
+    handle : LMDB's handle of the registry.
+    """
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

@@ -41,6 +41,8 @@ def make_variants(
     graph : What is known, and what the D documents of the corpus state.
     documents : Those whose variants are wanted, int32 [N]; each is looked at once.
     ids, texts : Of all D documents.
+    params : How many of which kind.
+    seed : Of the run.
     generator : Writes variants of the kind ``generated``.
 
     Returns
@@ -66,6 +68,8 @@ def make_variants(
 def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Return for each kind how many variants and how many documents with one there are.
 
+    Examples
+    --------
     >>> counts_of(pd.DataFrame({"kind": ["swap", "swap"], "document_id": ["a", "b"]}))
     {'swap': {'variants': 2, 'documents': 2}}
     """

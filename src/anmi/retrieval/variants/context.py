@@ -48,6 +48,7 @@ class Context:
 
         Parameters
         ----------
+        graph : What is known.
         documents : Which ones are looked at, int32 [N].
         ids, texts : Of all documents of the corpus.
         """
@@ -141,6 +142,8 @@ def documents_as_variants(
 def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the places (in the sorted ``known``, in ``wanted``) of all wanted values that are known.
 
+    Examples
+    --------
     >>> [places.tolist() for places in matches(np.array([3, 5]), np.array([5, 4, 3, 5]))]
     [[1, 0, 1], [0, 2, 3]]
     """
@@ -164,6 +167,8 @@ def picked(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return a member of each group chosen by a number in [0, 1), and whether there was one.
 
+    Examples
+    --------
     >>> groups = membership(np.array([0, 0]), np.array([4, 7]), (2, 9))
     >>> [values.tolist() for values in picked(np.array([0.6, 0.6]), groups, np.array([0, 1]))]
     [[7, 0], [True, False]]
@@ -179,6 +184,8 @@ def picked(
 def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
     """Return which entries are among the first ``count`` of their row; rows stand together.
 
+    Examples
+    --------
     >>> first_of_each(np.array([0, 0, 0, 2]), 2).tolist()
     [True, True, False, True]
     """

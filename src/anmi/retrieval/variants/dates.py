@@ -67,6 +67,8 @@ _PARTS: Final = ("year", "month", "day")
 def date_places(text: str, names: Sequence[Span] = ()) -> list[Date]:
     """Return the dates in a text that stand outside of names: ISO, with the name of a month, or a year alone.
 
+    Examples
+    --------
     >>> text = "Born 2 May 1950, it may end in 1990 or 2001-02-03; 1500 men saw 1900 ships"
     >>> [text[date.start : date.end] for date in date_places(text)]
     ['2 May 1950', '1990', '2001-02-03']
@@ -89,6 +91,8 @@ def date_places(text: str, names: Sequence[Span] = ()) -> list[Date]:
 def dates_in(text: str) -> set[Day]:
     """Return the values of all dates in a text; four digits that are all of it are a year.
 
+    Examples
+    --------
     >>> dates_in("1950"), dates_in("May 1950")
     ({(1950, None, None)}, {(1950, 5, None)})
     """
@@ -102,6 +106,7 @@ def changed_date(text: str, date: Date, taken: frozenset[Day], random: np.random
 
     Parameters
     ----------
+    text, date : Where it stands.
     taken : Dates that it must not agree with.
     random : What decides on it.
 

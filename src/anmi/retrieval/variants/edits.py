@@ -50,6 +50,7 @@ def edited(
 
     Parameters
     ----------
+    rule : The kind of edit.
     text, names : What is edited, and where names stand in it that must stay, sorted.
     known, random : Asked for only where there is something to change.
 

@@ -44,6 +44,7 @@ class ChatGenerator:
 
     Parameters
     ----------
+    chat : Where the model is asked.
     max_characters : Longer texts are not edited, as their answers would be cut.
     """
 
@@ -74,6 +75,8 @@ class ChatGenerator:
 def edit_in(answer: str, text: str) -> str | None:
     """Return the edited text in an answer, or None if it is none.
 
+    Examples
+    --------
     >>> edit_in("<think>Hm.</think> <text>It is blue.</text>", "It is red.")
     'It is blue.'
     """

@@ -37,6 +37,8 @@ class Known:
     def makes_true(self, old: str, new: str) -> bool:
         """Return whether other words in the place of some make a relation or a tail another true one.
 
+        Examples
+        --------
         >>> Known(relations=(("birth place", frozenset({"death place"})),)).makes_true("birth", "death")
         True
         """
@@ -102,6 +104,8 @@ class Truths:
 def _words(relation: str) -> str:
     """Return the words of a relation's name.
 
+    Examples
+    --------
     >>> _words("birthPlace"), _words("precededBy")
     ('birth place', 'preceded by')
     """

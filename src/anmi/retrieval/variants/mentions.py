@@ -57,6 +57,8 @@ def find_mentions(text: str, labels: Sequence[str]) -> list[list[Span]]:
 def overlaps(spans: Sequence[Span], start: int, end: int) -> bool:
     """Return whether a stretch of text touches one of the spans, which are sorted and do not overlap.
 
+    Examples
+    --------
     >>> overlaps([(2, 5)], 4, 9), overlaps([(2, 5)], 5, 9)
     (True, False)
     """
@@ -67,6 +69,8 @@ def overlaps(spans: Sequence[Span], start: int, end: int) -> bool:
 def replaced(text: str, spans: Sequence[Span], new: str) -> str:
     """Return the text with other words in the place of the spans, which are sorted and do not overlap.
 
+    Examples
+    --------
     >>> replaced("a b a", [(0, 1), (4, 5)], "cc")
     'cc b cc'
     """
@@ -80,6 +84,8 @@ def replaced(text: str, spans: Sequence[Span], new: str) -> str:
 def surface(node: str) -> str:
     """Return how a text would write a literal, or a node without a label.
 
+    Examples
+    --------
     >>> surface('"Aarhus, Denmark"@en'), surface("solo_singer"), surface("25.0")
     ('Aarhus, Denmark', 'solo singer', '25.0')
     """

@@ -34,6 +34,8 @@ Change = tuple[Span, str]
 def negations(text: str) -> list[Change]:
     """Return every way to put a negation into a text or to take one out, in the order of the text.
 
+    Examples
+    --------
     >>> for (start, end), new in negations("It is red, has a top, has been hot, and cannot fly."):
     ...     print(text_after := f"{start}-{end}: {new}")
     3-5: is not

@@ -28,6 +28,7 @@ def make_neighbours(context: Context, ids: Sequence[str], texts: Sequence[str], 
     ----------
     context : N documents.
     ids, texts : Of all documents of the corpus.
+    count : Neighbours per document, at most.
     seed : Of the run; with the document's id it names the random stream.
     """
     stated = context.graph.stated.astype(np.int32)

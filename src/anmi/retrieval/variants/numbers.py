@@ -32,6 +32,8 @@ _THOUSANDS: Final = re.compile(r"(?<=\d)(?=(?:\d{3})+\Z)")
 def number_places(text: str, names: Sequence[Span]) -> list[Span]:
     """Return where numbers stand that are neither dates nor parts of something else.
 
+    Examples
+    --------
     >>> text = "In 1990, 1,200 of 5.6 kg by HTML5 on 10-20 %"
     >>> [text[start:end] for start, end in number_places(text, [])]
     ['1,200', '5.6']
@@ -47,6 +49,8 @@ def number_places(text: str, names: Sequence[Span]) -> list[Span]:
 def numbers_in(text: str) -> set[float]:
     """Return the values of all numbers in a text, dates or not.
 
+    Examples
+    --------
     >>> sorted(numbers_in("25.0 of 1,200"))
     [25.0, 1200.0]
     """
@@ -61,6 +65,7 @@ def changed_number(text: str, place: Span, taken: frozenset[float], random: np.r
 
     Parameters
     ----------
+    text, place : Where it stands.
     taken : Values that it must not have.
     random : What decides on it.
 

@@ -38,6 +38,10 @@ class Neighbours:
 class Pools:
     """Sets of entities that can stand for each other: those of a type, and of a relation's tails and heads.
 
+    Parameters
+    ----------
+    graph : What is known.
+
     Attributes
     ----------
     members : bool [K + 2 R, E]: of each type, then the tails and then the heads of each relation.
@@ -102,6 +106,7 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
     ----------
     context : N documents.
     pools : Of the same graph.
+    count : Replacements per document, at most.
     seed, step : Name the random stream.
     """
     draws = max(_SPARE * count, _FEWEST)

@@ -107,6 +107,8 @@ def _lay_flat(table: pd.DataFrame, score: str | None) -> FlatRows:
 def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
     """Return a table whose texts are references; pandas would otherwise copy them into a column of its own kind.
 
+    Examples
+    --------
     >>> table_of({"a": np.array(["x"], dtype=object), "b": np.array([1])}).dtypes.tolist()
     [dtype('O'), dtype('int64')]
     """
@@ -152,6 +154,8 @@ def _known_positives(flat: FlatRows) -> NDArray[np.bool_]:
 def known_shares(rows: pd.DataFrame) -> dict[str, float]:
     """Return for every judgment the share of exported documents it is known for, 0 to 1.
 
+    Examples
+    --------
     >>> known_shares(pd.DataFrame({"positive_a": [1.0, 2.0], "negative_a": [[1.0, np.nan], []]}))
     {'a': 0.75}
     """
@@ -178,6 +182,8 @@ def preferred_score(rows: pd.DataFrame) -> str:
 def told(shares: dict[str, float]) -> str:
     """Write shares for a message.
 
+    Examples
+    --------
     >>> told({"dense": 1.0, "cross": 0.3412})
     'dense (known for 100.0 %), cross (known for 34.1 %)'
     """

@@ -120,6 +120,8 @@ def make_export(
     Parameters
     ----------
     rows : As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
+    name : Of the format.
+    options : What goes into it.
     collection : What the rows were made of; ``pairs`` needs it, ``tevatron`` takes titles from it.
     encoder_info : What is known of the encoder that mined, ``prompts`` among it, for the README.
     """
