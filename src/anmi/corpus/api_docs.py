@@ -109,7 +109,8 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location, options : Not used; every reader takes them.
+    location, options
+        Not used; every reader takes them.
     """
     del location, options
     entries = _entries(public_objects(PACKAGES))

@@ -25,8 +25,10 @@ def read_beir(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location : The folder.
-    options : Not used; every reader takes them.
+    location
+        The folder.
+    options
+        Not used; every reader takes them.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():

@@ -24,14 +24,22 @@ class Characters:
 
     Attributes
     ----------
-    joined : All texts without anything between them, C characters.
-    text : Number of the text each character stands in, int64 [C].
-    place : Number of each character among the distinct ones, int64 [C].
-    kind : ``LETTER`` (with its marks), ``DIGIT``, ``PUNCTUATION`` (and symbols), ``JOINER`` or 0, int8 [C].
-    script : Place in ``scripts``, -1 for characters of no script such as digits, int64 [C].
-    ideograph : Whether a character is a word by itself, bool [C].
-    scripts : Names of the scripts found, in alphabetical order, as Unicode names them (``LATIN``).
-    count : T.
+    joined
+        All texts without anything between them, C characters.
+    text
+        Number of the text each character stands in, int64 [C].
+    place
+        Number of each character among the distinct ones, int64 [C].
+    kind
+        ``LETTER`` (with its marks), ``DIGIT``, ``PUNCTUATION`` (and symbols), ``JOINER`` or 0, int8 [C].
+    script
+        Place in ``scripts``, -1 for characters of no script such as digits, int64 [C].
+    ideograph
+        Whether a character is a word by itself, bool [C].
+    scripts
+        Names of the scripts found, in alphabetical order, as Unicode names them (``LATIN``).
+    count
+        T.
     """
 
     joined: str
@@ -50,9 +58,12 @@ class Words:
 
     Attributes
     ----------
-    text : Number of the text, int64 [W].
-    start, end : Where in ``Characters.joined`` a word starts and ends, int64 [W].
-    script : Place of its script in ``Characters.scripts``, -1 for a number, int64 [W].
+    text
+        Number of the text, int64 [W].
+    start, end
+        Where in ``Characters.joined`` a word starts and ends, int64 [W].
+    script
+        Place of its script in ``Characters.scripts``, -1 for a number, int64 [W].
     """
 
     text: NDArray[np.int64]

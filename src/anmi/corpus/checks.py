@@ -35,9 +35,12 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
 
     Parameters
     ----------
-    name : How the collection was asked for.
-    raw : What the reader found.
-    options : See ``load_collection``.
+    name
+        How the collection was asked for.
+    raw
+        What the reader found.
+    options
+        See ``load_collection``.
     """
     for table, column in ((raw.documents, "document_id"), (raw.queries, "query_id"), (raw.qrels, "query_id"),
                           (raw.qrels, "document_id")):  # fmt: skip

@@ -38,12 +38,16 @@ def code_mix_share(
 
     Parameters
     ----------
-    texts : T texts.
-    by : ``language`` looks at both; ``script`` at scripts only, and needs no lists of words. It misses romanised Hindi
+    texts
+        T texts.
+    by
+        ``language`` looks at both; ``script`` at scripts only, and needs no lists of words. It misses romanised Hindi
         in English.
-    main : The main language of all texts (one of ``languages``), where it is known from elsewhere, for example from the
+    main
+        The main language of all texts (one of ``languages``), where it is known from elsewhere, for example from the
         documents; then a text all in another language has a share of 1. None: each text's own.
-    languages : By script, the languages that are told apart. Fewer take less time and memory to load.
+    languages
+        By script, the languages that are told apart. Fewer take less time and memory to load.
 
     Examples
     --------
@@ -106,9 +110,12 @@ def _explain(likelihood: NDArray[np.float32], begins: NDArray[np.int64], main: i
 
     Parameters
     ----------
-    likelihood : [T, L], of the words of consecutive texts.
-    begins : First row of each of Q texts.
-    main : Column of the main language; None: each text's best.
+    likelihood
+        [T, L], of the words of consecutive texts.
+    begins
+        First row of each of Q texts.
+    main
+        Column of the main language; None: each text's best.
     """
     languages = likelihood.shape[1]
     total = np.add.reduceat(likelihood, begins, axis=0)

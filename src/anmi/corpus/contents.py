@@ -26,7 +26,8 @@ def files_of(collection: str) -> list[Path]:
 
     Parameters
     ----------
-    collection : ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+    collection
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
     """
     scheme, _, location = collection.partition(":")
     if scheme == "pairs":
@@ -58,7 +59,8 @@ def contents(collection: str) -> str:
 
     Parameters
     ----------
-    collection : As for :func:`files_of`.
+    collection
+        As for :func:`files_of`.
     """
     scheme = collection.partition(":")[0]
     found = []
@@ -111,8 +113,10 @@ def models_in(parameters: Any, project: Path) -> dict[str, str]:
 
     Parameters
     ----------
-    parameters : Mappings and lists of values; any text in them may name the folder of a model, or a model of the hub.
-    project : Folder that relative paths start from.
+    parameters
+        Mappings and lists of values; any text in them may name the folder of a model, or a model of the hub.
+    project
+        Folder that relative paths start from.
     """
     return {name: found for name in sorted(set(_texts(parameters))) if (found := _model(name, project))}
 

@@ -20,8 +20,10 @@ def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    queries : ``query_id, normalised``.
-    qrels : ``query_id, document_id``.
+    queries
+        ``query_id, normalised``.
+    qrels
+        ``query_id, document_id``.
     """
     labelled = qrels[["query_id", "document_id"]].merge(queries[["query_id", "normalised"]], on="query_id")
     both = queries[["query_id", "normalised"]].merge(labelled[["normalised", "document_id"]], on="normalised")
@@ -35,8 +37,10 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
 
     Parameters
     ----------
-    corpus : ``document_id, metadata``; a document's facts are ``metadata.triples``, a list of [head, relation, tail].
-    qrels : ``query_id, document_id``.
+    corpus
+        ``document_id, metadata``; a document's facts are ``metadata.triples``, a list of [head, relation, tail].
+    qrels
+        ``query_id, document_id``.
     """
     facts = _triples(corpus)
     if facts is None or qrels.empty:

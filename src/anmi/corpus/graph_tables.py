@@ -25,11 +25,16 @@ class GraphTables:
 
     Attributes
     ----------
-    entities : ``uri, label, types, description``, types as a JSON list of different names; URIs are unique.
-    graph : ``head, relation, tail``, each once; every head is an entity.
-    set_aside : ``kind, id, file, line, reason``: lines that are no triple of an entity.
-    size : How many lines or triples were read.
-    notes : Counts of what was mended or left out.
+    entities
+        ``uri, label, types, description``, types as a JSON list of different names; URIs are unique.
+    graph
+        ``head, relation, tail``, each once; every head is an entity.
+    set_aside
+        ``kind, id, file, line, reason``: lines that are no triple of an entity.
+    size
+        How many lines or triples were read.
+    notes
+        Counts of what was mended or left out.
     """
 
     entities: pd.DataFrame
@@ -47,10 +52,13 @@ def read_tables(entities: Path, triples: Path) -> GraphTables:
 
     Parameters
     ----------
-    entities : Lines with ``uri`` and maybe ``label``, ``types`` (a list) and ``description``; other keys are left out.
-    triples : ``head, relation, tail`` and maybe ``split``, separated by tabs, below a header. A tail in quotation
-        marks, or one that is no entity, is a literal.
-    show_progress : Whether a large file shows a bar.
+    entities
+        Lines with ``uri`` and maybe ``label``, ``types`` (a list) and ``description``; other keys are left out.
+    triples
+        ``head, relation, tail`` and maybe ``split``, separated by tabs, below a header. A tail in quotation marks, or
+        one that is no entity, is a literal.
+    show_progress
+        Whether a large file shows a bar.
     """
     known, notes = read_entities(entities)
     found, aside = _read_triples(triples)

@@ -61,11 +61,16 @@ class Hardness:
 
     Attributes
     ----------
-    value : In [0, 1], larger is harder.
-    tokens : Number of words; each Chinese character is one.
-    entropy : Of the characters of a query, in bits.
-    punctuation : Share of punctuation and symbols among the characters.
-    code_mix : See :func:`anmi.corpus.code_mix.code_mix_share`.
+    value
+        In [0, 1], larger is harder.
+    tokens
+        Number of words; each Chinese character is one.
+    entropy
+        Of the characters of a query, in bits.
+    punctuation
+        Share of punctuation and symbols among the characters.
+    code_mix
+        See :func:`anmi.corpus.code_mix.code_mix_share`.
     """
 
     value: NDArray[np.float64]
@@ -85,8 +90,10 @@ def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hard
 
     Parameters
     ----------
-    texts : Q queries; an empty one has a hardness of 0.
-    params : Weights and scales.
+    texts
+        Q queries; an empty one has a hardness of 0.
+    params
+        Weights and scales.
 
     Examples
     --------

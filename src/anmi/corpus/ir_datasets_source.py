@@ -30,8 +30,10 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location : An id of ir_datasets, for example ``beir/scifact/train``.
-    options : Not used; every reader takes them.
+    location
+        An id of ir_datasets, for example ``beir/scifact/train``.
+    options
+        Not used; every reader takes them.
     """
     try:
         import ir_datasets

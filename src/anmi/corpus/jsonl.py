@@ -111,9 +111,12 @@ def read_texts(path: Path, id_column: str) -> pd.DataFrame:
 
     Parameters
     ----------
-    path : Lines with ``_id``, ``text``, maybe ``title`` and ``metadata``.
-    id_column : What the id is called in the result.
-    show_progress : Whether a large file shows a bar.
+    path
+        Lines with ``_id``, ``text``, maybe ``title`` and ``metadata``.
+    id_column
+        What the id is called in the result.
+    show_progress
+        Whether a large file shows a bar.
     """
     lines: dict[str, int] = {}
     titles: list[str] = []

@@ -35,8 +35,10 @@ def read_kg(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location : The folder.
-    options : Of interest are ``language`` (of labels) and ``max_quarantine`` (of damaged triples, too).
+    location
+        The folder.
+    options
+        Of interest are ``language`` (of labels) and ``max_quarantine`` (of damaged triples, too).
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
@@ -118,8 +120,10 @@ def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> tuple[pd.DataFra
 
     Parameters
     ----------
-    entities : ``uri, label, types, description``, types as a JSON list.
-    graph : ``head, relation, tail``.
+    entities
+        ``uri, label, types, description``, types as a JSON list.
+    graph
+        ``head, relation, tail``.
 
     Returns
     -------

@@ -49,8 +49,9 @@ def language_code(given: str) -> str:
 
     Parameters
     ----------
-    given : ISO 639-1 code in any case, with or without script and region, or another code that :func:`detect_language`
-        may return.
+    given
+        ISO 639-1 code in any case, with or without script and region, or another code that
+        :func:`detect_language` may return.
 
     Examples
     --------

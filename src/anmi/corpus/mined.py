@@ -16,9 +16,12 @@ def with_mined(queries: pd.DataFrame, dev_share: float, seed: int) -> pd.DataFra
 
     Parameters
     ----------
-    queries : ``query_id, split``.
-    dev_share : In [0, 1]: of the dev queries, chosen by a hash of their ids.
-    seed : Keys the hash.
+    queries
+        ``query_id, split``.
+    dev_share
+        In [0, 1]: of the dev queries, chosen by a hash of their ids.
+    seed
+        Keys the hash.
 
     Examples
     --------

@@ -25,7 +25,8 @@ class Names:
 
     Parameters
     ----------
-    uris : All that may be meant.
+    uris
+        All that may be meant.
 
     Examples
     --------
@@ -75,8 +76,10 @@ class Resolver:
 
     Parameters
     ----------
-    entities, relations : Names of both.
-    known : The triples of the graph, which tell what an ambiguous name means.
+    entities, relations
+        Names of both.
+    known
+        The triples of the graph, which tell what an ambiguous name means.
 
     Examples
     --------

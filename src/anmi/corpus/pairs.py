@@ -51,9 +51,11 @@ def read_pairs(location: str, options: Options) -> RawCollection:
 
     Parameters
     ----------
-    location : Patterns separated by semicolons; ``PATTERN@N`` takes the first N pairs of a pattern's files, which are
-        read in the natural order of their numbers.
-    options : Not used; every reader takes them.
+    location
+        Patterns separated by semicolons; ``PATTERN@N`` takes the first N pairs of a pattern's files, which are read in
+        the natural order of their numbers.
+    options
+        Not used; every reader takes them.
     """
     queries, documents = _Texts("q"), _Texts("d")
     labels: dict[tuple[str, str], tuple[str, int]] = {}

@@ -27,12 +27,18 @@ class PublicObject:
 
     Attributes
     ----------
-    name : The most public of its qualified names: fewest dots, then shortest, then first in the alphabet.
-    aliases : All its qualified names.
-    module : The module ``name`` is in.
-    kind : ``class``, ``function`` or ``method``.
-    package : Top-level package.
-    docstring : As it stands.
+    name
+        The most public of its qualified names: fewest dots, then shortest, then first in the alphabet.
+    aliases
+        All its qualified names.
+    module
+        The module ``name`` is in.
+    kind
+        ``class``, ``function`` or ``method``.
+    package
+        Top-level package.
+    docstring
+        As it stands.
     """
 
     name: str
@@ -69,7 +75,8 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
 
     Parameters
     ----------
-    packages : Names of importable packages. What cannot be imported is left out.
+    packages
+        Names of importable packages. What cannot be imported is left out.
     """
     # The object itself is kept, so that its id cannot be given to another one.
     seen: dict[int, tuple[Any, str, str, dict[str, str]]] = {}

@@ -31,19 +31,28 @@ class RawCollection:
 
     Attributes
     ----------
-    documents : ``document_id, title, text, metadata, file, line``; metadata as a JSON string.
-    queries : ``query_id, text, metadata, file, line``.
-    qrels : ``query_id, document_id, relevance, split, file, line``; relevance as it was written. All rows are ``train``
+    documents
+        ``document_id, title, text, metadata, file, line``; metadata as a JSON string.
+    queries
+        ``query_id, text, metadata, file, line``.
+    qrels
+        ``query_id, document_id, relevance, split, file, line``; relevance as it was written. All rows are ``train``
         where the source knows no splits.
-    graph : ``head, relation, tail``.
-    same_text_is_equivalent : Whether queries with the same normalised text have each other's documents as relevant
-        ones.
-    language : ISO 639-1 code where the source names it.
-    notes : What the user is to know.
-    entities : ``uri, label, types, description``, types as a JSON list.
-    facts : ``document_id, head, relation, tail``: what a document states, in the terms of the graph; where there are
-        none, they are gathered from the graph and from ``metadata.triples``.
-    set_aside : ``kind, id, file, line, reason``: what the reader itself put into quarantine.
+    graph
+        ``head, relation, tail``.
+    same_text_is_equivalent
+        Whether queries with the same normalised text have each other's documents as relevant ones.
+    language
+        ISO 639-1 code where the source names it.
+    notes
+        What the user is to know.
+    entities
+        ``uri, label, types, description``, types as a JSON list.
+    facts
+        ``document_id, head, relation, tail``: what a document states, in the terms of the graph; where there are none,
+        they are gathered from the graph and from ``metadata.triples``.
+    set_aside
+        ``kind, id, file, line, reason``: what the reader itself put into quarantine.
     """
 
     documents: pd.DataFrame

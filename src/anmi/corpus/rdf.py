@@ -65,10 +65,12 @@ def read_rdf(path: Path, language: str) -> GraphTables:
 
     Parameters
     ----------
-    path : The file.
-    language : ISO 639-1 code of the labels that are preferred; then come English ones, those of no language, and the
-        rest.
-    show_progress : Whether a large file shows a bar.
+    path
+        The file.
+    language
+        ISO 639-1 code of the labels that are preferred; then come English ones, those of no language, and the rest.
+    show_progress
+        Whether a large file shows a bar.
     """
     try:
         import rdflib  # noqa: F401

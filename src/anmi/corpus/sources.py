@@ -62,14 +62,21 @@ def load_collection(
 
     Parameters
     ----------
-    collection : ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
-    seed : Keys the hashes that cut splits and choose the subset.
-    subset : Cap on training queries, chosen by hash; dev, test and the corpus stay whole. ``None`` takes all.
-    max_quarantine : Share in [0, 1] of damaged documents, queries or qrels above which loading fails. A single damaged
-        row never does, unless this is 0.
-    dev_share, test_share : Shares of the training queries cut off where the source has no such split.
-    language : See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
-    show_progress : Whether long reads show a bar.
+    collection
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+    seed
+        Keys the hashes that cut splits and choose the subset.
+    subset
+        Cap on training queries, chosen by hash; dev, test and the corpus stay whole. ``None`` takes all.
+    max_quarantine
+        Share in [0, 1] of damaged documents, queries or qrels above which loading fails. A single damaged row never
+        does, unless this is 0.
+    dev_share, test_share
+        Shares of the training queries cut off where the source has no such split.
+    language
+        See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
+    show_progress
+        Whether long reads show a bar.
     """
     if not 0 <= dev_share < 1 or not 0 <= test_share < 1 or dev_share + test_share >= 1:
         raise AnmiError(f"dev_share {dev_share} and test_share {test_share} leave nothing to train on; lower them")

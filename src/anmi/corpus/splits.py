@@ -35,9 +35,12 @@ def cut(texts: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: 
 
     Parameters
     ----------
-    texts : Normalised texts of the queries, see :func:`anmi.corpus.duplicates.normalised`.
-    seed : Keys the hash.
-    dev_share, test_share : Expected shares in [0, 1); 0 cuts nothing.
+    texts
+        Normalised texts of the queries, see :func:`anmi.corpus.duplicates.normalised`.
+    seed
+        Keys the hash.
+    dev_share, test_share
+        Expected shares in [0, 1); 0 cuts nothing.
     """
     place = position(seed, "split", texts)
     return np.select([place < test_share, place < test_share + dev_share], ["test", "dev"], default="train")

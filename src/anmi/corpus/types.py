@@ -20,20 +20,31 @@ class Collection:
 
     Attributes
     ----------
-    name : How the collection was asked for, for example ``beir:../shared/data/scifact``.
-    language : ISO 639-1 code of the documents.
-    corpus : ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is its row.
-    queries : ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has its text;
-        empty where there is none.
-    qrels : ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
-    equivalents : ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For scoring
-        only.
-    graph : ``head, relation, tail``: facts about documents or entities; may be empty.
-    duplicates : ``document_id, duplicate_of, kind`` with kind ``exact`` or ``normalised``.
-    quarantine : ``kind, id, file, line, reason``: what was set aside, and why.
-    entities : ``uri, label, types, description``, types as a JSON list; empty where the source names no entities.
-    facts : ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
-    subset_share : Share of the training queries that a cap on them left, 1 without one.
+    name
+        How the collection was asked for, for example ``beir:../shared/data/scifact``.
+    language
+        ISO 639-1 code of the documents.
+    corpus
+        ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is its row.
+    queries
+        ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has its text; empty
+        where there is none.
+    qrels
+        ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
+    equivalents
+        ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For scoring only.
+    graph
+        ``head, relation, tail``: facts about documents or entities; may be empty.
+    duplicates
+        ``document_id, duplicate_of, kind`` with kind ``exact`` or ``normalised``.
+    quarantine
+        ``kind, id, file, line, reason``: what was set aside, and why.
+    entities
+        ``uri, label, types, description``, types as a JSON list; empty where the source names no entities.
+    facts
+        ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
+    subset_share
+        Share of the training queries that a cap on them left, 1 without one.
     """
 
     name: str

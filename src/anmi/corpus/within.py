@@ -17,8 +17,10 @@ def inside(path: Path, folder: Path) -> Path:
 
     Parameters
     ----------
-    path : A file, which need not exist.
-    folder : That it must lie in once all links are followed.
+    path
+        A file, which need not exist.
+    folder
+        That it must lie in once all links are followed.
     """
     try:
         leads_in = path.resolve().is_relative_to(folder.resolve())

@@ -56,8 +56,10 @@ def log_likelihoods(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
 
     Parameters
     ----------
-    words : W lower-case words of one script.
-    languages : L languages of that script: ISO 639-1 codes, or ``hi-Latn`` for one that is romanised.
+    words
+        W lower-case words of one script.
+    languages
+        L languages of that script: ISO 639-1 codes, or ``hi-Latn`` for one that is romanised.
     """
     tables = [_language(name) for name in languages]
     keys = {False: [fold(word) for word in words], True: []}

@@ -19,9 +19,12 @@ class Failure:
 
     Attributes
     ----------
-    message : One sentence for people.
-    trace : Where it happened, as Python prints it; empty where the worker process ended without saying why.
-    expected : True for an error that the user can do something about (:class:`anmi.errors.AnmiError`).
+    message
+        One sentence for people.
+    trace
+        Where it happened, as Python prints it; empty where the worker process ended without saying why.
+    expected
+        True for an error that the user can do something about (:class:`anmi.errors.AnmiError`).
     """
 
     message: str
@@ -71,10 +74,12 @@ class Engine(Protocol):
 
         Parameters
         ----------
-        function : A function of a module, or an instance of such a class, that can be sent to other processes. It is
-            sent once; its arrays are shared by the workers of a machine and cannot be written to. What it makes of them
-            at its first call, such as an index, each worker keeps.
-        items : Plain data. They are taken as workers get free, so they need not be in memory together, and a bounded
+        function
+            A function of a module, or an instance of such a class, that can be sent to other processes. It is sent
+            once; its arrays are shared by the workers of a machine and cannot be written to. What it makes of them at
+            its first call, such as an index, each worker keeps.
+        items
+            Plain data. They are taken as workers get free, so they need not be in memory together, and a bounded
             number of bytes of results waits for the caller.
         """
         ...

@@ -47,11 +47,16 @@ def make_blocks(
 
     Parameters
     ----------
-    engine : Where.
-    function : See :meth:`anmi.engine.Engine.ordered`.
-    items : Plain data; iterated anew at each pass.
-    description : Name of the progress bar; none is drawn without.
-    total : Queries, for the bar.
+    engine
+        Where.
+    function
+        See :meth:`anmi.engine.Engine.ordered`.
+    items
+        Plain data; iterated anew at each pass.
+    description
+        Name of the progress bar; none is drawn without.
+    total
+        Queries, for the bar.
     """
     return CandidateShards.of_parts(
         lambda: _counted(running(engine).ordered(_Encoded(function), items), description, total)

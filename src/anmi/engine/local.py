@@ -42,12 +42,17 @@ class LocalEngine:
 
     Parameters
     ----------
-    workers : Processes at once, at least 1; with 1, work is still done in a process of its own.
-    threads : Of each worker, at least 1.
-    quiet : Draw no progress bars inside the workers; those of several would overwrite each other.
-    max_bytes : Of results of :meth:`ordered` that may wait for the caller, as far as can be foreseen.
-    few : :meth:`ordered` works on fewer items than this, or with one worker, in this process; for functions that
-        compute with torch (:func:`anmi.engine.threads.with_torch`) on fewer than twice as many, in threads.
+    workers
+        Processes at once, at least 1; with 1, work is still done in a process of its own.
+    threads
+        Of each worker, at least 1.
+    quiet
+        Draw no progress bars inside the workers; those of several would overwrite each other.
+    max_bytes
+        Of results of :meth:`ordered` that may wait for the caller, as far as can be foreseen.
+    few
+        :meth:`ordered` works on fewer items than this, or with one worker, in this process; for functions that compute
+        with torch (:func:`anmi.engine.threads.with_torch`) on fewer than twice as many, in threads.
 
     Examples
     --------
@@ -80,9 +85,12 @@ class LocalEngine:
 
         Parameters
         ----------
-        function : A function of a module, so that other processes can import it.
-        items : What it is called with; plain data that can be sent to other processes.
-        description : Name of the progress bar; none is drawn without.
+        function
+            A function of a module, so that other processes can import it.
+        items
+            What it is called with; plain data that can be sent to other processes.
+        description
+            Name of the progress bar; none is drawn without.
         """
         with tqdm(total=len(items), desc=description, disable=not description, delay=2) as bar:
             for outcome in self._run(function, list(items)):

@@ -96,8 +96,9 @@ class RayEngine:
 
     Parameters
     ----------
-    params : With 0 workers there are as many as the cluster has room for now; without a cluster, as of the local
-        engine. On this machine the number of workers is the only limit: several engines share it.
+    params
+        With 0 workers there are as many as the cluster has room for now; without a cluster, as of the local engine.
+        On this machine the number of workers is the only limit: several engines share it.
     """
 
     def __init__(self, params: EngineParams) -> None:

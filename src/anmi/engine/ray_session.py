@@ -49,9 +49,11 @@ class Session:
 
     Parameters
     ----------
-    params : Without an address, Ray is started on this machine for this process: it listens on the loopback interface
-        only, asks for a token that nobody else has, reports nothing to its makers, and ends with this process.
-    workers : Processes that it is to have on this machine.
+    params
+        Without an address, Ray is started on this machine for this process: it listens on the loopback interface only,
+        asks for a token that nobody else has, reports nothing to its makers, and ends with this process.
+    workers
+        Processes that it is to have on this machine.
     """
 
     # Of all sessions of this process: whether one of them started the Ray that it is connected to.

@@ -60,9 +60,12 @@ def side_by_side(
 
     Parameters
     ----------
-    function : One that is marked by :func:`with_torch`.
-    items, workers : See :func:`in_threads`.
-    threads : For the arithmetic of each item.
+    function
+        One that is marked by :func:`with_torch`.
+    items, workers
+        See :func:`in_threads`.
+    threads
+        For the arithmetic of each item.
 
     Examples
     --------
@@ -87,9 +90,12 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], worker
 
     Parameters
     ----------
-    function : One that mostly reads, writes or computes outside of Python.
-    items : What it is called with, taken as threads get free.
-    workers : Items at once.
+    function
+        One that mostly reads, writes or computes outside of Python.
+    items
+        What it is called with, taken as threads get free.
+    workers
+        Items at once.
 
     Examples
     --------

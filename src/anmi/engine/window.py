@@ -30,8 +30,10 @@ class Window:
 
     Parameters
     ----------
-    workers : Who work at once, at least 1.
-    max_bytes : Of all results under way; until one has been seen, one item per worker is let in.
+    workers
+        Who work at once, at least 1.
+    max_bytes
+        Of all results under way; until one has been seen, one item per worker is let in.
 
     Examples
     --------

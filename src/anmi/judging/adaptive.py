@@ -41,15 +41,21 @@ def further_comparisons(
 
     Parameters
     ----------
-    first, second, asked : Comparisons made, [Q, E]; an unanswered one is not asked again.
-    fitted : The strengths so far.
-    count : Most new comparisons of a query.
-    z : Half width of the interval in standard errors.
+    first, second, asked
+        Comparisons made, [Q, E]; an unanswered one is not asked again.
+    fitted
+        The strengths so far.
+    count
+        Most new comparisons of a query.
+    z
+        Half width of the interval in standard errors.
 
     Returns
     -------
-    first, second : int64 [Q, count]; the first is the positive where it takes part.
-    valid : True where a comparison exists, bool [Q, count].
+    first, second
+        int64 [Q, count]; the first is the positive where it takes part.
+    valid
+        True where a comparison exists, bool [Q, count].
     """
     queries, width = fitted.elo.shape
     doubtful = doubt(fitted).round(6)

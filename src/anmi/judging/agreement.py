@@ -35,10 +35,12 @@ class Agreement:
 
     Attributes
     ----------
-    weights : Of the judges, [J].
-    gap, claimed : Variance of the gaps to the positive by the judges' disagreement, and as the model claims it at one
-        vote.
-    square : Squares of the gaps.
+    weights
+        Of the judges, [J].
+    gap, claimed
+        Variance of the gaps to the positive by the judges' disagreement, and as the model claims it at one vote.
+    square
+        Squares of the gaps.
     """
 
     weights: Sequence[float]
@@ -65,12 +67,18 @@ class Agreement:
 
         Parameters
         ----------
-        first, second : Compared nodes, [Q, E].
-        judged : Preferences of each judge, J arrays [Q, E]; NaN where missing.
-        pooled : Their weighted mean, before it was sharpened by ``slope``, [Q, E].
-        slope : Of :func:`~anmi.judging.preferences.sharpen`.
-        fitted : The strengths at one vote per comparison.
-        prior_precision : That they were fitted with.
+        first, second
+            Compared nodes, [Q, E].
+        judged
+            Preferences of each judge, J arrays [Q, E]; NaN where missing.
+        pooled
+            Their weighted mean, before it was sharpened by ``slope``, [Q, E].
+        slope
+            Of :func:`~anmi.judging.preferences.sharpen`.
+        fitted
+            The strengths at one vote per comparison.
+        prior_precision
+            That they were fitted with.
         """
         if self.judges <= 1:
             return
@@ -115,7 +123,8 @@ class Agreement:
 
         Parameters
         ----------
-        common : Share of a judge's error variance taken to be common to all judges, in [0, 1).
+        common
+            Share of a judge's error variance taken to be common to all judges, in [0, 1).
         """
         if self.judges <= 1 or self.gap <= 0 or self.claimed <= 0:
             return 1.0

@@ -46,7 +46,8 @@ class Isotonic:
 
     Attributes
     ----------
-    x, y : Knots: scores, rising, and probabilities, not falling; of one length, at least 1.
+    x, y
+        Knots: scores, rising, and probabilities, not falling; of one length, at least 1.
 
     Examples
     --------
@@ -120,8 +121,10 @@ def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] 
 
     Parameters
     ----------
-    scores, labels : [n]; labels are 1 for relevant and 0 otherwise; NaN scores are left out.
-    weights : Of the examples, [n].
+    scores, labels
+        [n]; labels are 1 for relevant and 0 otherwise; NaN scores are left out.
+    weights
+        Of the examples, [n].
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -165,10 +168,13 @@ def cross_fitted(
 
     Parameters
     ----------
-    scores, labels : [n]; see :func:`fit_platt`.
-    folds : Fold of each score, [n] integers of at least two kinds. Examples that know of each other, such as those of
-        one query, belong in one fold.
-    method : See :func:`fit_calibrator`.
+    scores, labels
+        [n]; see :func:`fit_platt`.
+    folds
+        Fold of each score, [n] integers of at least two kinds. Examples that know of each other, such as those of one
+        query, belong in one fold.
+    method
+        See :func:`fit_calibrator`.
     """
     score, label, fold = np.asarray(scores, np.float64), np.asarray(labels), np.asarray(folds)
     names = [int(name) for name in np.unique(fold)]

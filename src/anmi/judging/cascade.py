@@ -20,16 +20,21 @@ class Cascade:
 
     Parameters
     ----------
-    small : Judges every pair.
-    calibration : Of the small judge.
-    large : Judges the pairs whose probability by the small judge is within ``band`` of ``threshold``.
-    threshold, band : Probabilities.
+    small
+        Judges every pair.
+    calibration
+        Of the small judge.
+    large
+        Judges the pairs whose probability by the small judge is within ``band`` of ``threshold``.
+    threshold, band
+        Probabilities.
 
     Attributes
     ----------
-    confirmation : Calibration of the large judge among the pairs that reach it; while None the small judge decides
-        everything.
-    seen, confirmed : Number of pairs scored so far, and of those that the large judge decided.
+    confirmation
+        Calibration of the large judge among the pairs that reach it; while None the small judge decides everything.
+    seen, confirmed
+        Number of pairs scored so far, and of those that the large judge decided.
     """
 
     def __init__(

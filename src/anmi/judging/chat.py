@@ -68,14 +68,19 @@ class ChatJudge:
 
     Parameters
     ----------
-    options : The model and its endpoint.
-    store : Cache of answers.
-    seed : Of the run.
+    options
+        The model and its endpoint.
+    store
+        Cache of answers.
+    seed
+        Of the run.
 
     Attributes
     ----------
-    fingerprint : A hash of address, model and prompt.
-    problems : How many comparisons failed so far, by reason.
+    fingerprint
+        A hash of address, model and prompt.
+    problems
+        How many comparisons failed so far, by reason.
     """
 
     def __init__(self, options: ChatOptions, store: Store, seed: int) -> None:

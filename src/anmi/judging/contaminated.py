@@ -30,9 +30,12 @@ class Contaminated:
 
     Attributes
     ----------
-    coefficients : Of log f₁/f₀, on the inputs; K numbers ≥ 0.
-    intercept : With it they give the log-odds that an unlabelled document is relevant.
-    share : Of relevant documents in the pool, π, between 0 and 1.
+    coefficients
+        Of log f₁/f₀, on the inputs; K numbers ≥ 0.
+    intercept
+        With it they give the log-odds that an unlabelled document is relevant.
+    share
+        Of relevant documents in the pool, π, between 0 and 1.
     """
 
     coefficients: tuple[float, ...]
@@ -53,13 +56,20 @@ def fit_contaminated(
 
     Parameters
     ----------
-    inputs : Of n examples, finite and standardised, [n, K].
-    labelled : True for labelled documents, False for those of the pool, [n].
-    weights : Of the examples, [n]. Both kinds are made to weigh the same.
-    centre : Coefficients that the ridge pulls to, [K].
-    ridge : Weight of the squared distance from them beside the mean log-likelihood.
-    expected : Share of relevant documents in the pool that is expected before looking, between 0 and 1.
-    queries : Independent queries behind the examples, at least 1; the more, the less the expected share matters.
+    inputs
+        Of n examples, finite and standardised, [n, K].
+    labelled
+        True for labelled documents, False for those of the pool, [n].
+    weights
+        Of the examples, [n]. Both kinds are made to weigh the same.
+    centre
+        Coefficients that the ridge pulls to, [K].
+    ridge
+        Weight of the squared distance from them beside the mean log-likelihood.
+    expected
+        Share of relevant documents in the pool that is expected before looking, between 0 and 1.
+    queries
+        Independent queries behind the examples, at least 1; the more, the less the expected share matters.
 
     Examples
     --------
@@ -104,8 +114,10 @@ def labelled_chance(relevant: NDArray[np.float64], share: float) -> NDArray[np.f
 
     Parameters
     ----------
-    relevant : Chance that it is relevant as an unlabelled one, of any shape.
-    share : Of relevant documents in the pool.
+    relevant
+        Chance that it is relevant as an unlabelled one, of any shape.
+    share
+        Of relevant documents in the pool.
 
     Examples
     --------

@@ -42,19 +42,27 @@ class Judge:
 
     Parameters
     ----------
-    options : Which judge, and how it is made.
-    depth : Candidates judged per query, in the block's order (best by fused rank first).
-    store : Cache of judgments.
-    models : Folder of trained teachers.
-    query_texts, document_texts : Texts by query id and by document index.
-    seed : Of the run.
-    kept : Fingerprints of an earlier run's cross-encoders to judge by, one per fold; without any they are trained.
+    options
+        Which judge, and how it is made.
+    depth
+        Candidates judged per query, in the block's order (best by fused rank first).
+    store
+        Cache of judgments.
+    models
+        Folder of trained teachers.
+    query_texts, document_texts
+        Texts by query id and by document index.
+    seed
+        Of the run.
+    kept
+        Fingerprints of an earlier run's cross-encoders to judge by, one per fold; without any they are trained.
 
     Attributes
     ----------
-    judges, calibrators : By fold: what scores the fold's queries, and its calibration on the queries of all other
-        folds.
-    judgments : What was found, once fitted.
+    judges, calibrators
+        By fold: what scores the fold's queries, and its calibration on the queries of all other folds.
+    judgments
+        What was found, once fitted.
     """
 
     options: TeacherOptions

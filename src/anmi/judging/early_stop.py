@@ -16,16 +16,23 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
 
     Parameters
     ----------
-    model : The model in training.
-    score : Returns its current scores of the held-out pairs, [n].
-    labels : Of those pairs, [n]; both kinds occur.
-    every : Steps between two looks.
-    patience : Looks without a new best after which training stops.
+    model
+        The model in training.
+    score
+        Returns its current scores of the held-out pairs, [n].
+    labels
+        Of those pairs, [n]; both kinds occur.
+    every
+        Steps between two looks.
+    patience
+        Looks without a new best after which training stops.
 
     Attributes
     ----------
-    before, best : Area under the ROC curve on the held-out pairs before training, and at its best.
-    best_step, steps : Step of the best state, 0 being the untrained one, and steps made.
+    before, best
+        Area under the ROC curve on the held-out pairs before training, and at its best.
+    best_step, steps
+        Step of the best state, 0 being the untrained one, and steps made.
     """
 
     def __init__(

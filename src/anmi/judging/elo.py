@@ -30,10 +30,14 @@ class Strengths:
 
     Attributes
     ----------
-    elo : [Q, n]; NaN beyond a query's nodes. Each query's mean is 1000.
-    se : Standard error of each Elo, [Q, n].
-    gap_se : Standard error of Elo(node 0) − Elo(node), [Q, n].
-    iterations : Newton steps of the slowest query.
+    elo
+        [Q, n]; NaN beyond a query's nodes. Each query's mean is 1000.
+    se
+        Standard error of each Elo, [Q, n].
+    gap_se
+        Standard error of Elo(node 0) − Elo(node), [Q, n].
+    iterations
+        Newton steps of the slowest query.
     """
 
     elo: NDArray[np.float64]
@@ -62,15 +66,21 @@ def fit(
 
     Parameters
     ----------
-    first, second : Compared nodes, int64 [Q, E].
-    preference : P(first ≻ second) in [0, 1], [Q, E]; NaN where there is no comparison. Each pair at most once per
-        query.
-    sizes : Nodes per query, [Q].
-    prior_precision : Of the Gaussian prior on e; keeps strengths finite when all judges agree.
-    votes : Independent observations that a preference counts for, one number or [Q, E]; 0 leaves a comparison out.
+    first, second
+        Compared nodes, int64 [Q, E].
+    preference
+        P(first ≻ second) in [0, 1], [Q, E]; NaN where there is no comparison. Each pair at most once per query.
+    sizes
+        Nodes per query, [Q].
+    prior_precision
+        Of the Gaussian prior on e; keeps strengths finite when all judges agree.
+    votes
+        Independent observations that a preference counts for, one number or [Q, E]; 0 leaves a comparison out.
         Scales the standard errors by 1/√votes.
-    tolerance : Largest absolute gradient at which a query has converged.
-    query_ids : Q names for error messages.
+    tolerance
+        Largest absolute gradient at which a query has converged.
+    query_ids
+        Q names for error messages.
     """
     mass = check(first, second, preference, sizes, votes, query_ids)
     share = np.where(mass > 0, preference, 0.5)
@@ -151,11 +161,16 @@ class Problem:
 
     Attributes
     ----------
-    first, second : Compared nodes, [Q, E].
-    share : P(first ≻ second), [Q, E]; anything where the mass is 0.
-    mass : Observations that each comparison counts for, [Q, E].
-    width : Nodes per query, n.
-    prior_precision : Of the Gaussian prior; 0 for none.
+    first, second
+        Compared nodes, [Q, E].
+    share
+        P(first ≻ second), [Q, E]; anything where the mass is 0.
+    mass
+        Observations that each comparison counts for, [Q, E].
+    width
+        Nodes per query, n.
+    prior_precision
+        Of the Gaussian prior; 0 for none.
     """
 
     first: NDArray[np.int64]

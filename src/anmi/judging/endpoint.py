@@ -101,8 +101,10 @@ class RateLimit:
 
     Parameters
     ----------
-    per_second : Requests per second.
-    stop : Ends all waiting when set.
+    per_second
+        Requests per second.
+    stop
+        Ends all waiting when set.
     """
 
     def __init__(self, per_second: float, stop: threading.Event) -> None:
@@ -130,8 +132,10 @@ class Endpoint:
 
     Parameters
     ----------
-    options : Where it is and how patiently it is asked.
-    seed : Of the run; keys the jitter of the back-off.
+    options
+        Where it is and how patiently it is asked.
+    seed
+        Of the run; keys the jitter of the back-off.
     """
 
     def __init__(self, options: EndpointOptions, seed: int) -> None:
@@ -158,7 +162,8 @@ class Endpoint:
 
         Parameters
         ----------
-        questions : (system prompt, user prompt) each.
+        questions
+            (system prompt, user prompt) each.
         """
         import httpx
 

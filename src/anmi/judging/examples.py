@@ -17,10 +17,14 @@ class Examples:
 
     Attributes
     ----------
-    values : Inputs, float32 [n, K]; NaN where unknown.
-    labelled : True for labelled documents, False for those of the pool, [n].
-    weights : Each query has 1 for its labelled documents and 1 for its pool, [n].
-    fold, query : Fold and number of the query, [n].
+    values
+        Inputs, float32 [n, K]; NaN where unknown.
+    labelled
+        True for labelled documents, False for those of the pool, [n].
+    weights
+        Each query has 1 for its labelled documents and 1 for its pool, [n].
+    fold, query
+        Fold and number of the query, [n].
     """
 
     values: NDArray[np.float32]
@@ -40,9 +44,12 @@ def examples(block: Candidates, values: NDArray[np.float32], fold: NDArray[np.in
 
     Parameters
     ----------
-    block : Rows with a labelled document first and documents of the pool behind it; a query may have several.
-    values : Inputs, [R, M, K].
-    fold : Of each row, [R].
+    block
+        Rows with a labelled document first and documents of the pool behind it; a query may have several.
+    values
+        Inputs, [R, M, K].
+    fold
+        Of each row, [R].
     """
     _, query, rows = np.unique(block.query_ids, return_inverse=True, return_counts=True)
     filled = block.filled

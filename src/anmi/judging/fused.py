@@ -45,8 +45,10 @@ class Feature:
 
     Attributes
     ----------
-    evidence : Column it belongs to; contributions are summed by it.
-    value : From the evidence of the candidates [Q, M] and its mean over the known positives [Q, 1] to [Q, M]. Larger
+    evidence
+        Column it belongs to; contributions are summed by it.
+    value
+        From the evidence of the candidates [Q, M] and its mean over the known positives [Q, 1] to [Q, M]. Larger
         values speak for relevance.
     """
 
@@ -100,9 +102,12 @@ class FusedModel:
 
     Attributes
     ----------
-    mean, scale : By which each input is standardised; an unknown input counts as average. K numbers each.
-    coefficients : K numbers ≥ 0, on standardised inputs.
-    intercept : Log-odds of an average candidate.
+    mean, scale
+        By which each input is standardised; an unknown input counts as average. K numbers each.
+    coefficients
+        K numbers ≥ 0, on standardised inputs.
+    intercept
+        Log-odds of an average candidate.
     """
 
     mean: tuple[float, ...]
@@ -165,15 +170,23 @@ def fit_model(
 
     Parameters
     ----------
-    values : Inputs of n candidates, [n, K].
-    labels : 1 for documents known to be relevant, 0 for the others, [n].
-    groups : Collection of each candidate, [n]; every collection weighs the same, and so do both classes within it.
-    ridge : Weight of the squared distance of the coefficients from their centre.
-    centre : Model whose coefficients are the centre and whose standardisation is kept; without it the centre is the
+    values
+        Inputs of n candidates, [n, K].
+    labels
+        1 for documents known to be relevant, 0 for the others, [n].
+    groups
+        Collection of each candidate, [n]; every collection weighs the same, and so do both classes within it.
+    ridge
+        Weight of the squared distance of the coefficients from their centre.
+    centre
+        Model whose coefficients are the centre and whose standardisation is kept; without it the centre is the
         coefficients' own mean and the inputs are standardised by the collections' average mean and deviation.
-    extra : Further relevant examples [m, K] that are not calibrated on, such as made-up supersets of positives.
-    extra_weight : Their weight, relative to that of all relevant candidates.
-    without : Inputs whose coefficient is kept at 0.
+    extra
+        Further relevant examples [m, K] that are not calibrated on, such as made-up supersets of positives.
+    extra_weight
+        Their weight, relative to that of all relevant candidates.
+    without
+        Inputs whose coefficient is kept at 0.
     """
     if len(np.unique(labels)) < 2:
         raise AnmiError(
@@ -266,8 +279,10 @@ def transferred(encoder: str, without: str | None = None) -> FusedModel:
 
     Parameters
     ----------
-    encoder : Its name.
-    without : A collection whose truth is to have had no part in the coefficients; None takes those of all.
+    encoder
+        Its name.
+    without
+        A collection whose truth is to have had no part in the coefficients; None takes those of all.
     """
     raw = shipped()
     if without is not None and without not in raw["without"]:
@@ -303,10 +318,14 @@ def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prio
 
     Parameters
     ----------
-    probability : P(relevant) by the fused judge, any shape.
-    other : The second judge's calibrated probability of the same shape; NaN, not judged, changes nothing.
-    weight : ≥ 0; how far the second judge is trusted.
-    prior : Base rate the second judge is calibrated at.
+    probability
+        P(relevant) by the fused judge, any shape.
+    other
+        The second judge's calibrated probability of the same shape; NaN, not judged, changes nothing.
+    weight
+        ≥ 0; how far the second judge is trusted.
+    prior
+        Base rate the second judge is calibrated at.
 
     Examples
     --------

@@ -89,8 +89,10 @@ def left_out(without: str | None, collection: str) -> str | None:
 
     Parameters
     ----------
-    without : Of :class:`FusedOptions`.
-    collection : What is mined, as the parameter ``collection`` says it.
+    without
+        Of :class:`FusedOptions`.
+    collection
+        What is mined, as the parameter ``collection`` says it.
 
     Examples
     --------
@@ -116,11 +118,16 @@ class FusedJudge:
 
     Parameters
     ----------
-    options : Where the coefficients come from.
-    material : What the evidence is gathered from.
-    encoder : Name of the encoder behind ``dense``; decides which shipped coefficients are used.
-    seed : Of the run; keys the folds.
-    collection : What is mined, as the parameter ``collection`` says it; decides what ``without: auto`` leaves out.
+    options
+        Where the coefficients come from.
+    material
+        What the evidence is gathered from.
+    encoder
+        Name of the encoder behind ``dense``; decides which shipped coefficients are used.
+    seed
+        Of the run; keys the folds.
+    collection
+        What is mined, as the parameter ``collection`` says it; decides what ``without: auto`` leaves out.
     """
 
     options: FusedOptions
@@ -327,9 +334,12 @@ def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> 
 
     Parameters
     ----------
-    block : With its evidence.
-    summary : Of the judge, as saved.
-    fold : Whose coefficients are used; 0 for shipped ones.
+    block
+        With its evidence.
+    summary
+        Of the judge, as saved.
+    fold
+        Whose coefficients are used; 0 for shipped ones.
     """
     models = summary["models"]
     return FusedModel.from_dict(models[min(fold, len(models) - 1)]).contributions(features(block))

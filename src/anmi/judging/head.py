@@ -19,7 +19,8 @@ class SegmentSimilarity(nn.Module):
 
     Parameters
     ----------
-    width : Dimensions of the token vectors.
+    width
+        Dimensions of the token vectors.
     """
 
     def __init__(self, width: int) -> None:

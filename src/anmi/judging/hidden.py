@@ -22,15 +22,21 @@ def hide(
 
     Parameters
     ----------
-    block : One row per query, with ``dense`` for candidates and positives.
-    depth : Candidates kept per row, the most similar ones.
-    most : Positives hidden per query, at most, drawn by the query's own stream; None hides each of them.
-    seed : Of the run.
+    block
+        One row per query, with ``dense`` for candidates and positives.
+    depth
+        Candidates kept per row, the most similar ones.
+    most
+        Positives hidden per query, at most, drawn by the query's own stream; None hides each of them.
+    seed
+        Of the run.
 
     Returns
     -------
-    hidden : One row per hidden positive, which comes first among the candidates; the query's other positives are known.
-    row, place : Where in ``block.positives`` the hidden one stands, int64 [R] each.
+    hidden
+        One row per hidden positive, which comes first among the candidates; the query's other positives are known.
+    row, place
+        Where in ``block.positives`` the hidden one stands, int64 [R] each.
 
     Examples
     --------
@@ -100,7 +106,8 @@ def reached(similarity: NDArray[np.float32]) -> NDArray[np.bool_]:
 
     Parameters
     ----------
-    similarity : Of the hidden document, and behind it of the row's candidates, [R, 1 + depth]; NaN where there is none.
+    similarity
+        Of the hidden document, and behind it of the row's candidates, [R, 1 + depth]; NaN where there is none.
     """
     least = np.where(np.isnan(similarity[:, 1:]), np.inf, similarity[:, 1:]).min(axis=1, initial=np.inf)
     return (similarity[:, 0] >= least) & np.isfinite(least)

@@ -22,8 +22,8 @@ def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) 
 
     Parameters
     ----------
-    scores_positive, scores_candidates : In [0, 1], for which the temperature of the softmax is made; [Q, P] and
-        [Q, M]. NaN is missing and gets no mass.
+    scores_positive, scores_candidates
+        In [0, 1], for which the temperature of the softmax is made; [Q, P] and [Q, M]. NaN is missing and gets no mass.
 
     Examples
     --------
@@ -42,9 +42,12 @@ class RawScores:
 
     Attributes
     ----------
-    query_ids : [Q].
-    folds : By which of the cross-fitted judges each query was judged, int64 [Q].
-    candidates, positives : float32 [Q, M] and [Q, P]; NaN where not judged.
+    query_ids
+        [Q].
+    folds
+        By which of the cross-fitted judges each query was judged, int64 [Q].
+    candidates, positives
+        float32 [Q, M] and [Q, P]; NaN where not judged.
     """
 
     query_ids: NDArray[np.str_]
@@ -81,8 +84,10 @@ class Judgments:
 
     Parameters
     ----------
-    raw : Scores of the candidates and positives as they stand in the blocks.
-    calibrators : By fold.
+    raw
+        Scores of the candidates and positives as they stand in the blocks.
+    calibrators
+        By fold.
     """
 
     def __init__(self, raw: RawScores, calibrators: Mapping[int, Calibrator]) -> None:

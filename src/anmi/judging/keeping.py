@@ -25,9 +25,12 @@ class Fitted:
 
     Attributes
     ----------
-    collection : Name of the collection.
-    settings : Hash of seed and options.
-    sample : The smallest 512 hashes of the query texts, in order: enough to tell how many of other texts are new.
+    collection
+        Name of the collection.
+    settings
+        Hash of seed and options.
+    sample
+        The smallest 512 hashes of the query texts, in order: enough to tell how many of other texts are new.
     """
 
     collection: str
@@ -64,11 +67,16 @@ def kept(
 
     Parameters
     ----------
-    earlier : What an earlier run noted of its cross-encoders; empty where there was none.
-    now : What cross-encoders would be trained for now.
-    options : How they would be.
-    models : Folder where trained cross-encoders lie.
-    most_new : Share of new queries, in [0, 1], from which on they are trained anew.
+    earlier
+        What an earlier run noted of its cross-encoders; empty where there was none.
+    now
+        What cross-encoders would be trained for now.
+    options
+        How they would be.
+    models
+        Folder where trained cross-encoders lie.
+    most_new
+        Share of new queries, in [0, 1], from which on they are trained anew.
     """
     if not earlier.get("fitted"):
         return [], "no earlier run trained any"

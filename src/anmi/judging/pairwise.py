@@ -57,8 +57,10 @@ class LocalPairwise:
 
     Parameters
     ----------
-    options : The model.
-    store : Cache of its logits.
+    options
+        The model.
+    store
+        Cache of its logits.
     """
 
     def __init__(self, options: LocalPairwiseOptions, store: Store) -> None:
@@ -121,9 +123,12 @@ def load_pairwise(options: PairwiseOptions, store: Store, seed: int) -> Pairwise
 
     Parameters
     ----------
-    options : A local model or a chat endpoint.
-    store : Cache of judgments.
-    seed : Of the run; draws the order in which the documents of a pair are shown to a chat model.
+    options
+        A local model or a chat endpoint.
+    store
+        Cache of judgments.
+    seed
+        Of the run; draws the order in which the documents of a pair are shown to a chat model.
     """
     if options.chat is not None:
         return ChatJudge(options.chat, store, seed)

@@ -19,8 +19,10 @@ class Texts:
 
     Attributes
     ----------
-    queries : Text by query id.
-    documents : Text by document index.
+    queries
+        Text by query id.
+    documents
+        Text by document index.
     """
 
     queries: Mapping[str, str] = field(default_factory=dict)
@@ -33,15 +35,24 @@ class Panel:
 
     Attributes
     ----------
-    scores : Of the pointwise judges by name, [Q, n]; NaN where missing.
-    weights, temperatures : Of the pointwise judges by name.
-    slope : Sharpens their pooled preference.
-    votes : Observations that a comparison of all of them counts for; of some of them, the share of their weights.
-    pairwise, observations : The pairwise judges by name, and the observations that a comparison of each counts for.
-    keys, query_ids : Q names of the random streams, and Q query ids.
-    documents : Document index of the nodes, [Q, n].
-    texts : Read by the pairwise judges.
-    seed : Of the order in which a pair is shown.
+    scores
+        Of the pointwise judges by name, [Q, n]; NaN where missing.
+    weights, temperatures
+        Of the pointwise judges by name.
+    slope
+        Sharpens their pooled preference.
+    votes
+        Observations that a comparison of all of them counts for; of some of them, the share of their weights.
+    pairwise, observations
+        The pairwise judges by name, and the observations that a comparison of each counts for.
+    keys, query_ids
+        Q names of the random streams, and Q query ids.
+    documents
+        Document index of the nodes, [Q, n].
+    texts
+        Read by the pairwise judges.
+    seed
+        Of the order in which a pair is shown.
     """
 
     scores: Mapping[str, NDArray[np.float64]]
@@ -77,13 +88,17 @@ class Panel:
 
         Parameters
         ----------
-        first, second, valid : The comparisons, [Q, E].
-        scores : Whether the pointwise judges answer too; on further comparisons they would only repeat themselves.
+        first, second, valid
+            The comparisons, [Q, E].
+        scores
+            Whether the pointwise judges answer too; on further comparisons they would only repeat themselves.
 
         Returns
         -------
-        share : P(first ≻ second) over all judges, [Q, E]; NaN where nobody answered.
-        votes : Observations that it counts for, [Q, E].
+        share
+            P(first ≻ second) over all judges, [Q, E]; NaN where nobody answered.
+        votes
+            Observations that it counts for, [Q, E].
         """
         shares, counts = [], []
         if scores and self.weights:

@@ -42,9 +42,12 @@ def fit(
 
     Parameters
     ----------
-    first, second, preference, sizes, query_ids : As in :func:`anmi.judging.elo.fit`.
-    variant : Which of the two.
-    steps : Most steps; None for the variant's own.
+    first, second, preference, sizes, query_ids
+        As in :func:`anmi.judging.elo.fit`.
+    variant
+        Which of the two.
+    steps
+        Most steps; None for the variant's own.
     """
     mass = check(first, second, preference, sizes, 1.0, query_ids)
     width = int(sizes.max(initial=1))

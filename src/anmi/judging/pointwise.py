@@ -54,9 +54,12 @@ class PointwiseJudge(Protocol):
 
         Parameters
         ----------
-        pairs : n texts made by :func:`join`; of any number of queries, for they are batched by length across queries.
-        store : Cache; a pair that it holds is not computed again.
-        bar : Progress bar that counts pairs.
+        pairs
+            n texts made by :func:`join`; of any number of queries, for they are batched by length across queries.
+        store
+            Cache; a pair that it holds is not computed again.
+        bar
+            Progress bar that counts pairs.
         """
 
     def describe(self) -> dict[str, Any]:
@@ -251,8 +254,10 @@ def load_pointwise(options: JudgeOptions, models: Path) -> PointwiseJudge:
 
     Parameters
     ----------
-    options : Not those of a judge that is trained; that one is :class:`anmi.judging.teacher.TrainedCrossEncoder`.
-    models : Folder where distilled models are kept.
+    options
+        Not those of a judge that is trained; that one is :class:`anmi.judging.teacher.TrainedCrossEncoder`.
+    models
+        Folder where distilled models are kept.
     """
     if options.trained:
         raise AnmiError("the judge `minilm` is trained on a collection; give a ready-made cross-encoder instead")

@@ -28,7 +28,8 @@ class PairwiseJudge(Protocol):
 
         Parameters
         ----------
-        queries, first, second : Texts of the query and of the two documents, n each.
+        queries, first, second
+            Texts of the query and of the two documents, n each.
         """
 
 
@@ -40,8 +41,10 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
 
     Parameters
     ----------
-    positive : Score of each row's positive, [Q].
-    others : Scores of the row's candidates, [Q, M]; NaN is ignored.
+    positive
+        Score of each row's positive, [Q].
+    others
+        Scores of the row's candidates, [Q, M]; NaN is ignored.
 
     Examples
     --------
@@ -100,7 +103,8 @@ def fit_slope(preferences: NDArray[np.float64]) -> float:
 
     Parameters
     ----------
-    preferences : P(positive ≻ other) of labelled pairs, [Q, M]; NaN is ignored.
+    preferences
+        P(positive ≻ other) of labelled pairs, [Q, M]; NaN is ignored.
     """
     odds = logit(np.clip(preferences, 1e-9, 1 - 1e-9))
     return 1.0 / fit_temperature(np.zeros(len(odds)), -odds)
@@ -129,15 +133,21 @@ def comparisons(
 
     Parameters
     ----------
-    query_ids : Q identifiers, keys of the random streams.
-    sizes : Number of nodes of each query, int [Q].
-    degree : Even, at least 2.
-    seed : Of the run.
+    query_ids
+        Q identifiers, keys of the random streams.
+    sizes
+        Number of nodes of each query, int [Q].
+    degree
+        Even, at least 2.
+    seed
+        Of the run.
 
     Returns
     -------
-    first, second : Node indexes, int64 [Q, E].
-    valid : True where a comparison exists, bool [Q, E].
+    first, second
+        Node indexes, int64 [Q, E].
+    valid
+        True where a comparison exists, bool [Q, E].
 
     Examples
     --------
@@ -179,9 +189,12 @@ def groups(
 
     Parameters
     ----------
-    first, second : Compared nodes, [Q, E].
-    present : True where a comparison was answered, [Q, E].
-    width : Nodes per query, n.
+    first, second
+        Compared nodes, [Q, E].
+    present
+        True where a comparison was answered, [Q, E].
+    width
+        Nodes per query, n.
 
     Examples
     --------

@@ -104,13 +104,20 @@ class Rater:
 
     Parameters
     ----------
-    options : Judges, graph and prior.
-    seed : Of the comparison graphs.
-    pairwise : The pairwise judges that the options name.
-    texts : Read by the pairwise judges.
-    temperatures : By judge; set by :meth:`fit`, which leaves out a judge without any score.
-    slope : Sharpens the pooled preferences of several score columns; set by :meth:`fit`.
-    votes : Observations that such a preference counts for; set by :meth:`fit`.
+    options
+        Judges, graph and prior.
+    seed
+        Of the comparison graphs.
+    pairwise
+        The pairwise judges that the options name.
+    texts
+        Read by the pairwise judges.
+    temperatures
+        By judge; set by :meth:`fit`, which leaves out a judge without any score.
+    slope
+        Sharpens the pooled preferences of several score columns; set by :meth:`fit`.
+    votes
+        Observations that such a preference counts for; set by :meth:`fit`.
     """
 
     options: RatingOptions

@@ -24,9 +24,12 @@ class Stack:
 
     Attributes
     ----------
-    weight : ≥ 0, on the log-odds; 0 where too few positives can be hidden, so that the second judge has no say.
-    prior : Base rate of the second judge's probability.
-    hidden : Hidden positives the weight was fitted on.
+    weight
+        ≥ 0, on the log-odds; 0 where too few positives can be hidden, so that the second judge has no say.
+    prior
+        Base rate of the second judge's probability.
+    hidden
+        Hidden positives the weight was fitted on.
     """
 
     weight: float
@@ -39,8 +42,9 @@ class Stack:
 
         Parameters
         ----------
-        shards : With ``p_evidence`` and ``p_cross`` of candidates, ``p_heldout`` and ``p_cross`` of positives; both
-            judges must be cross-fitted.
+        shards
+            With ``p_evidence`` and ``p_cross`` of candidates, ``p_heldout`` and ``p_cross`` of positives; both judges
+            must be cross-fitted.
         """
         first, second, label, every = [], [], [], []
         for block in shards:
@@ -81,8 +85,10 @@ class Stacked:
 
     Attributes
     ----------
-    judgments : Of the second judge.
-    stack : Its weight.
+    judgments
+        Of the second judge.
+    stack
+        Its weight.
     """
 
     judgments: Judgments

@@ -22,14 +22,19 @@ class Target:
 
     Attributes
     ----------
-    threshold : Documents with a probability at or above it are rejected.
-    rate : False-negative rate: share of the relevant documents below the threshold, 0 to 1.
-    low, high : 95 % Clopper–Pearson interval of the rate. It stays valid although threshold and rate come from the same
+    threshold
+        Documents with a probability at or above it are rejected.
+    rate
+        False-negative rate: share of the relevant documents below the threshold, 0 to 1.
+    low, high
+        95 % Clopper–Pearson interval of the rate. It stays valid although threshold and rate come from the same
         positives: with a continuous probability the threshold is the (k+1)-th smallest of n, k being fixed by target
-        and n alone, so its true rate is Beta(k+1, n−k), whose upper quantile *is* the upper end. It takes documents for
-        independent; several positives of one query are less than that.
-    positives : Relevant documents it was measured on.
-    kept_share : Share of the other documents below the threshold, 0 to 1: what is left to draw negatives from.
+        and n alone, so its true rate is Beta(k+1, n−k), whose upper quantile *is* the upper end. It takes documents
+        for independent; several positives of one query are less than that.
+    positives
+        Relevant documents it was measured on.
+    kept_share
+        Share of the other documents below the threshold, 0 to 1: what is left to draw negatives from.
     """
 
     threshold: float
@@ -47,10 +52,11 @@ def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_n
 
     Parameters
     ----------
-    probabilities, labels : Of held-out documents, [n]: judged by a model that did not see their labels. Labels are 1
-        for relevant and 0 otherwise; NaN probabilities are left out.
-    max_false_negative_rate : Share of the relevant documents that may stay below the threshold, from 0 up to, not
-        including, 1.
+    probabilities, labels
+        Of held-out documents, [n]: judged by a model that did not see their labels. Labels are 1 for relevant and 0
+        otherwise; NaN probabilities are left out.
+    max_false_negative_rate
+        Share of the relevant documents that may stay below the threshold, from 0 up to, not including, 1.
 
     Examples
     --------

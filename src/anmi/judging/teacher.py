@@ -170,10 +170,14 @@ class TrainedCrossEncoder:
 
     Parameters
     ----------
-    options : How it is made.
-    models : Folder where trained models are kept.
-    pairs : Training pairs.
-    seed : Of the run.
+    options
+        How it is made.
+    models
+        Folder where trained models are kept.
+    pairs
+        Training pairs.
+    seed
+        Of the run.
     """
 
     def __init__(self, options: TrainedOptions, models: Path, pairs: Pairs, seed: int) -> None:
@@ -336,11 +340,15 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, s
 
     Parameters
     ----------
-    examples : ``query, document, label, fold, row`` with ``row`` numbering the queries.
-    fold : The fold that must not be seen, neither in training nor held out.
-    options : The budget and the share that is held out, by a hash of the query's text; nothing is where either part
-        would lack positives or negatives.
-    seed : Of the run.
+    examples
+        ``query, document, label, fold, row`` with ``row`` numbering the queries.
+    fold
+        The fold that must not be seen, neither in training nor held out.
+    options
+        The budget and the share that is held out, by a hash of the query's text; nothing is where either part would
+        lack positives or negatives.
+    seed
+        Of the run.
     """
     seen = examples[examples.fold != fold]
     if seen.empty:

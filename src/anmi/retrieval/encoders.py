@@ -95,11 +95,15 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
 
     Parameters
     ----------
-    name : ``minilm`` (weights checked by SHA-256), ``static`` (MiniLM distilled to one vector per token, made once and
-        kept in ``models``), a folder, or the name of a sentence-transformers model.
-    models : Folder where distilled models are kept.
-    max_length : Longest input in tokens, those of the prompt among them; the model's own limit when None.
-    prompts : In place of the model's own; see :func:`anmi.retrieval.prompts.settle_prompts`.
+    name
+        ``minilm`` (weights checked by SHA-256), ``static`` (MiniLM distilled to one vector per token, made once
+        and kept in ``models``), a folder, or the name of a sentence-transformers model.
+    models
+        Folder where distilled models are kept.
+    max_length
+        Longest input in tokens, those of the prompt among them; the model's own limit when None.
+    prompts
+        In place of the model's own; see :func:`anmi.retrieval.prompts.settle_prompts`.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -191,8 +195,10 @@ def fingerprint(model: Any, *extra: str) -> str:
 
     Parameters
     ----------
-    model : A SentenceTransformer or CrossEncoder.
-    extra : Further settings that matter, for example precision.
+    model
+        A SentenceTransformer or CrossEncoder.
+    extra
+        Further settings that matter, for example precision.
     """
     prompts: Any = prompts_of(model)
     if not hasattr(model, "encode_query"):
@@ -260,15 +266,23 @@ def encode(
 
     Parameters
     ----------
-    model : The encoder.
-    texts : T texts.
-    store : Cache; None computes everything, for models that will not be seen again.
-    precision : ``auto``, ``float32`` or ``bfloat16`` (of the matrix products; the result is float32).
-    batch_size : Texts per forward pass.
-    description : Label of the progress bar; none when empty.
-    role : What the texts are. A model with prompts, or with separate encoders for queries and documents, asks for it.
-    elsewhere : Does the same where the store's ``run`` calls it, such as :class:`anmi.retrieval.encoding.Encoding`;
-        None computes here.
+    model
+        The encoder.
+    texts
+        T texts.
+    store
+        Cache; None computes everything, for models that will not be seen again.
+    precision
+        ``auto``, ``float32`` or ``bfloat16`` (of the matrix products; the result is float32).
+    batch_size
+        Texts per forward pass.
+    description
+        Label of the progress bar; none when empty.
+    role
+        What the texts are. A model with prompts, or with separate encoders for queries and documents, asks for it.
+    elsewhere
+        Does the same where the store's ``run`` calls it, such as :class:`anmi.retrieval.encoding.Encoding`; None
+        computes here.
     """
     if role is None and (is_routed(model) or any(prompts_of(model).values())):
         raise AnmiError(

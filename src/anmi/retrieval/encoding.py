@@ -30,9 +30,10 @@ class Encoding:
 
     Attributes
     ----------
-    encoder, models, max_length, prompts : See :func:`anmi.retrieval.encoders.load_encoder`; other machines must find
-        the same files there.
-    precision, batch_size, role : See :func:`anmi.retrieval.encoders.encode`.
+    encoder, models, max_length, prompts
+        See :func:`anmi.retrieval.encoders.load_encoder`; other machines must find the same files there.
+    precision, batch_size, role
+        See :func:`anmi.retrieval.encoders.encode`.
     """
 
     with_torch: ClassVar[bool] = True

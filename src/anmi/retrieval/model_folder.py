@@ -37,7 +37,8 @@ def checked_model(name: str) -> Path:
 
     Parameters
     ----------
-    name : A folder, or ``ORG/NAME`` on the hub.
+    name
+        A folder, or ``ORG/NAME`` on the hub.
 
     Raises
     ------
@@ -72,8 +73,10 @@ def check_folder(folder: Path, name: str = "") -> None:
 
     Parameters
     ----------
-    folder : Of a sentence-transformers or transformers model.
-    name : What the user calls it.
+    folder
+        Of a sentence-transformers or transformers model.
+    name
+        What the user calls it.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     for path in files:

@@ -70,8 +70,10 @@ def settle_prompts(model: SentenceTransformer, prompts: Prompts = OWN) -> None:
 
     Parameters
     ----------
-    model : Its prompts ``query`` and ``document`` are set.
-    prompts : Those that are not None win over the model's own.
+    model
+        Its prompts ``query`` and ``document`` are set.
+    prompts
+        Those that are not None win over the model's own.
     """
     before, found = dict(model.prompts), prompts_of(model)
     default = before.get(model.default_prompt_name)

@@ -34,11 +34,16 @@ def draw(
 
     Parameters
     ----------
-    seed : Of the run.
-    query_ids : Q identifiers.
-    excluded : Documents that are never drawn, int32 [Q, P], padded with -1.
-    documents : Number of documents in the corpus, N.
-    count : Documents per query.
+    seed
+        Of the run.
+    query_ids
+        Q identifiers.
+    excluded
+        Documents that are never drawn, int32 [Q, P], padded with -1.
+    documents
+        Number of documents in the corpus, N.
+    count
+        Documents per query.
 
     Examples
     --------

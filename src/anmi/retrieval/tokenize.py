@@ -237,8 +237,10 @@ class Tokenizer:
 
     Attributes
     ----------
-    kind : A key of :data:`TOKENIZERS`.
-    language : ISO 639-1 code.
+    kind
+        A key of :data:`TOKENIZERS`.
+    language
+        ISO 639-1 code.
     """
 
     kind: str
@@ -256,8 +258,10 @@ def tokenizer(kind: str, language: str) -> Tokenize:
 
     Parameters
     ----------
-    kind : ``auto`` or a key of :data:`TOKENIZERS`.
-    language : ISO 639-1 code.
+    kind
+        ``auto`` or a key of :data:`TOKENIZERS`.
+    language
+        ISO 639-1 code.
 
     Examples
     --------

@@ -20,7 +20,8 @@ def two_encoders(model: SentenceTransformer) -> SentenceTransformer:
 
     Parameters
     ----------
-    model : Stays as it is. A model that has two encoders already is returned itself.
+    model
+        Stays as it is. A model that has two encoders already is returned itself.
 
     References
     ----------

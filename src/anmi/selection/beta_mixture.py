@@ -25,8 +25,10 @@ class Betas:
 
     Attributes
     ----------
-    alphas, betas, shares : [Q, 2].
-    sound : False where one Beta distribution is better by BIC, [Q].
+    alphas, betas, shares
+        [Q, 2].
+    sound
+        False where one Beta distribution is better by BIC, [Q].
     """
 
     alphas: Floats
@@ -60,8 +62,10 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
 
     Parameters
     ----------
-    values : In [0, 1], [Q, M], each row sorted, NaN at its end; a row needs at least one value.
-    steps : Of expectation–maximisation.
+    values
+        In [0, 1], [Q, M], each row sorted, NaN at its end; a row needs at least one value.
+    steps
+        Of expectation–maximisation.
 
     Examples
     --------

@@ -19,8 +19,10 @@ def places_of(before: Sequence[str], now: Sequence[str], gone: Sequence[str] = (
 
     Parameters
     ----------
-    before, now : Document ids in corpus order.
-    gone : Ids of documents that are there under the same name and say something else.
+    before, now
+        Document ids in corpus order.
+    gone
+        Ids of documents that are there under the same name and say something else.
 
     Examples
     --------
@@ -41,8 +43,10 @@ class Carried:
 
     Attributes
     ----------
-    without : Queries that are not taken over, sorted.
-    places : See :func:`places_of`.
+    without
+        Queries that are not taken over, sorted.
+    places
+        See :func:`places_of`.
     """
 
     without: NDArray[np.str_]
@@ -84,8 +88,10 @@ def losers(shards: CandidateShards, places: NDArray[np.int32]) -> Iterator[str]:
 
     Parameters
     ----------
-    shards : After selection.
-    places : See :func:`places_of`.
+    shards
+        After selection.
+    places
+        See :func:`places_of`.
     """
     for block in shards.only():
         chosen = block.negatives | block.of_kind("promoted", "uncertain")

@@ -14,7 +14,8 @@ def plain_fit(found: Any) -> Any:
 
     Parameters
     ----------
-    found : A number, a dataclass of numbers and arrays, or None.
+    found
+        A number, a dataclass of numbers and arrays, or None.
 
     Examples
     --------
@@ -37,8 +38,10 @@ def fit_from(kind: type, found: Any) -> Any:
 
     Parameters
     ----------
-    kind : Its type.
-    found : What was made.
+    kind
+        Its type.
+    found
+        What was made.
 
     Examples
     --------

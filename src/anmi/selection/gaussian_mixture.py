@@ -35,8 +35,10 @@ class Gaussians:
 
     Attributes
     ----------
-    means, deviations, shares : [Q, 2].
-    sound : False where one Gaussian is better by BIC, [Q].
+    means, deviations, shares
+        [Q, 2].
+    sound
+        False where one Gaussian is better by BIC, [Q].
     """
 
     means: Floats
@@ -62,7 +64,8 @@ def fit_gaussians(values: NDArray[Any]) -> Gaussians:
 
     Parameters
     ----------
-    values : [Q, M], each row sorted, NaN at its end; a row needs at least one value.
+    values
+        [Q, M], each row sorted, NaN at its end; a row needs at least one value.
 
     Examples
     --------

@@ -15,7 +15,8 @@ def inherited(recipes: Mapping[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    recipes : By name, as read from YAML; what is not a mapping is left for the model to refuse.
+    recipes
+        By name, as read from YAML; what is not a mapping is left for the model to refuse.
 
     Raises
     ------

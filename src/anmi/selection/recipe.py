@@ -27,9 +27,12 @@ class Context:
 
     Attributes
     ----------
-    seed : Of the run; draws are keyed by it, the query and the step.
-    negatives : Negatives wanted per row: the recipe's pool, or without one what a step of training takes.
-    fitted : What the step's own ``fit`` returned; None for steps without one.
+    seed
+        Of the run; draws are keyed by it, the query and the step.
+    negatives
+        Negatives wanted per row: the recipe's pool, or without one what a step of training takes.
+    fitted
+        What the step's own ``fit`` returned; None for steps without one.
     """
 
     seed: int
@@ -47,8 +50,10 @@ class Threshold:
 
     Attributes
     ----------
-    parameter : Name in the step's parameters.
-    grid : Values an audit tries besides the recipe's own.
+    parameter
+        Name in the step's parameters.
+    grid
+        Values an audit tries besides the recipe's own.
     """
 
     parameter: str

@@ -42,11 +42,16 @@ def training_rows(
 
     Parameters
     ----------
-    shards : After selection, one row per (query, positive).
-    document_ids, document_texts : By document index.
-    query_texts : By query id.
-    kin : Copies, near-duplicates and siblings of documents; without it every document is like no other.
-    own : By query id, the document that the query is itself or has the text of, where there is one.
+    shards
+        After selection, one row per (query, positive).
+    document_ids, document_texts
+        By document index.
+    query_texts
+        By query id.
+    kin
+        Copies, near-duplicates and siblings of documents; without it every document is like no other.
+    own
+        By query id, the document that the query is itself or has the text of, where there is one.
 
     Returns
     -------

@@ -92,9 +92,12 @@ def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, s
 
     Parameters
     ----------
-    block : Names the rows' random streams, and the documents in them.
-    log_chance : Logarithm of each candidate's chance up to a constant per row, [Q, M]; NaN where it has none.
-    seed, stream : Of the run and of the step.
+    block
+        Names the rows' random streams, and the documents in them.
+    log_chance
+        Logarithm of each candidate's chance up to a constant per row, [Q, M]; NaN where it has none.
+    seed, stream
+        Of the run and of the step.
     """
     uniform = seeds.uniform(seed, stream, row_keys(block), block.documents)
     # A draw of exactly 0 has no logarithm; half of the next larger one stands in for it.

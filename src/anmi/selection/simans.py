@@ -89,10 +89,13 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDA
 
     Parameters
     ----------
-    block : Its undecided candidates of known score take part.
-    params : Form and constants. Ranks count from 0, so a positive on rank 0 draws form `rank` to the very top; a
-        positive whose rank is unknown counts as behind all candidates of its row.
-    variance : Of the gaps, by which `a` is divided.
+    block
+        Its undecided candidates of known score take part.
+    params
+        Form and constants. Ranks count from 0, so a positive on rank 0 draws form `rank` to the very top; a positive
+        whose rank is unknown counts as behind all candidates of its row.
+    variance
+        Of the gaps, by which `a` is divided.
     """
     a, b = params.constants
     if params.form == "rank":

@@ -55,8 +55,10 @@ class Store:
 
     Parameters
     ----------
-    path : Folder of the database; created when absent.
-    size_limit : Upper bound of the database in bytes; address space, not disk, is reserved.
+    path
+        Folder of the database; created when absent.
+    size_limit
+        Upper bound of the database in bytes; address space, not disk, is reserved.
 
     Examples
     --------
@@ -116,8 +118,10 @@ class Store:
 
         Parameters
         ----------
-        keys : From :meth:`keys`.
-        values : float32, equally many numbers for all keys of a fingerprint.
+        keys
+            From :meth:`keys`.
+        values
+            float32, equally many numbers for all keys of a fingerprint.
         """
         items = sorted(zip(keys, values, strict=True))
         with self.database.writing() as transaction:
@@ -181,13 +185,20 @@ class Store:
 
         Parameters
         ----------
-        fingerprint : Names what computes the vectors: everything that changes a value must change it.
-        texts : T texts; repeated ones are computed once. A pair is given as one joined text.
-        compute : Maps a list of texts to a float32 array [len, D].
-        batch : Texts per commit; an interrupted run loses at most one batch.
-        bar : Progress bar that counts texts, those found in the store too.
-        name : What people call the model; shown by ``kedro anmi store stats``, of no effect.
-        run : Applies ``compute`` to the batches, in their order: ``map``, or that of an engine with workers.
+        fingerprint
+            Names what computes the vectors: everything that changes a value must change it.
+        texts
+            T texts; repeated ones are computed once. A pair is given as one joined text.
+        compute
+            Maps a list of texts to a float32 array [len, D].
+        batch
+            Texts per commit; an interrupted run loses at most one batch.
+        bar
+            Progress bar that counts texts, those found in the store too.
+        name
+            What people call the model; shown by ``kedro anmi store stats``, of no effect.
+        run
+            Applies ``compute`` to the batches, in their order: ``map``, or that of an engine with workers.
         """
         if not len(texts):
             return np.zeros((0, 0), np.float32)
@@ -236,10 +247,14 @@ class Store:
 
         Parameters
         ----------
-        older_than_days : Remove what was last used at least so many days ago, from 0.
-        fingerprints : Remove these, given by their start; with ``older_than_days`` those of them that are old enough.
-        keep : Fingerprints that stay, given by their start.
-        dry_run : Only tell what would go.
+        older_than_days
+            Remove what was last used at least so many days ago, from 0.
+        fingerprints
+            Remove these, given by their start; with ``older_than_days`` those of them that are old enough.
+        keep
+            Fingerprints that stay, given by their start.
+        dry_run
+            Only tell what would go.
         """
         return upkeep.prune(self, older_than_days, fingerprints, keep, dry_run)
 

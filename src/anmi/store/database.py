@@ -31,8 +31,10 @@ class Database:
 
     Parameters
     ----------
-    path : Folder of the database; created when absent.
-    size_limit : Upper bound of the database in bytes; address space, not disk, is reserved.
+    path
+        Folder of the database; created when absent.
+    size_limit
+        Upper bound of the database in bytes; address space, not disk, is reserved.
     """
 
     def __init__(self, path: Path, size_limit: int) -> None:

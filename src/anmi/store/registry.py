@@ -26,11 +26,16 @@ class Record:
 
     Attributes
     ----------
-    fingerprint : Of what computed the values.
-    name : What it is called; for people only, empty where nobody said.
-    dimension : Numbers per value; 0 before the first.
-    entries : Values stored.
-    created, last_used : Times in UTC, ISO 8601. The last use is noted once per opened store.
+    fingerprint
+        Of what computed the values.
+    name
+        What it is called; for people only, empty where nobody said.
+    dimension
+        Numbers per value; 0 before the first.
+    entries
+        Values stored.
+    created, last_used
+        Times in UTC, ISO 8601. The last use is noted once per opened store.
     """
 
     fingerprint: str
@@ -67,7 +72,8 @@ class Registry:
 
     Parameters
     ----------
-    handle : LMDB's handle of the registry.
+    handle
+        LMDB's handle of the registry.
     """
 
     def __init__(self, handle: Any) -> None:

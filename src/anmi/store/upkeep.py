@@ -29,11 +29,15 @@ class Model:
 
     Attributes
     ----------
-    path : The folder.
-    kind : ``teacher`` (a cross-encoder trained here), ``static`` (a distilled encoder), ``leftover`` (of a process that
+    path
+        The folder.
+    kind
+        ``teacher`` (a cross-encoder trained here), ``static`` (a distilled encoder), ``leftover`` (of a process that
         was killed) or ``other``, which is never removed.
-    size : Bytes of its files.
-    last_used : When it was last read or written, ISO 8601; to the day where the disk notes no more.
+    size
+        Bytes of its files.
+    last_used
+        When it was last read or written, ISO 8601; to the day where the disk notes no more.
     """
 
     path: Path
@@ -53,10 +57,14 @@ class Stats:
 
     Attributes
     ----------
-    path : Its folder.
-    file_size, free_size : Bytes of the database, and those of them that later values will fill.
-    records : One per fingerprint, the last used first.
-    models : Folders of models, the largest first.
+    path
+        Its folder.
+    file_size, free_size
+        Bytes of the database, and those of them that later values will fill.
+    records
+        One per fingerprint, the last used first.
+    models
+        Folders of models, the largest first.
     """
 
     path: Path
@@ -72,9 +80,12 @@ class Pruned:
 
     Attributes
     ----------
-    records, models : What was chosen.
-    in_use : Another process has the store open: values are removed all the same, models and the file's size stay.
-    size_before, size_after : Bytes of the database.
+    records, models
+        What was chosen.
+    in_use
+        Another process has the store open: values are removed all the same, models and the file's size stay.
+    size_before, size_after
+        Bytes of the database.
     """
 
     records: list[Record]

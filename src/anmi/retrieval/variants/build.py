@@ -38,12 +38,18 @@ def make_variants(
 
     Parameters
     ----------
-    graph : What is known, and what the D documents of the corpus state.
-    documents : Those whose variants are wanted, int32 [N]; each is looked at once.
-    ids, texts : Of all D documents.
-    params : How many of which kind.
-    seed : Of the run.
-    generator : Writes variants of the kind ``generated``.
+    graph
+        What is known, and what the D documents of the corpus state.
+    documents
+        Those whose variants are wanted, int32 [N]; each is looked at once.
+    ids, texts
+        Of all D documents.
+    params
+        How many of which kind.
+    seed
+        Of the run.
+    generator
+        Writes variants of the kind ``generated``.
 
     Returns
     -------

@@ -20,13 +20,20 @@ class Context:
 
     Attributes
     ----------
-    graph : What is known.
-    documents : Numbers in the corpus, int32 [N].
-    ids, texts : Of these documents.
-    row, fact : Document (0 to N - 1) and triple of every fact, int64 [F], sorted.
-    slot_row, slot_entity : Document and entity of every slot, int64 [S], sorted.
-    slot_spans : Its mentions.
-    names : For each document the mentions of all its entities, sorted.
+    graph
+        What is known.
+    documents
+        Numbers in the corpus, int32 [N].
+    ids, texts
+        Of these documents.
+    row, fact
+        Document (0 to N - 1) and triple of every fact, int64 [F], sorted.
+    slot_row, slot_entity
+        Document and entity of every slot, int64 [S], sorted.
+    slot_spans
+        Its mentions.
+    names
+        For each document the mentions of all its entities, sorted.
     """
 
     graph: KnowledgeGraph
@@ -48,9 +55,12 @@ class Context:
 
         Parameters
         ----------
-        graph : What is known.
-        documents : Which ones are looked at, int32 [N].
-        ids, texts : Of all documents of the corpus.
+        graph
+            What is known.
+        documents
+            Which ones are looked at, int32 [N].
+        ids, texts
+            Of all documents of the corpus.
         """
         stated = sparse.csr_array(graph.stated[documents])
         row = np.repeat(np.arange(len(documents)), np.diff(stated.indptr))

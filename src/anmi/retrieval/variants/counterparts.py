@@ -34,10 +34,14 @@ def make_counterparts(
 
     Parameters
     ----------
-    context : N documents.
-    ids, texts : Of all documents of the corpus.
-    count : Counterparts per document, at most.
-    seed : Of the run; with the document's id it names the random stream.
+    context
+        N documents.
+    ids, texts
+        Of all documents of the corpus.
+    count
+        Counterparts per document, at most.
+    seed
+        Of the run; with the document's id it names the random stream.
     """
     graph, about = context.graph, context.graph.about
     facts = _Facts.of(graph)

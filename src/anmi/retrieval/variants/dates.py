@@ -47,8 +47,10 @@ class Date:
 
     Attributes
     ----------
-    start, end : Where it stands.
-    parts : Where its year, month and day stand, as far as it has them.
+    start, end
+        Where it stands.
+    parts
+        Where its year, month and day stand, as far as it has them.
     """
 
     start: int
@@ -106,9 +108,12 @@ def changed_date(text: str, date: Date, taken: frozenset[Day], random: np.random
 
     Parameters
     ----------
-    text, date : Where it stands.
-    taken : Dates that it must not agree with.
-    random : What decides on it.
+    text, date
+        Where it stands.
+    taken
+        Dates that it must not agree with.
+    random
+        What decides on it.
 
     Examples
     --------

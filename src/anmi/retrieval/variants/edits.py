@@ -34,9 +34,11 @@ class Rule:
 
     Attributes
     ----------
-    places : From a text and the names in it, what could be changed, all of it outside of the names.
-    change : From the text, one of these, what is true besides and a random stream: where to write what, or None if
-        nothing there says something else that is not known to be true.
+    places
+        From a text and the names in it, what could be changed, all of it outside of the names.
+    change
+        From the text, one of these, what is true besides and a random stream: where to write what, or None if nothing
+        there says something else that is not known to be true.
     """
 
     places: Callable[[str, Sequence[Span]], Sequence[Any]]
@@ -50,9 +52,12 @@ def edited(
 
     Parameters
     ----------
-    rule : The kind of edit.
-    text, names : What is edited, and where names stand in it that must stay, sorted.
-    known, random : Asked for only where there is something to change.
+    rule
+        The kind of edit.
+    text, names
+        What is edited, and where names stand in it that must stay, sorted.
+    known, random
+        Asked for only where there is something to change.
 
     Examples
     --------
@@ -78,9 +83,12 @@ def make_edits(context: Context, kinds: Sequence[str], seed: int) -> pd.DataFram
 
     Parameters
     ----------
-    context : N documents; the names of the entities of their facts stay.
-    kinds : Of :data:`RULES`.
-    seed : Of the run; with kind and document id it names the random stream.
+    context
+        N documents; the names of the entities of their facts stay.
+    kinds
+        Of :data:`RULES`.
+    seed
+        Of the run; with kind and document id it names the random stream.
     """
     truths = Truths(context)
     rows = []

@@ -44,8 +44,10 @@ class ChatGenerator:
 
     Parameters
     ----------
-    chat : Where the model is asked.
-    max_characters : Longer texts are not edited, as their answers would be cut.
+    chat
+        Where the model is asked.
+    max_characters
+        Longer texts are not edited, as their answers would be cut.
     """
 
     def __init__(self, ask: Ask, max_characters: int = 4000) -> None:

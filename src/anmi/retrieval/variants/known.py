@@ -23,10 +23,12 @@ class Known:
 
     Attributes
     ----------
-    numbers, dates : In the tails that a head and a relation of the document have, its own among them.
-    tails : These tails as a text would write them.
-    relations : The words of each relation of the document, with the words of those that hold between the same two as
-        well.
+    numbers, dates
+        In the tails that a head and a relation of the document have, its own among them.
+    tails
+        These tails as a text would write them.
+    relations
+        The words of each relation of the document, with the words of those that hold between the same two as well.
     """
 
     numbers: frozenset[float] = frozenset()

@@ -27,8 +27,10 @@ def find_mentions(text: str, labels: Sequence[str]) -> list[list[Span]]:
 
     Parameters
     ----------
-    text : Searched with regard to case.
-    labels : Empty ones have no mention.
+    text
+        Searched with regard to case.
+    labels
+        Empty ones have no mention.
 
     Examples
     --------

@@ -26,10 +26,14 @@ def make_neighbours(context: Context, ids: Sequence[str], texts: Sequence[str], 
 
     Parameters
     ----------
-    context : N documents.
-    ids, texts : Of all documents of the corpus.
-    count : Neighbours per document, at most.
-    seed : Of the run; with the document's id it names the random stream.
+    context
+        N documents.
+    ids, texts
+        Of all documents of the corpus.
+    count
+        Neighbours per document, at most.
+    seed
+        Of the run; with the document's id it names the random stream.
     """
     stated = context.graph.stated.astype(np.int32)
     transposed, size = sparse.csc_array(stated.T), np.asarray(stated.sum(axis=1)).ravel()

@@ -65,9 +65,12 @@ def changed_number(text: str, place: Span, taken: frozenset[float], random: np.r
 
     Parameters
     ----------
-    text, place : Where it stands.
-    taken : Values that it must not have.
-    random : What decides on it.
+    text, place
+        Where it stands.
+    taken
+        Values that it must not have.
+    random
+        What decides on it.
 
     Examples
     --------
@@ -100,8 +103,10 @@ class _Written:
 
     Attributes
     ----------
-    scaled, decimals : Its value is ``scaled`` / 10^``decimals``.
-    step : The smallest change of ``scaled`` that keeps it as round as it is, but for two digits.
+    scaled, decimals
+        Its value is ``scaled`` / 10^``decimals``.
+    step
+        The smallest change of ``scaled`` that keeps it as round as it is, but for two digits.
     """
 
     def __init__(self, text: str) -> None:

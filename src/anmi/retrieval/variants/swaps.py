@@ -26,8 +26,10 @@ class Neighbours:
 
     Attributes
     ----------
-    slot, entity : Which mention is replaced, by which entity, int64 [M]; in the order of documents.
-    relation : Of the first fact that changes in the order of the graph, int64 [M].
+    slot, entity
+        Which mention is replaced, by which entity, int64 [M]; in the order of documents.
+    relation
+        Of the first fact that changes in the order of the graph, int64 [M].
     """
 
     slot: NDArray[np.int64]
@@ -40,12 +42,15 @@ class Pools:
 
     Parameters
     ----------
-    graph : What is known.
+    graph
+        What is known.
 
     Attributes
     ----------
-    members : bool [K + 2 R, E]: of each type, then the tails and then the heads of each relation.
-    name : Of the N nodes, int64 [N]: the same number for nodes that a text writes the same way, 0 for those without.
+    members
+        bool [K + 2 R, E]: of each type, then the tails and then the heads of each relation.
+    name
+        Of the N nodes, int64 [N]: the same number for nodes that a text writes the same way, 0 for those without.
     """
 
     def __init__(self, graph: KnowledgeGraph) -> None:
@@ -104,10 +109,14 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
 
     Parameters
     ----------
-    context : N documents.
-    pools : Of the same graph.
-    count : Replacements per document, at most.
-    seed, step : Name the random stream.
+    context
+        N documents.
+    pools
+        Of the same graph.
+    count
+        Replacements per document, at most.
+    seed, step
+        Name the random stream.
     """
     draws = max(_SPARE * count, _FEWEST)
     slots_of = membership(context.slot_row, np.arange(len(context.slot_row)), (len(context.ids), len(context.slot_row)))

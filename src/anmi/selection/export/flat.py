@@ -26,12 +26,18 @@ class FlatRows:
 
     Attributes
     ----------
-    rows : ``query_id, query, positive_id, positive`` of [R] rows, of type object, and ``score``: the positive's.
-    row : int64 [P], rising: the row a negative belongs to.
-    ids, texts : Object [P].
-    scores : float64 [P]; NaN where no score was asked for.
-    score : Name of the judgment in ``scores``; None for none.
-    left_out : How many of what did not get this far.
+    rows
+        ``query_id, query, positive_id, positive`` of [R] rows, of type object, and ``score``: the positive's.
+    row
+        int64 [P], rising: the row a negative belongs to.
+    ids, texts
+        Object [P].
+    scores
+        float64 [P]; NaN where no score was asked for.
+    score
+        Name of the judgment in ``scores``; None for none.
+    left_out
+        How many of what did not get this far.
     """
 
     rows: pd.DataFrame
@@ -68,9 +74,12 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
 
     Parameters
     ----------
-    rows : As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
-    negatives : Most negatives of a row, best first; None for all.
-    score : Judgment to take along; None for none.
+    rows
+        As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
+    negatives
+        Most negatives of a row, best first; None for all.
+    score
+        Judgment to take along; None for none.
     """
     missing = [name for name in _NEEDED if name not in rows]
     if missing:

@@ -26,11 +26,16 @@ class Format:
 
     Attributes
     ----------
-    description : One sentence: what a line is, and who reads it.
-    make : Makes the table.
-    takes : Options it has a place for, besides ``negatives``.
-    files, loading : See :class:`anmi.selection.export.writing.Exported`.
-    needs_score : Whether a score is chosen where none is named.
+    description
+        One sentence: what a line is, and who reads it.
+    make
+        Makes the table.
+    takes
+        Options it has a place for, besides ``negatives``.
+    files, loading
+        See :class:`anmi.selection.export.writing.Exported`.
+    needs_score
+        Whether a score is chosen where none is named.
     """
 
     description: str
@@ -119,11 +124,16 @@ def make_export(
 
     Parameters
     ----------
-    rows : As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
-    name : Of the format.
-    options : What goes into it.
-    collection : What the rows were made of; ``pairs`` needs it, ``tevatron`` takes titles from it.
-    encoder_info : What is known of the encoder that mined, ``prompts`` among it, for the README.
+    rows
+        As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
+    name
+        Of the format.
+    options
+        What goes into it.
+    collection
+        What the rows were made of; ``pairs`` needs it, ``tevatron`` takes titles from it.
+    encoder_info
+        What is known of the encoder that mined, ``prompts`` among it, for the README.
     """
     options = options or ExportOptions()
     found = find_format(name, options)

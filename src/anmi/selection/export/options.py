@@ -34,10 +34,14 @@ class Collection:
 
     Attributes
     ----------
-    corpus : ``document_id, title, text, metadata``.
-    queries : ``query_id, metadata``.
-    name : Such as ``beir:scifact``.
-    language : ISO 639-1 code.
+    corpus
+        ``document_id, title, text, metadata``.
+    queries
+        ``query_id, metadata``.
+    name
+        Such as ``beir:scifact``.
+    language
+        ISO 639-1 code.
     """
 
     corpus: pd.DataFrame

@@ -25,13 +25,20 @@ class Exported:
 
     Attributes
     ----------
-    name, description : Of the format.
-    files : ``train.parquet``, ``train.jsonl``, or ``part_*.jsonl`` for numbered files of 100,000 lines.
-    loading : How the file is read, with the place for its path as ``{path}``.
-    table : The lines.
-    score : Which judgment its scores or labels are; None for none.
-    left_out : How many of what is not in it.
-    prompts : What the encoder that mined puts before texts, by role; empty where that is not known.
+    name, description
+        Of the format.
+    files
+        ``train.parquet``, ``train.jsonl``, or ``part_*.jsonl`` for numbered files of 100,000 lines.
+    loading
+        How the file is read, with the place for its path as ``{path}``.
+    table
+        The lines.
+    score
+        Which judgment its scores or labels are; None for none.
+    left_out
+        How many of what is not in it.
+    prompts
+        What the encoder that mined puts before texts, by role; empty where that is not known.
     """
 
     name: str
