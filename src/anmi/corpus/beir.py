@@ -21,14 +21,17 @@ _HEADER: Final = "query-id<TAB>corpus-id<TAB>score"
 def read_beir(location: str, options: Options) -> RawCollection:
     """Read a folder in the BEIR layout.
 
-    Raises AnmiError if a file is missing, damaged, not in the layout, or a link out of the folder.
-
     Parameters
     ----------
     location
         The folder.
     options
         Not used; every reader takes them.
+
+    Raises
+    ------
+    AnmiError
+        If a file is missing, damaged, not in the layout, or a link out of the folder.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
@@ -53,8 +56,15 @@ def read_beir(location: str, options: Options) -> RawCollection:
 def read_qrels(path: Path, split: str) -> pd.DataFrame:
     """Read one qrels file with its header.
 
-    Returns ``query_id, document_id, relevance, split, file, line``; relevance as it was written. Raises AnmiError if
-    the header is missing or a line has not three columns.
+    Returns
+    -------
+    pandas.DataFrame
+        ``query_id, document_id, relevance, split, file, line``; relevance as it was written.
+
+    Raises
+    ------
+    AnmiError
+        If the header is missing or a line has not three columns.
     """
     rows: list[tuple[str, str, str]] = []
     numbers: list[int] = []

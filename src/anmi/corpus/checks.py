@@ -31,8 +31,6 @@ _PRECEDENCE: Final = {"train": 0, "dev": 1, "test": 2}
 def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     """Check what was read, set aside what is damaged, and cut the splits it lacks.
 
-    Raises AnmiError if two splits share a query, too much is damaged, or nothing is left to train on.
-
     Parameters
     ----------
     name
@@ -41,6 +39,11 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         What the reader found.
     options
         See ``load_collection``.
+
+    Raises
+    ------
+    AnmiError
+        If two splits share a query, too much is damaged, or nothing is left to train on.
     """
     for table, column in ((raw.documents, "document_id"), (raw.queries, "query_id"), (raw.qrels, "query_id"),
                           (raw.qrels, "document_id")):  # fmt: skip

@@ -33,9 +33,6 @@ def code_mix_share(
     whose words are likeliest when a word may come from the second only if it is twenty times likelier there. Of the two
     the one with fewer words is mixed in. Numbers are no words here.
 
-    Returns float64 [T] in [0, 1]; 0 for a text without words. Raises AnmiError: ``by`` is ``language`` and the extra
-    ``code-mix`` is not installed, or ``main`` is unknown.
-
     Parameters
     ----------
     texts
@@ -48,6 +45,16 @@ def code_mix_share(
         documents; then a text all in another language has a share of 1. None: each text's own.
     languages
         By script, the languages that are told apart. Fewer take less time and memory to load.
+
+    Returns
+    -------
+    numpy.ndarray
+        float64 [T] in [0, 1]; 0 for a text without words.
+
+    Raises
+    ------
+    AnmiError
+        ``by`` is ``language`` and the extra ``code-mix`` is not installed, or ``main`` is unknown.
 
     Examples
     --------

@@ -22,12 +22,15 @@ _WITHOUT_EFFECT: Final = frozenset({"shard", "concurrency", "requests_per_second
 def files_of(collection: str) -> list[Path]:
     """Return the files that a collection is read from, in the order in which they are read; empty where there are none.
 
-    Raises AnmiError: a pattern of ``pairs:`` matches no file.
-
     Parameters
     ----------
     collection
         ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+
+    Raises
+    ------
+    AnmiError
+        A pattern of ``pairs:`` matches no file.
     """
     scheme, _, location = collection.partition(":")
     if scheme == "pairs":
@@ -55,12 +58,15 @@ def files_in(folder: Path) -> list[Path]:
 def contents(collection: str) -> str:
     """Return a hash of what a collection is read from: the contents of its files, or the packages that bring it.
 
-    Returns 32 hexadecimal digits; another file under a pattern and another byte in a file both change it.
-
     Parameters
     ----------
     collection
         As for :func:`files_of`.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits; another file under a pattern and another byte in a file both change it.
     """
     scheme = collection.partition(":")[0]
     found = []

@@ -16,13 +16,16 @@ _BLOCK = 2048
 def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return for every query the documents labelled for other queries with the same normalised text.
 
-    Returns ``query_id, document_id``.
-
     Parameters
     ----------
     queries
         ``query_id, normalised``.
     qrels
+        ``query_id, document_id``.
+
+    Returns
+    -------
+    pandas.DataFrame
         ``query_id, document_id``.
     """
     labelled = qrels[["query_id", "document_id"]].merge(queries[["query_id", "normalised"]], on="query_id")
@@ -33,14 +36,17 @@ def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
 def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return for every query the documents that state all triples of one of its own documents.
 
-    Returns ``query_id, document_id``; empty where no document has triples.
-
     Parameters
     ----------
     corpus
         ``document_id, metadata``; a document's facts are ``metadata.triples``, a list of [head, relation, tail].
     qrels
         ``query_id, document_id``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``query_id, document_id``; empty where no document has triples.
     """
     facts = _triples(corpus)
     if facts is None or qrels.empty:

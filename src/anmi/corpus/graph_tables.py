@@ -47,9 +47,6 @@ class GraphTables:
 def read_tables(entities: Path, triples: Path) -> GraphTables:
     """Read both files.
 
-    Raises AnmiError if a file is missing or not in this form, or an entity stands there twice. A damaged triple is set
-    aside.
-
     Parameters
     ----------
     entities
@@ -59,6 +56,11 @@ def read_tables(entities: Path, triples: Path) -> GraphTables:
         one that is no entity, is a literal.
     show_progress
         Whether a large file shows a bar.
+
+    Raises
+    ------
+    AnmiError
+        If a file is missing or not in this form, or an entity stands there twice. A damaged triple is set aside.
     """
     known, notes = read_entities(entities)
     found, aside = _read_triples(triples)
@@ -78,14 +80,17 @@ def read_tables(entities: Path, triples: Path) -> GraphTables:
 def read_entities(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read ``entities.jsonl``.
 
-    Raises AnmiError if a line has no ``uri`` or one that an earlier line has.
-
     Returns
     -------
     pandas.DataFrame
         ``uri, label, types, description``, types as a JSON list.
     dict
         How many entities lack a label, or have types that are no list of names.
+
+    Raises
+    ------
+    AnmiError
+        If a line has no ``uri`` or one that an earlier line has.
     """
     lines: dict[str, int] = {}
     rows: list[tuple[str, str, str, str]] = []

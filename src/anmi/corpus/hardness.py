@@ -86,14 +86,17 @@ def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hard
     0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) + 0.20·code-mix share,
     where ``params`` does not say otherwise. It depends on each text alone, not on those given with it.
 
-    Raises AnmiError: languages are to be told apart and the extra ``code-mix`` is not installed.
-
     Parameters
     ----------
     texts
         Q queries; an empty one has a hardness of 0.
     params
         Weights and scales.
+
+    Raises
+    ------
+    AnmiError
+        Languages are to be told apart and the extra ``code-mix`` is not installed.
 
     Examples
     --------

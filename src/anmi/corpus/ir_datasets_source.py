@@ -25,15 +25,17 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
     ``NAME/train`` also takes ``NAME/dev`` and ``NAME/test``, and so does ``NAME`` where there is a ``NAME/train``. A
     dataset without splits counts as training data.
 
-    Raises AnmiError if ir_datasets is not installed, the id is unknown or of another split than train, or it cannot be
-    downloaded.
-
     Parameters
     ----------
     location
         An id of ir_datasets, for example ``beir/scifact/train``.
     options
         Not used; every reader takes them.
+
+    Raises
+    ------
+    AnmiError
+        If ir_datasets is not installed, the id is unknown or of another split than train, or it cannot be downloaded.
     """
     try:
         import ir_datasets

@@ -21,7 +21,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
     A byte-order mark and Windows line ends are accepted.
 
-    Raises AnmiError if the file is missing, empty or not UTF-8.
+    Raises
+    ------
+    AnmiError
+        If the file is missing, empty or not UTF-8.
     """
     if not path.is_file():
         raise AnmiError(f"{path} does not exist; check the folder's name and its layout")
@@ -52,7 +55,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line number and object of every line of a JSONL file.
 
-    Raises AnmiError, also if a line is no JSON object.
+    Raises
+    ------
+    AnmiError
+        Also if a line is no JSON object.
     """
     for number, line in read_lines(path):
         try:
@@ -70,7 +76,10 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def string(value: dict[str, Any], key: str, path: Path, number: int, name: str = "") -> str:
     """Return a field that must be a string; ids may be whole numbers.
 
-    Raises AnmiError if it is absent or something else.
+    Raises
+    ------
+    AnmiError
+        If it is absent or something else.
     """
     found = value.get(key)
     if isinstance(found, int) and not isinstance(found, bool) and key == "_id":
@@ -106,9 +115,6 @@ def read_texts(path: Path, id_column: str) -> pd.DataFrame:
 
     Keys that the format does not know are kept beside the metadata.
 
-    Returns ``<id_column>, title, text, metadata, file, line``. Raises AnmiError if ``_id`` or ``text`` is missing or an
-    id occurs twice.
-
     Parameters
     ----------
     path
@@ -117,6 +123,16 @@ def read_texts(path: Path, id_column: str) -> pd.DataFrame:
         What the id is called in the result.
     show_progress
         Whether a large file shows a bar.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``<id_column>, title, text, metadata, file, line``.
+
+    Raises
+    ------
+    AnmiError
+        If ``_id`` or ``text`` is missing or an id occurs twice.
     """
     lines: dict[str, int] = {}
     titles: list[str] = []

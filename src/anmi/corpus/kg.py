@@ -31,14 +31,17 @@ def read_kg(location: str, options: Options) -> RawCollection:
     kind, in the folder or in the one above. A document's facts are its ``metadata.triples``, names written short or as
     URIs, and the triples whose head is its id.
 
-    Raises AnmiError if a file is missing, not in its form, or too much of the graph is damaged.
-
     Parameters
     ----------
     location
         The folder.
     options
         Of interest are ``language`` (of labels) and ``max_quarantine`` (of damaged triples, too).
+
+    Raises
+    ------
+    AnmiError
+        If a file is missing, not in its form, or too much of the graph is damaged.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
@@ -71,8 +74,11 @@ def read_kg(location: str, options: Options) -> RawCollection:
 def graph_files(folder: Path) -> list[Path]:
     """Return the files that the graph of a folder is read from, or those there are to choose from; maybe none.
 
-    Returns ``entities.jsonl`` and ``triples.tsv``, or one file of RDF; one of the first two alone, or several of RDF,
-    are no graph yet.
+    Returns
+    -------
+    list of Path
+        ``entities.jsonl`` and ``triples.tsv``, or one file of RDF; one of the first two alone, or several of RDF, are
+        no graph yet.
     """
     places = (folder, _above(folder))
     tables = [next((place / name for place in places if (place / name).is_file()), None) for name in _TABLES]

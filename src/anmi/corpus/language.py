@@ -45,13 +45,16 @@ _SAME: Final = {"nb": "no"}
 def language_code(given: str) -> str:
     """Return the code of a language by which tokens are chosen.
 
-    Raises AnmiError: there is no such language; the message names the nearest.
-
     Parameters
     ----------
     given
         ISO 639-1 code in any case, with or without script and region, or another code that
         :func:`detect_language` may return.
+
+    Raises
+    ------
+    AnmiError
+        There is no such language; the message names the nearest.
 
     Examples
     --------

@@ -47,8 +47,6 @@ class _Texts:
 def read_pairs(location: str, options: Options) -> RawCollection:
     """Read pairs; equal queries become one query with several positives, equal documents one document.
 
-    Raises AnmiError if a pattern matches no file or a line is damaged.
-
     Parameters
     ----------
     location
@@ -56,6 +54,11 @@ def read_pairs(location: str, options: Options) -> RawCollection:
         the natural order of their numbers.
     options
         Not used; every reader takes them.
+
+    Raises
+    ------
+    AnmiError
+        If a pattern matches no file or a line is damaged.
     """
     queries, documents = _Texts("q"), _Texts("d")
     labels: dict[tuple[str, str], tuple[str, int]] = {}
@@ -99,7 +102,10 @@ def read_pairs(location: str, options: Options) -> RawCollection:
 def files_of_patterns(location: str) -> list[tuple[str, float, list[Path]]]:
     """Return the patterns of a location, each with its cap (infinite without one) and the files it matches.
 
-    Raises AnmiError if a pattern matches none.
+    Raises
+    ------
+    AnmiError
+        If a pattern matches none.
     """
     patterns = [part.strip() for part in location.split(";") if part.strip()]
     return [(pattern, cap, find_files(name)) for pattern in patterns for name, cap in [_cap(pattern)]]
@@ -108,7 +114,10 @@ def files_of_patterns(location: str) -> list[tuple[str, float, list[Path]]]:
 def find_files(pattern: str) -> list[Path]:
     """Return the files a pattern matches, numbers in their names sorted as numbers.
 
-    Raises AnmiError if there are none.
+    Raises
+    ------
+    AnmiError
+        If there are none.
     """
     path = Path(pattern).expanduser()
     fixed = next((i for i, part in enumerate(path.parts) if _WILDCARD.search(part)), None)

@@ -71,12 +71,15 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     without a leading underscore) that belong to the package. Of a class, the public methods it defines itself count;
     inherited ones are found at the base class.
 
-    Sorted from the most to the least public name, the same in every process.
-
     Parameters
     ----------
     packages
         Names of importable packages. What cannot be imported is left out.
+
+    Returns
+    -------
+    list of PublicObject
+        Sorted from the most to the least public name, the same in every process.
     """
     # The object itself is kept, so that its id cannot be given to another one.
     seen: dict[int, tuple[Any, str, str, dict[str, str]]] = {}

@@ -40,7 +40,10 @@ def _typed(table: pd.DataFrame) -> pd.DataFrame:
 def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> None:
     """Fail where more than a share of ``total`` is damaged; a single damaged row never fails, unless the share is 0.
 
-    Raises AnmiError naming the first damaged row.
+    Raises
+    ------
+    AnmiError
+        Naming the first damaged row.
     """
     allowed = max(1.0, share * total) if share > 0 else 0.0
     if len(damaged) > allowed:

@@ -59,10 +59,6 @@ def read_rdf(path: Path, language: str) -> GraphTables:
     RDFS and OWL. An entity of a class is one of the classes above it, too. A text becomes a tail in quotation marks;
     numbers, dates and the like go without, as they are written.
 
-    Entities are all heads and tails of the graph, and what else has a label, type or description and is no
-    class; in the order of the file. Raises AnmiError if rdflib is not installed or the file is not Turtle. A line that
-    is no N-Triple is set aside.
-
     Parameters
     ----------
     path
@@ -71,6 +67,17 @@ def read_rdf(path: Path, language: str) -> GraphTables:
         ISO 639-1 code of the labels that are preferred; then come English ones, those of no language, and the rest.
     show_progress
         Whether a large file shows a bar.
+
+    Returns
+    -------
+    GraphTables
+        Entities are all heads and tails of the graph, and what else has a label, type or description and is no class;
+        in the order of the file.
+
+    Raises
+    ------
+    AnmiError
+        If rdflib is not installed or the file is not Turtle. A line that is no N-Triple is set aside.
     """
     try:
         import rdflib  # noqa: F401

@@ -57,9 +57,6 @@ def load_collection(
 ) -> Collection:
     """Read, check and split the collection that one string names.
 
-    It is the same in every process for the same input and arguments. Raises AnmiError if the string or what it names
-    is wrong.
-
     Parameters
     ----------
     collection
@@ -77,6 +74,16 @@ def load_collection(
         See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
     show_progress
         Whether long reads show a bar.
+
+    Returns
+    -------
+    Collection
+        The same in every process for the same input and arguments.
+
+    Raises
+    ------
+    AnmiError
+        If the string or what it names is wrong.
     """
     if not 0 <= dev_share < 1 or not 0 <= test_share < 1 or dev_share + test_share >= 1:
         raise AnmiError(f"dev_share {dev_share} and test_share {test_share} leave nothing to train on; lower them")
@@ -102,7 +109,10 @@ def load_collection(
 def fingerprint(collection: Collection) -> str:
     """Return a hash of the corpus, the queries and the qrels, in their order.
 
-    Returns 32 hexadecimal digits.
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
     """
     digest = hashlib.blake2b(digest_size=16)
     for table in (collection.corpus, collection.queries, collection.qrels):

@@ -31,8 +31,6 @@ def position(seed: int, purpose: str, texts: Sequence[str]) -> NDArray[np.float6
 def cut(texts: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: float = 0.0) -> NDArray[np.str_]:
     """Cut dev and test from training queries.
 
-    Returns ``train``, ``dev`` or ``test`` for every text; equal texts get the same.
-
     Parameters
     ----------
     texts
@@ -41,6 +39,11 @@ def cut(texts: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: 
         Keys the hash.
     dev_share, test_share
         Expected shares in [0, 1); 0 cuts nothing.
+
+    Returns
+    -------
+    numpy.ndarray
+        ``train``, ``dev`` or ``test`` for every text; equal texts get the same.
     """
     place = position(seed, "split", texts)
     return np.select([place < test_share, place < test_share + dev_share], ["test", "dev"], default="train")

@@ -13,14 +13,17 @@ def inside(path: Path, folder: Path) -> Path:
     Whoever packed a collection may have put a link to ``~/.aws/credentials`` in it; read as a document, that would
     be shown in reports and sent to judges. The folder itself may be a link: the user named it.
 
-    Raises AnmiError: it lies elsewhere.
-
     Parameters
     ----------
     path
         A file, which need not exist.
     folder
         That it must lie in once all links are followed.
+
+    Raises
+    ------
+    AnmiError
+        It lies elsewhere.
     """
     try:
         leads_in = path.resolve().is_relative_to(folder.resolve())

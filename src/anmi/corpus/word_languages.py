@@ -51,15 +51,22 @@ _LAST: Final = re.compile(r"(?<=[aeiou])[nh]$")
 def log_likelihoods(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float32]:
     """Return the decimal logarithm of the frequency of every word in every language.
 
-    Returns float32 [W, L]. A word of less than two letters says nothing: its row is 0. Raises AnmiError: the extra
-    ``code-mix`` is not installed, or it has no list for a language.
-
     Parameters
     ----------
     words
         W lower-case words of one script.
     languages
         L languages of that script: ISO 639-1 codes, or ``hi-Latn`` for one that is romanised.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32 [W, L]. A word of less than two letters says nothing: its row is 0.
+
+    Raises
+    ------
+    AnmiError
+        The extra ``code-mix`` is not installed, or it has no list for a language.
     """
     tables = [_language(name) for name in languages]
     keys = {False: [fold(word) for word in words], True: []}

@@ -70,8 +70,6 @@ class Engine(Protocol):
     def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of each item, in the order of the items; an error ends it.
 
-        Raises AnmiError: workers were lost again and again.
-
         Parameters
         ----------
         function
@@ -81,5 +79,10 @@ class Engine(Protocol):
         items
             Plain data. They are taken as workers get free, so they need not be in memory together, and a bounded
             number of bytes of results waits for the caller.
+
+        Raises
+        ------
+        AnmiError
+            Workers were lost again and again.
         """
         ...

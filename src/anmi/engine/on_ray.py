@@ -91,14 +91,16 @@ class RayEngine:
     that was lost before is tried alone, so that it takes no other with it. When a cluster has no room for another
     worker, those that are there go on.
 
-    Raises AnmiError as :class:`anmi.engine.ray_session.Session` does, or where no machine can ever have the GPUs that
-    a worker needs.
-
     Parameters
     ----------
     params
         With 0 workers there are as many as the cluster has room for now; without a cluster, as of the local engine.
         On this machine the number of workers is the only limit: several engines share it.
+
+    Raises
+    ------
+    AnmiError
+        See :class:`anmi.engine.ray_session.Session`; or no machine can ever have the GPUs that a worker needs.
     """
 
     def __init__(self, params: EngineParams) -> None:

@@ -31,7 +31,10 @@ _TOKEN: Final = secrets.token_hex(32)
 def library() -> Any:
     """Import Ray.
 
-    Raises AnmiError: it is not installed.
+    Raises
+    ------
+    AnmiError
+        It is not installed.
     """
     try:
         import ray
@@ -45,8 +48,6 @@ class Session:
 
     Where this process is connected already, that connection is used, and left as it is.
 
-    Raises AnmiError: Ray is not installed, does not start, or cannot be reached.
-
     Parameters
     ----------
     params
@@ -54,6 +55,11 @@ class Session:
         asks for a token that nobody else has, reports nothing to its makers, and ends with this process.
     workers
         Processes that it is to have on this machine.
+
+    Raises
+    ------
+    AnmiError
+        Ray is not installed, does not start, or cannot be reached.
     """
 
     # Of all sessions of this process: whether one of them started the Ray that it is connected to.

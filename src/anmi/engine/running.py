@@ -18,7 +18,10 @@ _FEW: Final = 4
 def running(params: EngineParams) -> Engine:
     """Return the engine that the parameters ask for; the same one for the same parameters.
 
-    Raises AnmiError: the kind is ``ray``, and its extra is not installed or its cluster cannot be reached.
+    Raises
+    ------
+    AnmiError
+        The kind is ``ray``, and its extra is not installed or its cluster cannot be reached.
     """
     if params.kind == "ray":
         from anmi.engine.on_ray import RayEngine

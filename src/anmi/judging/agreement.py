@@ -118,13 +118,15 @@ class Agreement:
     def votes(self, common: float) -> float:
         """Return the number of independent observations that a comparison of all judges counts for.
 
-        Returns 1 where judges cannot disagree (a single one), at most 100: copies of one judge know no more than it
-        does.
-
         Parameters
         ----------
         common
             Share of a judge's error variance taken to be common to all judges, in [0, 1).
+
+        Returns
+        -------
+        float
+            1 where judges cannot disagree (a single one), at most 100: copies of one judge know no more than it does.
         """
         if self.judges <= 1 or self.gap <= 0 or self.claimed <= 0:
             return 1.0

@@ -69,7 +69,10 @@ Calibrator = Platt | Isotonic
 def calibrator_from_dict(values: Mapping[str, Any]) -> Calibrator:
     """Rebuild a calibrator of either kind from its ``dataclasses.asdict``.
 
-    Raises AnmiError when the values are of neither kind.
+    Raises
+    ------
+    AnmiError
+        When the values are of neither kind.
 
     Examples
     --------
@@ -91,8 +94,10 @@ def labelled(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
     """Return the examples that have a score and a weight: scores, labels and weights, each [n] or shorter.
 
-    Raises AnmiError: arrays of unlike length, labels other than 0 and 1, a negative weight, no finite score, or one
-    class only.
+    Raises
+    ------
+    AnmiError
+        Arrays of unlike length, labels other than 0 and 1, a negative weight, no finite score, or one class only.
     """
     score, label = np.asarray(scores, np.float64).ravel(), np.asarray(labels, np.float64).ravel()
     weight = np.ones(len(score)) if weights is None else np.asarray(weights, np.float64).ravel()
@@ -117,14 +122,17 @@ def labelled(
 def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None) -> Platt:
     """Fit Platt scaling on labelled scores.
 
-    Raises AnmiError as :func:`labelled` does: when only one class is present, above all.
-
     Parameters
     ----------
     scores, labels
         [n]; labels are 1 for relevant and 0 otherwise; NaN scores are left out.
     weights
         Of the examples, [n].
+
+    Raises
+    ------
+    AnmiError
+        See :func:`labelled`: when only one class is present, above all.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -163,9 +171,6 @@ def cross_fitted(
 ) -> tuple[NDArray[np.float64], dict[int, Calibrator]]:
     """Calibrate each score by a calibrator that did not see its fold.
 
-    Returns [n], NaN where the score is; and by fold the calibrator of its scores, fitted on all other folds. Raises
-    AnmiError: fewer than two folds, or too few labels outside a fold, which is named.
-
     Parameters
     ----------
     scores, labels
@@ -175,6 +180,16 @@ def cross_fitted(
         query, belong in one fold.
     method
         See :func:`fit_calibrator`.
+
+    Returns
+    -------
+    probabilities, calibrators
+        [n], NaN where the score is; and by fold the calibrator of its scores, fitted on all other folds.
+
+    Raises
+    ------
+    AnmiError
+        Fewer than two folds, or too few labels outside a fold, which is named.
     """
     score, label, fold = np.asarray(scores, np.float64), np.asarray(labels), np.asarray(folds)
     names = [int(name) for name in np.unique(fold)]
@@ -197,7 +212,10 @@ def reliability(
 ) -> dict[str, Any]:
     """Compare predicted probabilities with observed frequencies; NaN probabilities are left out.
 
-    Returns ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: their mean distance.
+    Returns
+    -------
+    dict
+        ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: their mean distance.
     """
     known = np.isfinite(probabilities)
     weights = np.ones(known.sum()) if weights is None else np.asarray(weights, np.float64)[known]

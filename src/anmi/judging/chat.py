@@ -64,8 +64,6 @@ class ChatJudge:
     first comes out even; a pair is shown the same way whichever of the two is asked for first, so answers are
     antisymmetric and paid for once. They are stored as they come; what failed is not, and is asked again next time.
 
-    Raises AnmiError: the environment variable of the key is not set.
-
     Parameters
     ----------
     options
@@ -81,6 +79,11 @@ class ChatJudge:
         A hash of address, model and prompt.
     problems
         How many comparisons failed so far, by reason.
+
+    Raises
+    ------
+    AnmiError
+        The environment variable of the key is not set.
     """
 
     def __init__(self, options: ChatOptions, store: Store, seed: int) -> None:
@@ -102,7 +105,10 @@ class ChatJudge:
     def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Return P(first ≻ second), [n]; NaN where no answer came, or none that says A, B or TIE.
 
-        Raises AnmiError: the endpoint refuses requests as such: wrong address, model or key.
+        Raises
+        ------
+        AnmiError
+            The endpoint refuses requests as such: wrong address, model or key.
         """
         longest = self.options.max_characters
         shown, turned, alike = [], [], []

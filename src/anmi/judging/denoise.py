@@ -85,8 +85,15 @@ class Judge:
     def fit(self, shards: CandidateShards) -> Judgments:
         """Prepare the judges (trained when first needed), score all shards and fit the calibration.
 
-        Returns what was found, ready to be added to the shards. Raises AnmiError: too few queries for the folds, or a
-        judge whose scores cannot be used or calibrated.
+        Returns
+        -------
+        Judgments
+            What was found, ready to be added to the shards.
+
+        Raises
+        ------
+        AnmiError
+            Too few queries for the folds, or a judge whose scores cannot be used or calibrated.
         """
         total = self._pairs(shards.only())
         self.judges = self._made(self.options, shards)

@@ -61,9 +61,6 @@ def fit(
 
     A node without any answered comparison keeps its prior: Elo 1000 with a wide error, and no say in the others' mean.
 
-    Raises AnmiError: a preference outside [0, 1], a comparison graph whose answered comparisons fall apart into groups
-    that nothing joins, or no convergence.
-
     Parameters
     ----------
     first, second
@@ -81,6 +78,12 @@ def fit(
         Largest absolute gradient at which a query has converged.
     query_ids
         Q names for error messages.
+
+    Raises
+    ------
+    AnmiError
+        A preference outside [0, 1], a comparison graph whose answered comparisons fall apart into groups that
+        nothing joins, or no convergence.
     """
     mass = check(first, second, preference, sizes, votes, query_ids)
     share = np.where(mass > 0, preference, 0.5)
@@ -112,8 +115,10 @@ def check(
 ) -> NDArray[np.float64]:
     """Check that the comparisons can be fitted, and return what each counts for, [Q, E]; arguments as in :func:`fit`.
 
-    Raises AnmiError: a preference outside [0, 1], or a query whose answered comparisons do not join all nodes that they
-    touch.
+    Raises
+    ------
+    AnmiError
+        A preference outside [0, 1], or a query whose answered comparisons do not join all nodes that they touch.
     """
     present = ~np.isnan(preference)
     if ((preference[present] < 0) | (preference[present] > 1)).any():

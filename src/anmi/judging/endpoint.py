@@ -128,14 +128,17 @@ class RateLimit:
 class Endpoint:
     """An OpenAI-compatible chat endpoint.
 
-    Raises AnmiError: the environment variable of the key is not set.
-
     Parameters
     ----------
     options
         Where it is and how patiently it is asked.
     seed
         Of the run; keys the jitter of the back-off.
+
+    Raises
+    ------
+    AnmiError
+        The environment variable of the key is not set.
     """
 
     def __init__(self, options: EndpointOptions, seed: int) -> None:
@@ -158,12 +161,15 @@ class Endpoint:
     def ask(self, questions: Sequence[tuple[str, str]]) -> Iterator[tuple[int, Reply]]:
         """Yield (number of the question, reply) as replies come.
 
-        Raises AnmiError: the endpoint refuses requests as such: wrong address, model or key.
-
         Parameters
         ----------
         questions
             (system prompt, user prompt) each.
+
+        Raises
+        ------
+        AnmiError
+            The endpoint refuses requests as such: wrong address, model or key.
         """
         import httpx
 

@@ -76,7 +76,10 @@ VECTOR_FEATURES: Final = tuple(n for n, feature in FEATURES.items() if feature.e
 def features(block: Candidates) -> NDArray[np.float32]:
     """Return the inputs of the model, float32 [Q, M, K] in the order of :data:`FEATURES`; NaN where unknown.
 
-    Raises AnmiError: a column of evidence is missing from the block.
+    Raises
+    ------
+    AnmiError
+        A column of evidence is missing from the block.
     """
     missing = [name for name in EVIDENCE if name not in block.columns]
     if missing:
@@ -139,7 +142,10 @@ class FusedModel:
     def from_dict(raw: Mapping[str, Any]) -> FusedModel:
         """Rebuild a model from :meth:`as_dict`.
 
-        Raises AnmiError: the inputs are not those of this version.
+        Raises
+        ------
+        AnmiError
+            The inputs are not those of this version.
         """
         try:
             if raw.get("label_share", 1) != 1:
@@ -166,8 +172,6 @@ def fit_model(
 ) -> FusedModel:
     """Fit the coefficients by weighted maximum likelihood with a ridge, then calibrate at the natural base rate.
 
-    Raises AnmiError: only one class.
-
     Parameters
     ----------
     values
@@ -187,6 +191,11 @@ def fit_model(
         Their weight, relative to that of all relevant candidates.
     without
         Inputs whose coefficient is kept at 0.
+
+    Raises
+    ------
+    AnmiError
+        Only one class.
     """
     if len(np.unique(labels)) < 2:
         raise AnmiError(
@@ -261,8 +270,11 @@ def _maximise(
 def shipped() -> dict[str, Any]:
     """Return the shipped coefficients and where they come from.
 
-    Returns ``models`` by encoder (``minilm``, ``static``, ``other``), ``without`` with such models by the name of a
-    collection that had no part in them, and ``provenance``.
+    Returns
+    -------
+    dict
+        ``models`` by encoder (``minilm``, ``static``, ``other``), ``without`` with such models by the name of a
+        collection that had no part in them, and ``provenance``.
     """
     import json
 
@@ -275,14 +287,17 @@ def shipped() -> dict[str, Any]:
 def transferred(encoder: str, without: str | None = None) -> FusedModel:
     """Return the shipped model for an encoder; one without vectors where that encoder was not fitted.
 
-    Raises AnmiError: no coefficients were fitted without that collection.
-
     Parameters
     ----------
     encoder
         Its name.
     without
         A collection whose truth is to have had no part in the coefficients; None takes those of all.
+
+    Raises
+    ------
+    AnmiError
+        No coefficients were fitted without that collection.
     """
     raw = shipped()
     if without is not None and without not in raw["without"]:

@@ -107,7 +107,10 @@ def left_out(without: str | None, collection: str) -> str | None:
 def provenance(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return of a judge's summary whose truth had a part in its shipped coefficients and whose had none.
 
-    Returns ``without`` (None for nothing) and ``fitted_on``; empty where no judge was asked.
+    Returns
+    -------
+    dict
+        ``without`` (None for nothing) and ``fitted_on``; empty where no judge was asked.
     """
     return {name: summary[name] for name in ("without", "fitted_on") if name in summary}
 
@@ -147,8 +150,10 @@ class FusedJudge:
     def fit(self, shards: CandidateShards) -> None:
         """Choose the coefficients, and refine them on hidden positives where there are enough.
 
-        Raises AnmiError: ``mode: hidden`` with too few queries that have several positives, or that retrieval finds
-        them for.
+        Raises
+        ------
+        AnmiError
+            ``mode: hidden`` with too few queries that have several positives, or that retrieval finds them for.
         """
         self.models, self.queries, several = [], 0, 0
         for block in shards.only():

@@ -25,6 +25,11 @@ def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) 
     scores_positive, scores_candidates
         In [0, 1], for which the temperature of the softmax is made; [Q, P] and [Q, M]. NaN is missing and gets no mass.
 
+    Returns
+    -------
+    numpy.ndarray
+        [Q, P + M], rows sum to 1; a row without any score is all 0.
+
     Examples
     --------
     >>> soft_labels(np.array([[0.9]]), np.array([[0.9, np.nan]])).tolist()
@@ -98,7 +103,10 @@ class Judgments:
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its judgments.
 
-        Raises AnmiError: a query that was not judged.
+        Raises
+        ------
+        AnmiError
+            A query that was not judged.
         """
         row = self._rows(block.query_ids)
         fold = self.raw.folds[row]

@@ -53,14 +53,17 @@ class PairwiseOptions(BaseModel):
 class LocalPairwise:
     """P(first ≻ second) of a local classifier, the mean over both orders of showing the two.
 
-    Raises AnmiError: the model cannot be loaded or is no classifier with one or two labels.
-
     Parameters
     ----------
     options
         The model.
     store
         Cache of its logits.
+
+    Raises
+    ------
+    AnmiError
+        The model cannot be loaded or is no classifier with one or two labels.
     """
 
     def __init__(self, options: LocalPairwiseOptions, store: Store) -> None:
@@ -75,7 +78,10 @@ class LocalPairwise:
     def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Return P(first ≻ second), [n].
 
-        Raises AnmiError: the model returned something that is no number.
+        Raises
+        ------
+        AnmiError
+            The model returned something that is no number.
         """
         if not len(queries):
             return np.zeros(0)

@@ -37,9 +37,6 @@ def fit(
     less than 1e-4 or for 1,000 steps. Its e is half of Thurstone's, so its Elo gaps are half as wide. The gradient is
     averaged over a document's comparisons, which is ours: steps of that size along the sum overshoot for ever.
 
-    All errors are NaN, as the variants have none. Raises AnmiError: a preference outside [0, 1], or
-    comparisons that do not join the documents.
-
     Parameters
     ----------
     first, second, preference, sizes, query_ids
@@ -48,6 +45,16 @@ def fit(
         Which of the two.
     steps
         Most steps; None for the variant's own.
+
+    Returns
+    -------
+    Strengths
+        With NaN for all errors, as the variants have none.
+
+    Raises
+    ------
+    AnmiError
+        A preference outside [0, 1], or comparisons that do not join the documents.
     """
     mass = check(first, second, preference, sizes, 1.0, query_ids)
     width = int(sizes.max(initial=1))

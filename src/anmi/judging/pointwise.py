@@ -50,8 +50,6 @@ class PointwiseJudge(Protocol):
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return a raw score for each pair, higher for more relevant, on a scale of the judge's own.
 
-        Returns float32 [n]. Raises AnmiError: the model returned too few scores, or something that is no number.
-
         Parameters
         ----------
         pairs
@@ -60,6 +58,16 @@ class PointwiseJudge(Protocol):
             Cache; a pair that it holds is not computed again.
         bar
             Progress bar that counts pairs.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 [n].
+
+        Raises
+        ------
+        AnmiError
+            The model returned too few scores, or something that is no number.
         """
 
     def describe(self) -> dict[str, Any]:
@@ -153,8 +161,11 @@ def logits(model: Any, pairs: Sequence[tuple[str, str]], options: JudgeOptions) 
 def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,)) -> Any:
     """Open a ready-made cross-encoder.
 
-    Raises AnmiError: it cannot be loaded, is more than data, has another number of labels, or has no scoring head (a
-    bi-encoder, whose fresh random head would judge at random).
+    Raises
+    ------
+    AnmiError
+        It cannot be loaded, is more than data, has another number of labels, or has no scoring head (a bi-encoder,
+        whose fresh random head would judge at random).
     """
     from sentence_transformers.cross_encoder import CrossEncoder
 

@@ -24,20 +24,20 @@ class PairwiseJudge(Protocol):
     def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Return P(first ≻ second) for n comparisons.
 
-        Returns [n] in [0, 1]; ½ for a tie, NaN where the judge failed – missing, never a win for either side.
-
         Parameters
         ----------
         queries, first, second
             Texts of the query and of the two documents, n each.
+
+        Returns
+        -------
+        numpy.ndarray
+            [n] in [0, 1]; ½ for a tie, NaN where the judge failed – missing, never a win for either side.
         """
 
 
 def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
     """Fit T of P(i ≻ j) = σ((sᵢ − sⱼ)/T) by maximum likelihood on labelled (positive, other) pairs.
-
-    Returns T in score units, between 1/100 and 100 times the spread of the differences. The upper end means that the
-    judge cannot tell positives from candidates, and every preference is then close to ½.
 
     Parameters
     ----------
@@ -45,6 +45,12 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
         Score of each row's positive, [Q].
     others
         Scores of the row's candidates, [Q, M]; NaN is ignored.
+
+    Returns
+    -------
+    float
+        T in score units, between 1/100 and 100 times the spread of the differences. The upper end means that the
+        judge cannot tell positives from candidates, and every preference is then close to ½.
 
     Examples
     --------
@@ -78,7 +84,10 @@ def preference(
 def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDArray[np.float64]:
     """Weighted mean of the judges' preferences, each [Q, E]; a missing vote counts for neither side.
 
-    Returns [Q, E]; NaN where every judge is missing.
+    Returns
+    -------
+    numpy.ndarray
+        [Q, E]; NaN where every judge is missing.
 
     Examples
     --------
@@ -185,8 +194,6 @@ def groups(
 ) -> NDArray[np.int64]:
     """Number the connected groups of nodes of every comparison graph at once.
 
-    Returns int64 [Q, n]; two nodes of a row bear the same number if a chain of comparisons joins them.
-
     Parameters
     ----------
     first, second
@@ -195,6 +202,11 @@ def groups(
         True where a comparison was answered, [Q, E].
     width
         Nodes per query, n.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64 [Q, n]; two nodes of a row bear the same number if a chain of comparisons joins them.
 
     Examples
     --------

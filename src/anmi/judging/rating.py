@@ -143,7 +143,10 @@ class Rater:
     def fit(self, shards: CandidateShards) -> None:
         """Fit each judge's temperature on (positive, candidate) pairs, then what they are worth together (methods §2).
 
-        Raises AnmiError: a judge whose column no candidate has, or no judge at all with a score.
+        Raises
+        ------
+        AnmiError
+            A judge whose column no candidate has, or no judge at all with a score.
         """
         labelled = self._labelled(shards)
         self.temperatures, wins = {}, {}

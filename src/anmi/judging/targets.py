@@ -48,8 +48,6 @@ class Target:
 def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_negative_rate: float) -> Target:
     """Return the highest threshold that lets at most a given share of the relevant documents pass as negatives.
 
-    Raises AnmiError: labels of one class only, or a target outside its range.
-
     Parameters
     ----------
     probabilities, labels
@@ -57,6 +55,11 @@ def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_n
         otherwise; NaN probabilities are left out.
     max_false_negative_rate
         Share of the relevant documents that may stay below the threshold, from 0 up to, not including, 1.
+
+    Raises
+    ------
+    AnmiError
+        Labels of one class only, or a target outside its range.
 
     Examples
     --------

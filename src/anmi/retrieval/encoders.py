@@ -91,8 +91,6 @@ def check_name(name: str) -> None:
 def load_encoder(name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN) -> SentenceTransformer:
     """Load a bi-encoder that knows its prompts.
 
-    Raises AnmiError: unknown name, wrong checksum, a model that cannot be fetched, or one that is more than data.
-
     Parameters
     ----------
     name
@@ -104,6 +102,11 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
         Longest input in tokens, those of the prompt among them; the model's own limit when None.
     prompts
         In place of the model's own; see :func:`anmi.retrieval.prompts.settle_prompts`.
+
+    Raises
+    ------
+    AnmiError
+        Unknown name, wrong checksum, a model that cannot be fetched, or one that is more than data.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -261,9 +264,6 @@ def encode(
 ) -> NDArray[np.float32]:
     """Encode texts to unit vectors, with the model's prompt for them, computing only those the store does not hold.
 
-    Raises AnmiError: the model asks for the role, and none is given. Returns float32 [T, D], rows of length 1 (0 for a
-    text without a known token).
-
     Parameters
     ----------
     model
@@ -283,6 +283,16 @@ def encode(
     elsewhere
         Does the same where the store's ``run`` calls it, such as :class:`anmi.retrieval.encoding.Encoding`; None
         computes here.
+
+    Raises
+    ------
+    AnmiError
+        The model asks for the role, and none is given.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32 [T, D], rows of length 1 (0 for a text without a known token).
     """
     if role is None and (is_routed(model) or any(prompts_of(model).values())):
         raise AnmiError(

@@ -69,14 +69,17 @@ def is_folder(name: str) -> bool:
 def check_folder(folder: Path, name: str = "") -> None:
     """Refuse a model that names code, or that has weights other than safetensors.
 
-    Raises AnmiError naming the file and what is wrong with it.
-
     Parameters
     ----------
     folder
         Of a sentence-transformers or transformers model.
     name
         What the user calls it.
+
+    Raises
+    ------
+    AnmiError
+        Naming the file and what is wrong with it.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     for path in files:

@@ -30,8 +30,6 @@ def draw(
     corpora are put in random order; from large ones documents are drawn until ``count`` different ones remain, so
     that memory does not grow with the corpus.
 
-    Returns int32 [Q, up to ``count``], padded with -1 where fewer documents are left.
-
     Parameters
     ----------
     seed
@@ -44,6 +42,11 @@ def draw(
         Number of documents in the corpus, N.
     count
         Documents per query.
+
+    Returns
+    -------
+    numpy.ndarray
+        int32 [Q, up to ``count``], padded with -1 where fewer documents are left.
 
     Examples
     --------

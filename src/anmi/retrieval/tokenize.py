@@ -254,14 +254,17 @@ class Tokenizer:
 def tokenizer(kind: str, language: str) -> Tokenize:
     """Return a function from texts to lists of tokens.
 
-    Raises AnmiError: there is no such tokeniser, it does not know the language, or its package is not installed.
-
     Parameters
     ----------
     kind
         ``auto`` or a key of :data:`TOKENIZERS`.
     language
         ISO 639-1 code.
+
+    Raises
+    ------
+    AnmiError
+        There is no such tokeniser, it does not know the language, or its package is not installed.
 
     Examples
     --------

@@ -155,7 +155,10 @@ def fit_denoise(blocks: Iterable[Candidates], params: Denoise, context: Context)
     unlabelled candidate. Counted are the own positives of the rows still kept, each once, and as the others the
     candidates still in play.
 
-    Raises AnmiError when no positive was held out.
+    Raises
+    ------
+    AnmiError
+        When no positive was held out.
     """
     if params.max_false_negative_rate is None:
         return None

@@ -249,7 +249,10 @@ class RecipeBook(BaseModel):
     def get(self, name: str) -> Recipe:
         """Return a recipe; under the name ``*`` one that reads what all of them read, for judging once for all.
 
-        Raises AnmiError: unknown name, with the nearest known one.
+        Raises
+        ------
+        AnmiError
+            Unknown name, with the nearest known one.
         """
         if name == self.every:
             steps = [item for recipe in self.__pydantic_extra__.values() for item in recipe.steps]
@@ -263,7 +266,10 @@ class RecipeBook(BaseModel):
 def recipe_book(raw: dict[str, Any]) -> RecipeBook:
     """Validate recipes read from YAML.
 
-    Raises AnmiError in one sentence naming the recipe and what is wrong with it.
+    Raises
+    ------
+    AnmiError
+        One sentence naming the recipe and what is wrong with it.
     """
     try:
         return RecipeBook(**raw)
@@ -281,7 +287,15 @@ def _sentence(error: ValidationError) -> str:
 
 @dataclass
 class Runner:
-    """Applies a recipe to shards of candidates, one row per (query, positive)."""
+    """Applies a recipe to shards of candidates, one row per (query, positive).
+
+    Parameters
+    ----------
+    recipe
+        What to run.
+    seed
+        Of the run.
+    """
 
     recipe: Recipe
     seed: int
@@ -321,7 +335,10 @@ class Runner:
     def varied(self, place: int, parameter: str, value: float) -> Runner:
         """Return a runner that differs in one parameter of one step; what was fitted before that step is kept.
 
-        Raises AnmiError: the step does not take the value beside its other parameters.
+        Raises
+        ------
+        AnmiError
+            The step does not take the value beside its other parameters.
         """
         changed = self.recipe.steps[place]
         given = changed.params.model_dump(exclude_unset=True) | {parameter: value}

@@ -192,8 +192,11 @@ def pair_rows(
 ) -> pd.DataFrame:
     """Return the rows that have negatives in the pair format of methods §1.
 
-    Returns ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types, source and language
-    are those of the collection's metadata where it has them.
+    Returns
+    -------
+    pandas.DataFrame
+        ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types, source and language are
+        those of the collection's metadata where it has them.
     """
     kept = rows[rows.negative_ids.map(len) > 0]
 

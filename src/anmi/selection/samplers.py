@@ -88,8 +88,6 @@ def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
 def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, stream: str) -> NDArray[np.float64]:
     """Return keys whose n largest are n draws without replacement (the Gumbel top-k trick; Kool et al. 2019).
 
-    Returns log-chance plus a standard Gumbel variable, [Q, M].
-
     Parameters
     ----------
     block
@@ -98,6 +96,11 @@ def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, s
         Logarithm of each candidate's chance up to a constant per row, [Q, M]; NaN where it has none.
     seed, stream
         Of the run and of the step.
+
+    Returns
+    -------
+    numpy.ndarray
+        log-chance plus a standard Gumbel variable, [Q, M].
     """
     uniform = seeds.uniform(seed, stream, row_keys(block), block.documents)
     # A draw of exactly 0 has no logarithm; half of the next larger one stands in for it.

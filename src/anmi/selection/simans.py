@@ -85,8 +85,6 @@ def _gaps(block: Candidates, params: SimAns) -> NDArray[np.float64]:
 def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDArray[np.float64]:
     """Return the log-probability with which each candidate would be the first of its row to be drawn.
 
-    Returns [Q, M]; NaN where a candidate cannot be drawn.
-
     Parameters
     ----------
     block
@@ -96,6 +94,11 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDA
         whose rank is unknown counts as behind all candidates of its row.
     variance
         Of the gaps, by which `a` is divided.
+
+    Returns
+    -------
+    numpy.ndarray
+        [Q, M]; NaN where a candidate cannot be drawn.
     """
     a, b = params.constants
     if params.form == "rank":

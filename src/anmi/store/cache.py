@@ -51,14 +51,17 @@ def digest(*parts: str | bytes, size: int = 16) -> bytes:
 class Store:
     """Vectors of float32 by (fingerprint, text).
 
-    Raises AnmiError: the folder cannot be made or locked, or holds something else or the store of another version.
-
     Parameters
     ----------
     path
         Folder of the database; created when absent.
     size_limit
         Upper bound of the database in bytes; address space, not disk, is reserved.
+
+    Raises
+    ------
+    AnmiError
+        The folder cannot be made or locked, or holds something else or the store of another version.
 
     Examples
     --------
@@ -114,14 +117,17 @@ class Store:
     def write(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Store values; all of them or, when interrupted, none. A value that is there already stays.
 
-        Raises AnmiError: a value of another length than those stored, a key of unknown origin, or no space.
-
         Parameters
         ----------
         keys
             From :meth:`keys`.
         values
             float32, equally many numbers for all keys of a fingerprint.
+
+        Raises
+        ------
+        AnmiError
+            A value of another length than those stored, a key of unknown origin, or no space.
         """
         items = sorted(zip(keys, values, strict=True))
         with self.database.writing() as transaction:
@@ -180,9 +186,6 @@ class Store:
     ) -> NDArray[np.float32]:
         """Return one vector per text, computing only those that are not stored.
 
-        Returns float32 [T, D], read-only. Raises AnmiError when ``compute`` returns the wrong number of rows, rows of
-        another length than those stored, a NaN or an infinite number, or when there is no space.
-
         Parameters
         ----------
         fingerprint
@@ -199,6 +202,17 @@ class Store:
             What people call the model; shown by ``kedro anmi store stats``, of no effect.
         run
             Applies ``compute`` to the batches, in their order: ``map``, or that of an engine with workers.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 [T, D], read-only.
+
+        Raises
+        ------
+        AnmiError
+            When ``compute`` returns the wrong number of rows, rows of another length than those stored, a NaN or an
+            infinite number, or when there is no space.
         """
         if not len(texts):
             return np.zeros((0, 0), np.float32)
@@ -242,9 +256,6 @@ class Store:
 
         Without a condition only the leftovers of killed processes go, once they are a day old.
 
-        Raises AnmiError: a fingerprint that is not stored or not told apart by its start, or no space for the smaller
-        copy.
-
         Parameters
         ----------
         older_than_days
@@ -255,6 +266,11 @@ class Store:
             Fingerprints that stay, given by their start.
         dry_run
             Only tell what would go.
+
+        Raises
+        ------
+        AnmiError
+            A fingerprint that is not stored or not told apart by its start, or no space for the smaller copy.
         """
         return upkeep.prune(self, older_than_days, fingerprints, keep, dry_run)
 

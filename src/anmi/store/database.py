@@ -27,14 +27,17 @@ _REFILLED: Final = "it will be filled again"
 class Database:
     """An open LMDB environment with two tables, ``entries`` and ``registry``, and a note of its format.
 
-    Raises AnmiError: the folder cannot be made or locked, or holds something else or the store of another version.
-
     Parameters
     ----------
     path
         Folder of the database; created when absent.
     size_limit
         Upper bound of the database in bytes; address space, not disk, is reserved.
+
+    Raises
+    ------
+    AnmiError
+        The folder cannot be made or locked, or holds something else or the store of another version.
     """
 
     def __init__(self, path: Path, size_limit: int) -> None:
@@ -154,7 +157,10 @@ class Database:
     def compact(self) -> None:
         """Replace the file by a copy without free pages; only inside :meth:`alone`.
 
-        Raises AnmiError: the disk has no room for the copy.
+        Raises
+        ------
+        AnmiError
+            The disk has no room for the copy.
         """
         needed, free = self.file_size() - self.free_size(), shutil.disk_usage(self.path).free
         if free < needed:

@@ -82,7 +82,10 @@ class Registry:
     def find(self, transaction: Any, prefix: bytes, fingerprint: str) -> Record | None:
         """Return the record of a fingerprint, or None.
 
-        Raises AnmiError: another fingerprint has the same prefix.
+        Raises
+        ------
+        AnmiError
+            Another fingerprint has the same prefix.
         """
         data = transaction.get(prefix, db=self._handle)
         if data is None:

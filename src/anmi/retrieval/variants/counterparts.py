@@ -30,8 +30,6 @@ def make_counterparts(
     common, if the two entities share a type. Within a degree, entities that share a type come first. None states all
     facts of the document.
 
-    Returns what :func:`documents_as_variants` does, with a relation of both.
-
     Parameters
     ----------
     context
@@ -42,6 +40,12 @@ def make_counterparts(
         Counterparts per document, at most.
     seed
         Of the run; with the document's id it names the random stream.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
+        the two are about, a relation of both, and the id of the counterpart.
     """
     graph, about = context.graph, context.graph.about
     facts = _Facts.of(graph)

@@ -79,8 +79,6 @@ def edited(
 def make_edits(context: Context, kinds: Sequence[str], seed: int) -> pd.DataFrame:
     """Return one text of each kind for every document in which its rule finds something to change.
 
-    Returns ``place, kind, text, old, new``: place of the document in the context, and the words that were exchanged.
-
     Parameters
     ----------
     context
@@ -89,6 +87,11 @@ def make_edits(context: Context, kinds: Sequence[str], seed: int) -> pd.DataFram
         Of :data:`RULES`.
     seed
         Of the run; with kind and document id it names the random stream.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new``: place of the document in the context, and the words that were exchanged.
     """
     truths = Truths(context)
     rows = []

@@ -56,7 +56,10 @@ class ChatGenerator:
     def edit(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the edited text for each, or none.
 
-        Raises AnmiError: the endpoint refuses requests as such: wrong address, model or key.
+        Raises
+        ------
+        AnmiError
+            The endpoint refuses requests as such: wrong address, model or key.
         """
         asked = [place for place, text in enumerate(texts) if text.strip() and len(text) <= self._longest]
         made: list[list[str]] = [[] for _ in texts]

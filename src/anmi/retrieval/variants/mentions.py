@@ -23,14 +23,17 @@ def find_mentions(text: str, labels: Sequence[str]) -> list[list[Span]]:
     The longest label comes first and no two mentions overlap, so a name within a longer name is no mention. A label
     that stands twice in the list has none, as nobody can tell whose it is; nor has any other label there.
 
-    Returns for each label the (start, end) of its mentions.
-
     Parameters
     ----------
     text
         Searched with regard to case.
     labels
         Empty ones have no mention.
+
+    Returns
+    -------
+    list
+        For each label the (start, end) of its mentions.
 
     Examples
     --------

@@ -22,8 +22,6 @@ def make_neighbours(context: Context, ids: Sequence[str], texts: Sequence[str], 
     random. What lacks a fact is no answer to a query for all of them, however much it looks like one, and nothing but
     the graph tells it from a document that states all of them.
 
-    Returns what :func:`documents_as_variants` does, without a relation.
-
     Parameters
     ----------
     context
@@ -34,6 +32,12 @@ def make_neighbours(context: Context, ids: Sequence[str], texts: Sequence[str], 
         Neighbours per document, at most.
     seed
         Of the run; with the document's id it names the random stream.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
+        the two are about (empty where a document is about none), no relation, and the id of the neighbour.
     """
     stated = context.graph.stated.astype(np.int32)
     transposed, size = sparse.csc_array(stated.T), np.asarray(stated.sum(axis=1)).ravel()

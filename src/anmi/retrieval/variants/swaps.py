@@ -147,8 +147,11 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
 def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.DataFrame:
     """Return up to ``count`` texts per document in which an entity is replaced wherever it is mentioned.
 
-    Returns ``place, kind, text, old, new, relation``: place of the document in the context, URIs of the entities, and
-    the relation of the first fact that changes.
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation``: place of the document in the context, URIs of the entities, and the
+        relation of the first fact that changes.
     """
     found = draw_neighbours(context, pools, count, seed, "variants/swap")
     graph = context.graph

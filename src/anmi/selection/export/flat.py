@@ -70,8 +70,6 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
     Left out and counted: rows of weight 0, negatives of weight 0 (our training would not see them either), negatives
     that are a positive of another row of their query, and what the score is missing for.
 
-    Raises AnmiError: a column is missing, or the score was measured for nothing.
-
     Parameters
     ----------
     rows
@@ -80,6 +78,11 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
         Most negatives of a row, best first; None for all.
     score
         Judgment to take along; None for none.
+
+    Raises
+    ------
+    AnmiError
+        A column is missing, or the score was measured for nothing.
     """
     missing = [name for name in _NEEDED if name not in rows]
     if missing:
@@ -179,7 +182,10 @@ def known_shares(rows: pd.DataFrame) -> dict[str, float]:
 def preferred_score(rows: pd.DataFrame) -> str:
     """Return the judgment that is exported where none is named.
 
-    Raises AnmiError: none of them is known for enough documents; the message says how far each is.
+    Raises
+    ------
+    AnmiError
+        None of them is known for enough documents; the message says how far each is.
     """
     shares = known_shares(rows)
     chosen = next((name for name in PREFERRED if shares.get(name, 0.0) >= ENOUGH), None)

@@ -99,7 +99,10 @@ FORMATS: Final[dict[str, Format]] = {
 def find_format(name: str, options: ExportOptions) -> Format:
     """Return a format that takes the options given.
 
-    Raises AnmiError: unknown name, with the nearest known one; or an option that the format has no place for.
+    Raises
+    ------
+    AnmiError
+        Unknown name, with the nearest known one; or an option that the format has no place for.
     """
     if name not in FORMATS:
         raise AnmiError(f'there is no format "{name}"; {nearest(name, FORMATS)}')
@@ -120,8 +123,6 @@ def make_export(
 ) -> Exported:
     """Turn training rows into a format.
 
-    Raises AnmiError: unknown format or score, an option the format has no place for, or nothing is left to export.
-
     Parameters
     ----------
     rows
@@ -134,6 +135,11 @@ def make_export(
         What the rows were made of; ``pairs`` needs it, ``tevatron`` takes titles from it.
     encoder_info
         What is known of the encoder that mined, ``prompts`` among it, for the README.
+
+    Raises
+    ------
+    AnmiError
+        Unknown format or score, an option the format has no place for, or nothing is left to export.
     """
     options = options or ExportOptions()
     found = find_format(name, options)

@@ -134,7 +134,10 @@ def _titles(ids: NDArray[Any], collection: Collection | None) -> Sequence[str]:
 def pairs(flat: FlatRows, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
     """Return the pair format of :func:`anmi.selection.rows.pair_rows`, one line per row with negatives.
 
-    Raises AnmiError: the collection is not given, or it is not the one the rows were made of.
+    Raises
+    ------
+    AnmiError
+        The collection is not given, or it is not the one the rows were made of.
     """
     if collection is None:
         raise AnmiError(
