@@ -14,7 +14,7 @@ export DO_NOT_TRACK := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint unit viz lock clean audit-packages airflow
+.PHONY: help install run test test-all changed lint unit rare viz lock clean audit-packages airflow
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -25,7 +25,9 @@ run: .venv/.installed ## install what is missing, run the whole pipeline on the 
 	@$(BIN)/kedro run
 	@$(BIN)/kedro anmi results
 
-test: lint unit ## install what is missing, then lint, types and the tests; what CI runs
+test: lint unit ## install what is missing, then lint, types and every test that is not rare: minutes
+
+test-all: test rare ## that, and the rare tests: before a release, and every night
 
 lint: .venv/.installed-test
 	@echo "==> ruff"
@@ -34,9 +36,49 @@ lint: .venv/.installed-test
 	@echo "==> mypy"
 	@$(BIN)/mypy --no-error-summary src
 
+# Two workers with a thread each. Files stay whole, since most share what their first test made (loadgroup would say
+# that of runs as well, but does nothing with pytest 9.2: pytest-xdist issue 1386); tests/conftest.py has the order.
+WORKERS ?= 2
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 unit: .venv/.installed-test
 	@echo "==> pytest"
-	@$(BIN)/python -m pytest
+	@$(PYTEST) -m "not rare"
+
+rare: .venv/.installed-test
+	@echo "==> pytest, the rare tests"
+	@$(PYTEST) -m rare
+
+# Where a pattern matches the path of a changed file, CI runs the rare tests of these files; of `tests`, all of them.
+define RARE_TESTS
+^(Makefile|pyproject.toml|requirements.*lock|tests/([a-z0-9]+/)?conftest.py|tests/commands.py|src/anmi/[^/]*.py)$$ tests
+^src/anmi/(engine|store|candidates|retrieval|judging|selection|pipelines)/ tests/engine tests/e2e/test_engines.py
+^src/anmi/(retrieval|judging|selection|training|evaluation|pipelines)/ tests/e2e/test_figures.py tests/e2e/test_many_positives.py
+^(src/anmi/(selection|training)/|conf/base/parameters_recipes) tests/e2e/test_recipes.py tests/e2e/test_hardening.py
+^src/anmi/(training|store|datasets|hooks|lineage|runs|pipelines)/ tests/e2e/test_interruption.py tests/training tests/test_cli_runs.py
+^src/anmi/(datasets|hooks|lineage|runs)/ tests/e2e/test_concurrent_runs.py tests/cli
+^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py
+^src/anmi/.*ablation|^conf/base/.*ablation tests/e2e/test_ablation.py tests/pipelines
+^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py
+^src/anmi/(corpus|retrieval)/ tests/e2e/test_collections.py
+^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py
+^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/(production|airflow) tests/e2e/test_package.py tests/deploy
+^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
+^conf/base/catalog|/pipeline.py$$ tests/e2e/test_viz.py
+endef
+export RARE_TESTS
+
+# A rare test that changed itself is run, too.
+changed: .venv/.installed-test ## the rare tests of what changed since BASE=COMMIT; all where there is no such commit
+	@if [ -z "$(BASE)" ] || ! changed=$$(git diff --name-only --no-renames "$(BASE)" -- 2>/dev/null); then \
+	  echo "==> pytest, all rare tests: what changed cannot be told"; $(PYTEST) -m rare; exit; \
+	fi; \
+	files=$$({ echo "$$changed" | grep -E '^tests/.*/test_[^/]*.py$$'; \
+	  echo "$$RARE_TESTS" | while read -r pattern files; do \
+	    if echo "$$changed" | grep -Eq "$$pattern"; then echo "$$files"; fi; done; } | tr ' ' '\n' | sort -u); \
+	found=$$(for file in $$files; do [ ! -e "$$file" ] || echo "$$file"; done); \
+	echo "==> pytest, the rare tests of what changed:" $${found:-none}; \
+	[ -z "$$found" ] || { $(PYTEST) -m rare $$found || [ $$? -eq 5 ]; }
 
 viz: .venv/.installed ## show the pipeline in the browser
 	@$(BIN)/kedro viz run

@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.commands import Commands, environment
 
 # Before a test imports a library that reads it; without it every load of a local model waits for the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -24,6 +25,13 @@ settings.load_profile("anmi")
 
 ROOT = Path(__file__).parents[1]
 Kedro = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let workers begin with what takes longest, and only one of them with the run that several files look at."""
+    if hasattr(config, "workerinput"):
+        shared = {item.path for item in items if "whole_run" in getattr(item, "fixturenames", ())}
+        items.sort(key=lambda i: ("e2e" not in i.path.parts, i.path.name != "test_run.py", i.path in shared))
 
 
 @pytest.fixture(scope="session")
@@ -117,18 +125,33 @@ def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., A
 
 
 @pytest.fixture(scope="session")
-def kedro() -> Kedro:
-    """Run the installed command from the repository's root, with folders of its own."""
+def commands() -> Iterator[Commands]:
+    """What runs commands without the seconds that a start takes."""
+    commands = Commands()
+    yield commands
+    commands.close()
+
+
+@pytest.fixture(scope="session")
+def kedro(commands: Commands) -> Kedro:
+    """Run the command from the repository's root, with folders of its own.
+
+    It is a fork of a process that has imported everything; the installed command itself is started where ``anew`` or
+    variables of the environment are given, since some are read on import.
+    """
 
     def run(
-        *arguments: str, data_root: Path, store: Path, env: str | None = "test", timeout: float = 900, **variables: str
-    ) -> subprocess.CompletedProcess[str]:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))}
-        folders = {"ANMI_DATA_ROOT": str(data_root), "ANMI_STORE": str(store), "COLUMNS": "200"}
+        *arguments: str, data_root: Path, store: Path, env: str | None = "test", timeout: float = 900,
+        anew: bool = False, **variables: str,
+    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+        words = [*arguments, *(["--env", env] if env else [])]
+        given = environment(ANMI_DATA_ROOT=str(data_root), ANMI_STORE=str(store), **variables)
+        if not (anew or variables):
+            return commands.run(words, ROOT, given, timeout)
         return subprocess.run(
-            [str(Path(sys.executable).with_name("kedro")), *arguments, *(["--env", env] if env else [])],
+            [str(Path(sys.executable).with_name("kedro")), *words],
             cwd=ROOT,
-            env={**inherited, **folders, **variables},
+            env=given,
             capture_output=True,
             text=True,
             check=False,

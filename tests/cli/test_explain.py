@@ -61,8 +61,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             gone = 'its labels went to the query of the same text "q-alpha"'
             columns = ["kind", "id", "file", "line", "reason"]
             catalog.save("quarantine", pd.DataFrame([["query", "q-alfa", "queries.jsonl", 7, gone]], columns=columns))
-            same = pd.DataFrame({"document_id": ["d6"], "duplicate_of": ["d0"], "kind": ["exact"]})
-            catalog.save("duplicates", same)
+            same = pd.DataFrame({"document_id": ["d6"], "other_id": ["d0"], "kind": ["copy"]})
+            catalog.save("related_documents", same)
             catalog.save("selection_summary", {"negatives_wanted": 1})
         yield
 

@@ -164,6 +164,7 @@ def test_prune_keeps_what_is_referred_to(selecting: Selecting) -> None:
     assert not list(selecting.data.glob(".pruned*"))
 
 
+@pytest.mark.rare
 def test_the_mlflow_run_of_a_killed_run_goes_on_and_tells_the_lineage(
     selecting: Selecting,
     database: Path,  # noqa: F811

@@ -182,6 +182,7 @@ def tracked(folders: dict[str, str]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_airflow_runs_every_stage_as_one_run(airflow: Airflow, folders: dict[str, str]) -> None:
     dag = write_dag(airflow.dags, pipelines="__default__", env="test", project=ROOT, retries=0)
     done = airflow.test(dag, {"recipe": "anmi_2_1"}, **folders)
@@ -206,6 +207,7 @@ def test_airflow_runs_every_stage_as_one_run(airflow: Airflow, folders: dict[str
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_a_task_that_fails_fails_both_runs(airflow: Airflow, folders: dict[str, str], tmp_path: Path) -> None:
     dag = write_dag(airflow.dags, pipelines="ingestion,bm25", env="test", project=ROOT, retries=0)
     known = len(tracked(folders)) if Path(folders["ANMI_DATA_ROOT"], "tracking").exists() else 0

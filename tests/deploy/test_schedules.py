@@ -101,6 +101,7 @@ assert Job.from_dict(value).as_dict() == value
 """
 
 
+@pytest.mark.rare
 def test_the_databricks_job_is_one(tool: Callable[[str], Path]) -> None:
     folder = tool("databricks-bundles==1.22.1")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner, Result
+from filelock import FileLock
 
 
 @dataclass(frozen=True)
@@ -74,29 +77,46 @@ WHOLE: Final = "anmi_2_1"
 
 
 @pytest.fixture(scope="session")
-def whole_run(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any) -> Place:
-    """What ``kedro run --env test`` leaves with a recipe that needs every stage; tests only read it."""
-    place: Place = new_place(tmp_path_factory.mktemp("whole"))
-    done = kedro("run", "--params", f"recipe={WHOLE}", data_root=place.data, store=place.store)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return place
+def made_once(tmp_path_factory: pytest.TempPathFactory, new_place: Any) -> Callable[..., Place]:
+    """Make a place for all workers of this session; who comes later waits for it."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def make(name: str, run: Callable[[Place], subprocess.CompletedProcess[str]]) -> Place:
+        folder = root / name
+        place = Place(folder / "data", folder / "store")
+        with FileLock(root / f"{name}.lock"):
+            if not (folder / "done").exists():
+                new_place(folder)
+                done = run(place)
+                assert done.returncode == 0, done.stdout + done.stderr
+                (folder / "done").touch()
+        return place
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def scifact(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any, shared_data: Path) -> Place:
+def whole_run(made_once: Callable[..., Place], kedro: Any) -> Place:
+    """What ``kedro run --env test`` leaves with a recipe that needs every stage; tests only read it."""
+
+    def run(place: Place) -> Any:
+        return kedro("run", "--params", f"recipe={WHOLE}", data_root=place.data, store=place.store, anew=True)
+
+    return made_once("whole", run)
+
+
+@pytest.fixture(scope="session")
+def scifact(made_once: Callable[..., Place], kedro: Any, shared_data: Path) -> Place:
     """SciFact mined with ``anmi_2_1`` and the static encoder, with the sizes of real runs; tests only read it."""
-    place: Place = new_place(tmp_path_factory.mktemp("scifact"))
-    parameters = f"collection=beir:{shared_data}/scifact,recipe=anmi_2_1,encoder=static"
-    done = kedro(
-        "run", "--pipelines", "mining", "--params", parameters, data_root=place.data, store=place.store, env=None
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return place
+    given = f"collection=beir:{shared_data}/scifact,recipe=anmi_2_1,encoder=static"
+    words = ("run", "--pipelines", "mining", "--params", given)
+    return made_once("scifact", lambda place: kedro(*words, data_root=place.data, store=place.store, env=None))
 
 
-@pytest.fixture
-def in_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Invoke ``kedro`` in this process, which saves the seconds that a start takes.
+@pytest.fixture(scope="session")
+def in_process(project: Path) -> Callable[..., Result]:
+    """Invoke ``kedro`` in this process, which saves the ten seconds that a start takes.
 
     Runs are not tracked: a database of MLflow takes seconds to make, and tracking has tests of its own.
     """
@@ -104,13 +124,16 @@ def in_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     from anmi.cli import cli
 
-    bootstrap_project(project)
-    monkeypatch.chdir(project)
-    monkeypatch.setattr("anmi.hooks.tracking.TrackingHooks.before_pipeline_run", lambda *_, **__: None)
-
-    def invoke(place: Place, *arguments: str) -> Result:
-        monkeypatch.setenv("ANMI_DATA_ROOT", str(place.data))
-        monkeypatch.setenv("ANMI_STORE", str(place.store))
-        return CliRunner().invoke(cli, [*arguments, "--env", "test"])
+    def invoke(place: Place, *arguments: str, env: str | None = "test") -> Result:
+        bootstrap_project(project)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(project)
+            patch.setattr("anmi.hooks.tracking.TrackingHooks.before_pipeline_run", lambda *_, **__: None)
+            for name in [name for name in os.environ if name.startswith(("MLFLOW", "ANMI", "KEDRO"))]:
+                patch.delenv(name)
+            patch.setenv("ANMI_DATA_ROOT", str(place.data))
+            patch.setenv("ANMI_STORE", str(place.store))
+            patch.setenv("COLUMNS", "200")
+            return CliRunner().invoke(cli, [*arguments, *(["--env", env] if env else [])])
 
     return invoke

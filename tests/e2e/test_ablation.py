@@ -45,20 +45,20 @@ def files(place: Any, kind: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.json"))}
 
 
-def test_an_ablation_is_resumed_and_survives_a_cell_that_fails(
-    tmp_path: Path, new_place: Any, kedro: Any, in_process: Callable[..., Result]
-) -> None:
-    """One test, since a run takes seconds: what it leaves, what is done again, what a failure costs."""
-    place = new_place(tmp_path)
+def small(tmp_path: Path) -> str:
+    """Write the collection, and return the parameters that name it."""
     collection = write_collection(tmp_path / "collection")
-    given = f"ablation.collections.api_docs_small.collection=beir:{collection},ablation.resamples=200"
-    # The command of the documentation, on less data.
+    return f"ablation.collections.api_docs_small.collection=beir:{collection},ablation.resamples=200"
+
+
+def documented(parameters: str) -> list[str]:
+    """Return the command of the documentation, on less data."""
     (command,) = re.findall(r"^kedro (run --pipelines ablation.*smoke)$", DOCUMENT, flags=re.MULTILINE)
     words = shlex.split(command)
-    words[-1] += f",{given},ablation.workers=2"
-    done = kedro(*words, data_root=place.data, store=place.store)
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = place.json("ablation", "ablation_results.json")
+    return [*words[:-1], f"{words[-1]},{parameters}"]
+
+
+def check(results: dict[str, Any]) -> None:
     assert results["cells"] == {"finished": 2, "reused": 0, "failed": 0}
     rows = {(row["judgments"], row["recipe"]): row for row in results["rows"]}
     assert set(rows) == {(j, r) for j in ("completed", "original") for r in ("in_batch", "naive_top")}
@@ -69,6 +69,28 @@ def test_an_ablation_is_resumed_and_survives_a_cell_that_fails(
     assert top["low"] <= top["ndcg_10"] <= top["high"]
     assert rows["completed", "in_batch"]["p_holm"] is not None
     assert rows["original", "naive_top"]["ndcg_10"] != top["ndcg_10"]
+
+
+def test_recipes_are_trained_and_compared(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> None:
+    place = new_place(tmp_path)
+    done = in_process(place, *documented(f"{small(tmp_path)},ablation.workers=1"))
+    assert done.exit_code == 0, done.output + str(done.exception)
+    check(place.json("ablation", "ablation_results.json"))
+    shown = in_process(place, "anmi", "ablation")
+    assert shown.exit_code == 0, shown.output
+    assert all(word in shown.output for word in ("naive_top", "completed", "original", "ablation_report.html"))
+
+
+@pytest.mark.rare
+def test_an_ablation_is_resumed_and_survives_a_cell_that_fails(
+    tmp_path: Path, new_place: Any, kedro: Any, in_process: Callable[..., Result]
+) -> None:
+    """One test, since a run takes seconds: what it leaves, what is done again, what a failure costs."""
+    place = new_place(tmp_path)
+    given = small(tmp_path)
+    done = kedro(*documented(f"{given},ablation.workers=2"), data_root=place.data, store=place.store)
+    assert done.returncode == 0, done.stdout + done.stderr
+    check(place.json("ablation", "ablation_results.json"))
     assert nested_runs(place) == {("in_batch", "FINISHED"), ("naive_top", "FINISHED")}
     before = files(place, "cells")
     assert len(before) == 2
@@ -97,9 +119,6 @@ def test_an_ablation_is_resumed_and_survives_a_cell_that_fails(
     assert finished.exit_code == 0, finished.output
     assert place.json("ablation", "ablation_results.json")["cells"] == {"finished": 2, "reused": 2, "failed": 0}
     assert files(place, "cells") == again
-    shown = in_process(place, "anmi", "ablation")
-    assert shown.exit_code == 0, shown.output
-    assert all(word in shown.output for word in ("naive_top", "completed", "original", "ablation_report.html"))
 
     # Documents of this collection state facts, so that a recipe may draw from mixed sources.
     mixed = ",".join(f"recipes.in_batch.training.{part}" for part in ("sources=mixed", "negatives=3"))

@@ -56,7 +56,20 @@ def one_sentence(stderr: str, *mentioned: str) -> None:
     assert len(line) < 500
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name[:80])
+def kind(case: Case) -> str:
+    """Return what a case is one of: what the command refuses in one way; each that the reader finds is its own."""
+    if case.by == "reader":
+        return case.name
+    plain = Case("", ())
+    elsewhere = [place for place in ("conf", "data", "store") if getattr(case, place) != getattr(plain, place)]
+    return " ".join(elsewhere) or re.split(r"[.=\[]", case.parameters)[0] or case.name.rpartition(", ")[2]
+
+
+FIRST = {kind(case): case for case in reversed(CASES)}
+TABLE = [pytest.param(case, marks=() if FIRST[kind(case)] is case else pytest.mark.rare) for case in CASES]
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name[:80])
 def test_what_is_said_of_it(case: Case, tmp_path: Path, static_models: Path) -> None:
     """One sentence that names the place and the cure, before anything is saved; and nothing of what is fine."""
     assert not verdict(case, try_case(case, tmp_path))
@@ -216,6 +229,7 @@ def test_a_document_of_five_megabytes(collection: Collection, run: Any, data: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_no_network(collection: Collection, kedro: Any, data: Path, new_store: Any, tmp_path: Path) -> None:
     """As a user: a process of its own, and a name that only the hub knows."""
     done = kedro(

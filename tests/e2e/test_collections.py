@@ -13,14 +13,13 @@ PAIR_KEYS = {"query", "positive_doc", "hard_negatives", "query_type", "doc_type"
 
 
 @pytest.fixture
-def mine(new_place: Any, kedro: Any, tmp_path: Path) -> Any:
+def mine(new_place: Any, in_process: Any, tmp_path: Path) -> Any:
     """Run the mining pipeline and return the place and the lines it exported."""
 
     def run(*parameters: str) -> tuple[Any, list[dict[str, Any]]]:
         place = new_place(tmp_path)
-        given = ("--params", ",".join(parameters))
-        done = kedro("run", "--pipelines", "mining", *given, data_root=place.data, store=place.store)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = in_process(place, "run", "--pipelines", "mining", "--params", ",".join(parameters))
+        assert done.exit_code == 0, done.output + str(done.exception)
         return place, place.exported()
 
     return run
@@ -40,6 +39,7 @@ def check(lines: list[dict[str, Any]], language: str) -> None:
     assert sum(len(line["hard_negatives"]) == 7 for line in lines) > 0.9 * len(lines)
 
 
+@pytest.mark.rare
 def test_scifact(scifact: Any) -> None:
     check(scifact.exported(), "en")
     info = scifact.json("ingestion", "collection_info.json")
@@ -54,6 +54,7 @@ def test_scifact(scifact: Any) -> None:
     assert set(split) == {"train", "dev"}, "a second pass trains on dev"
 
 
+@pytest.mark.rare
 def test_korean_pairs(mine: Any, shared_data: Path) -> None:
     collection = f"collection=pairs:{shared_data}/ko_pairs/*.jsonl"
     place, lines = mine(collection, "recipe=bm25_random", "ingestion.max_queries=200")

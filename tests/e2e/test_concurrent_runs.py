@@ -47,6 +47,7 @@ def made(place: Any, recipe: str) -> dict[str, bytes]:
     return {name: file.read_bytes() for name, file in files.items() if file.is_file()}
 
 
+@pytest.mark.rare
 def test_a_run_that_is_overtaken_mines_what_it_would_have_mined_alone(
     tmp_path: Path, new_place: Any, mine: Any, in_process: Any, project: Path
 ) -> None:

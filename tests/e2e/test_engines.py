@@ -15,7 +15,7 @@ from typing import Any, Final
 import psutil
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rare]
 
 ENGINES: Final = {
     "as it is": "engine.kind=local",

@@ -31,6 +31,7 @@ def kills(tmp_path_factory: pytest.TempPathFactory, static_models: Path, project
     return dict(json.loads(result.read_text()))
 
 
+@pytest.mark.rare
 def test_a_run_killed_in_any_stage_is_resumed_to_the_same_end(kills: dict[str, Any]) -> None:
     rows = {row["stage"]: row for row in kills["rows"]}
     assert set(rows) == set(STAGES)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.rare
 def test_every_query_gets_its_negatives_and_the_expected_share_of_false_ones_is_said(
     tmp_path: Path, project: Path, new_place: Any, kedro: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

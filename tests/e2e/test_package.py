@@ -160,6 +160,7 @@ def packaged(project: Path, tmp_path_factory: pytest.TempPathFactory, new_store:
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_the_wheel_has_all_of_the_package_and_nothing_else(packaged: Packaged) -> None:
     (wheel,) = packaged.archive.parent.glob("*.whl")
     with zipfile.ZipFile(wheel) as found:
@@ -173,6 +174,7 @@ def test_the_wheel_has_all_of_the_package_and_nothing_else(packaged: Packaged) -
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_mining_runs_from_the_wheel(packaged: Packaged) -> None:
     where = subprocess.run(
         [packaged.python, "-c", "import anmi; print(anmi.__file__)"],
@@ -197,6 +199,7 @@ def test_mining_runs_from_the_wheel(packaged: Packaged) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -214,6 +217,7 @@ def test_errors_of_the_package_are_one_sentence(packaged: Packaged, arguments: l
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_the_script_does_what_the_module_does(packaged: Packaged) -> None:
     helps = [packaged.anmi(*documented("anmi --help")[0][1:], module=module) for module in (True, False)]
     assert [done.returncode for done in helps] == [0, 0], helps[1].stderr

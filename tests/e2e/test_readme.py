@@ -27,7 +27,7 @@ def commands() -> list[str]:
 
 
 def test_the_readme_names_commands_of_every_kind() -> None:
-    assert {"make run", "make test", "kedro anmi results"} <= set(commands())
+    assert {"make run", "make test", "make test-all", "kedro anmi results"} <= set(commands())
 
 
 @pytest.mark.parametrize("command", [line for line in commands() if line.startswith("make")])
@@ -56,7 +56,7 @@ def test_commands_that_look_at_the_last_run(
     if words[:2] == ["anmi", "export"] and "--list" not in words:
         words[3] = str(tmp_path / words[3])
     if words[0] == "registry":
-        done = kedro(*words, data_root=whole_run.data, store=whole_run.store, env=None)
+        done = kedro(*words, data_root=whole_run.data, store=whole_run.store, env=None, anew=True)
         assert (done.returncode, bool(done.stdout.strip())) == (0, True), done.stderr
         return
     found = in_process(whole_run, *words)
@@ -66,6 +66,7 @@ def test_commands_that_look_at_the_last_run(
 
 # Those of an ablation are run by test_ablation.py, those of retraining by test_retrain.py.
 @pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.data
 @pytest.mark.parametrize(
     "command", [c for c in commands() if c.startswith("kedro run") and not re.search("audit|ablation|retrain", c)]
@@ -80,6 +81,7 @@ def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data:
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_the_audit(kedro: Any, new_place: Any, tmp_path: Path) -> None:
     place = new_place(tmp_path)
     found = [command for command in commands() if command.startswith("kedro") and "audit" in command]

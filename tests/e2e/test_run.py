@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -225,13 +229,30 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     assert teachers(store) == made
 
 
-def test_the_same_seed_gives_the_same_bytes_without_a_cache(
-    whole_run: Any, new_place: Any, kedro: Any, tmp_path: Path
+def test_killed_and_resumed_in_two_workers_and_without_a_cache_it_makes_the_same_bytes(
+    whole_run: Any, new_place: Any, in_process: Any, project: Path, tmp_path: Path
 ) -> None:
-    """Embeddings are encoded and teachers trained once more, and shards are cut elsewhere."""
+    """Embeddings are encoded and teachers trained once more, shared out, and half of it before SIGKILL."""
     fresh = new_place(tmp_path)
-    done = kedro("run", "--pipelines", "mining", "--params", "recipe=anmi_2_1", data_root=fresh.data, store=fresh.store)
-    assert done.returncode == 0, done.stdout + done.stderr
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))}
+    command = ["run", "--env", "test", "--pipelines", "mining", "--params", "recipe=anmi_2_1,engine.workers=2"]
+    with (tmp_path / "log").open("w") as log:
+        going = subprocess.Popen(
+            [Path(sys.executable).with_name("kedro"), *command],
+            cwd=project, env={**inherited, "ANMI_DATA_ROOT": str(fresh.data), "ANMI_STORE": str(fresh.store)},
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+        try:
+            while not fresh.versions("dense", "candidates"):
+                assert going.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.01)
+        finally:
+            os.killpg(going.pid, signal.SIGKILL)
+            going.wait()
+    assert not fresh.versions("selection", "selection"), "it was killed on the way"
+    done = in_process(fresh, "anmi", "resume")
+    assert done.exit_code == 0, done.output + str(done.exception)
+    assert len(fresh.versions("dense", "candidates")) == 1, "what was done is not done again"
     assert selected(fresh, 0) == selected(whole_run, 0)
     assert teachers(fresh.store) == teachers(whole_run.store)
 

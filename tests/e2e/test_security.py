@@ -105,12 +105,14 @@ def leaks(*roots: Path) -> list[Path]:
     return [path for path in files(*roots) if MARK.encode() in path.read_bytes() or MARK in path.name]
 
 
+@pytest.mark.rare
 def test_no_secret_of_the_environment_is_left_or_shown(hostile: Hostile) -> None:
     assert MARK not in hostile.done.stdout + hostile.done.stderr
     assert len(list(files(hostile.place.data, hostile.place.store))) > 50
     assert leaks(hostile.place.data, hostile.place.store) == []
 
 
+@pytest.mark.rare
 def test_ids_of_the_collection_name_no_files(hostile: Hostile) -> None:
     inside = {path.name for path in hostile.folder.iterdir()}
     assert inside == {"data", "store", "collection"}
@@ -120,6 +122,7 @@ def test_ids_of_the_collection_name_no_files(hostile: Hostile) -> None:
     assert not Path("/etc/cron.d/owned").exists()
 
 
+@pytest.mark.rare
 def test_the_report_shows_texts_and_runs_none(hostile: Hostile) -> None:
     (path,) = hostile.place.versions("reporting", "report.html")
     page = path.read_text(encoding="utf-8")
@@ -147,6 +150,7 @@ def test_the_report_shows_texts_and_runs_none(hostile: Hostile) -> None:
     assert policy[0].startswith("default-src 'none'")
 
 
+@pytest.mark.rare
 def test_the_console_is_given_no_commands(hostile: Hostile, in_process: Any) -> None:
     rows = hostile.place.table("selection", "training_rows.parquet")
     query = next(row.query_id for row in rows.itertuples() if COMMAND in row.query)
@@ -156,6 +160,7 @@ def test_the_console_is_given_no_commands(hostile: Hostile, in_process: Any) -> 
         assert "\\x1b" in found.output, arguments
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("name", ["triplet"])
 def test_exports_have_names_of_ours_whatever_the_ids(
     name: str, hostile: Hostile, in_process: Any, tmp_path: Path

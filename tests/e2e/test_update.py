@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 pytestmark = [pytest.mark.slow, pytest.mark.data]
-QUERIES: Final = 120
+QUERIES: Final = 100
 NEW: Final = 6
 ROW: Final = ["query_id", "positive_id"]
 
@@ -63,7 +63,7 @@ def write(folder: Path, source: Path, documents: list[dict[str, Any]], labels: l
 
 @pytest.fixture(scope="module")
 def grown(
-    tmp_path_factory: pytest.TempPathFactory, new_place: Any, shared_data: Path, kedro: Callable[..., Any]
+    tmp_path_factory: pytest.TempPathFactory, new_place: Any, shared_data: Path, in_process: Callable[..., Result]
 ) -> Grown:
     """Mine, change the collection, update; mine all of it once more in another place."""
     folder, source = tmp_path_factory.mktemp("grown"), shared_data / "scifact"
@@ -71,7 +71,7 @@ def grown(
     documents, labels = read(source)
     asked = list(dict.fromkeys(label[0] for label in labels))[:QUERIES]
     labels = [label for label in labels if label[0] in set(asked)]
-    documents = documents[:2500] + [d for d in documents[2500:] if d["_id"] in {label[1] for label in labels}]
+    documents = documents[:1200] + [d for d in documents[1200:] if d["_id"] in {label[1] for label in labels}]
     new = set(asked[-NEW:])
     held = {label[1] for label in labels if label[0] in new} - {label[1] for label in labels if label[0] not in new}
     before = [document for document in documents if document["_id"] not in held]
@@ -79,11 +79,9 @@ def grown(
     settings = f"collection=beir:{collection},recipe=clean_top,encoder=static"
 
     def mine(where: Any, extra: str) -> str:
-        done = kedro(
-            "run", "--pipelines", "mining", "--params", settings + extra, data_root=where.data, store=where.store
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return str(done.stdout + done.stderr)
+        done = in_process(where, "run", "--pipelines", "mining", "--params", settings + extra)
+        assert done.exit_code == 0, done.output + str(done.exception)
+        return str(done.output)
 
     mine(place, ",update=true")
     rows = place.table("selection", "training_rows.parquet")

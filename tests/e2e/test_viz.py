@@ -57,6 +57,7 @@ def graph(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_every_node_and_artifact_is_drawn_in_a_layer(graph: dict[str, Any], project: Path) -> None:
     bootstrap_project(project)
     whole = pipelines["__default__"]
@@ -71,6 +72,7 @@ def test_every_node_and_artifact_is_drawn_in_a_layer(graph: dict[str, Any], proj
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_every_pipeline_can_be_chosen(graph: dict[str, Any], project: Path) -> None:
     bootstrap_project(project)
     assert {pipeline["id"] for pipeline in graph["pipelines"]} == set(pipelines)

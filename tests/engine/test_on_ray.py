@@ -180,22 +180,13 @@ def test_an_error_comes_as_it_was_in_its_turn(engine: RayEngine) -> None:
     assert "return item // 0" in str(other.value.__cause__)
 
 
-def test_failures_are_outcomes_and_lose_no_other_item(engine: RayEngine) -> None:
-    found = {outcome.item: outcome for outcome in engine.map(work, [1, 2, 3, 4, 5, 6])}
-    assert {item: outcome.result for item, outcome in found.items()} == {1: 1, 2: None, 3: None, 4: None, 5: 25, 6: 36}
-    failures = {item: outcome.failure for item, outcome in found.items() if outcome.failure}
-    assert failures[2].message == "two is not allowed: use another"
-    assert failures[2].expected
-    assert failures[3].message.startswith("ZeroDivisionError")
-    assert not failures[3].expected
-    assert "lost 2 times" in failures[4].message
-
-
+@pytest.mark.rare
 def test_a_worker_that_kills_itself_is_replaced(engine: RayEngine, tmp_path: Path) -> None:
     assert list(engine.ordered(DiesOnce(tmp_path / "died"), range(20))) == [item * item for item in range(20)]
     assert (tmp_path / "died").exists()
 
 
+@pytest.mark.rare
 def test_a_worker_that_is_killed_from_outside_is_replaced(engine: RayEngine) -> None:
     found = []
     for item, pid in engine.ordered(slowly, range(16)):
@@ -208,6 +199,7 @@ def test_a_worker_that_is_killed_from_outside_is_replaced(engine: RayEngine) -> 
     assert killed not in {pid for item, pid in found if item > 10}
 
 
+@pytest.mark.rare
 def test_it_gives_up_on_an_item_that_kills_every_worker(engine: RayEngine) -> None:
     with pytest.raises(AnmiError, match="lost 2 times at the same shard") as caught:
         list(engine.ordered(work, [1, 4, 5]))
@@ -215,6 +207,7 @@ def test_it_gives_up_on_an_item_that_kills_every_worker(engine: RayEngine) -> No
     assert list(engine.ordered(abs, [-1])) == [1]
 
 
+@pytest.mark.rare
 def test_workers_who_died_in_between_cost_no_item_a_try(engine: RayEngine) -> None:
     with RayEngine(EngineParams(kind="ray", workers=1, ray=RayParams(retries=0))) as another:
         (pid,) = {pid for _, pid in another.ordered(slowly, range(2))}
@@ -246,6 +239,7 @@ def test_a_call_may_feed_another(engine: RayEngine) -> None:
     assert list(engine.ordered(work, squares)) == [1, 625, 1296, 2401, 4096, 6561]
 
 
+@pytest.mark.rare
 def test_it_listens_on_loopback_only_and_asks_for_a_token(engine: RayEngine) -> None:
     list(engine.ordered(abs, [1, 2, 3, 4]))
     processes = [process for process in psutil.Process().children(recursive=True) if process.is_running()]
@@ -269,6 +263,7 @@ def test_it_listens_on_loopback_only_and_asks_for_a_token(engine: RayEngine) -> 
     assert "AuthenticationError" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.rare
 def test_ray_outlives_the_thread_that_asked_for_it_and_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(
@@ -306,6 +301,7 @@ def test_ray_outlives_the_thread_that_asked_for_it_and_ends_with_a_process_that_
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.rare
 def test_no_cluster_at_the_address_is_one_sentence() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -338,6 +334,7 @@ def test_a_gpu_that_is_not_there_is_told_at_once(engine: RayEngine) -> None:
         RayEngine(EngineParams(kind="ray", ray=RayParams(gpus_per_worker=99)))
 
 
+@pytest.mark.rare
 def test_a_machine_of_a_cluster_may_be_lost(tmp_path: Path) -> None:
     """Two machines, played by two sets of processes; the one that goes has a worker and finished results."""
     script = tmp_path / "lose.py"

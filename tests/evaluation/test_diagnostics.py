@@ -12,14 +12,26 @@ from anmi.evaluation.diagnostics import (
     Funnel,
     Gap,
     Origins,
-    by_source,
     diagnose,
-    funnel,
-    gap,
     leak,
-    origins,
 )
 from anmi.selection.steps.back_off import TIERS
+
+
+def funnel(shards, n=7):
+    return diagnose(shards, Funnel(n))[0]
+
+
+def origins(shards):
+    return diagnose(shards, Origins())[0]
+
+
+def by_source(shards, *given):
+    return diagnose(shards, BySource(*given))[0]
+
+
+def gap(shards, column="elo"):
+    return diagnose(shards, Gap(column))[0]
 
 
 def test_the_funnel_by_hand():

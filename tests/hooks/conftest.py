@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.commands import Commands, environment
 
 FILES = {
     "pyproject.toml": """
@@ -107,18 +106,10 @@ class Project:
     """A project folder, and ``kedro`` in it as a user would type it."""
 
     path: Path
+    commands: Commands
 
     def kedro(self, *arguments: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "ANMI", "KEDRO"))}
-        done = subprocess.run(
-            [sys.executable, "-m", "kedro", *arguments],
-            cwd=self.path,
-            env={**environment, "COLUMNS": "200", **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = self.commands.run(arguments, self.path, environment(**variables), timeout=900)
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
@@ -127,7 +118,7 @@ class Project:
         return f"sqlite:///{self.path}/data/tracking/mlflow.db"
 
 
-def write_project(path: Path) -> Project:
+def write_project(path: Path, commands: Commands) -> Project:
     import textwrap
 
     for name, text in FILES.items():
@@ -135,7 +126,7 @@ def write_project(path: Path) -> Project:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(textwrap.dedent(text))
     (path / "conf" / "logging.yml").write_text((Path(__file__).parents[2] / "conf" / "logging.yml").read_text())
-    return Project(path)
+    return Project(path, commands)
 
 
 @pytest.fixture(scope="session")
@@ -149,17 +140,17 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, commands: Commands) -> Project:
     """A project in which tracking is off."""
-    project = write_project(tmp_path)
+    project = write_project(tmp_path, commands)
     (tmp_path / "conf" / "local" / "mlflow.yml").write_text("enabled: false\n")
     return project
 
 
 @pytest.fixture
-def tracked_project(tmp_path: Path, database: Path) -> Project:
+def tracked_project(tmp_path: Path, database: Path, commands: Commands) -> Project:
     """A project with a tracking database in it."""
-    project = write_project(tmp_path)
+    project = write_project(tmp_path, commands)
     place = tmp_path / "data" / "tracking"
     place.mkdir(parents=True)
     shutil.copy(database, place / "mlflow.db")
@@ -167,8 +158,8 @@ def tracked_project(tmp_path: Path, database: Path) -> Project:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def finished(tmp_path_factory: pytest.TempPathFactory, commands: Commands) -> Project:
     """A project after one run; shared, so tests only read it."""
-    project = write_project(tmp_path_factory.mktemp("finished"))
+    project = write_project(tmp_path_factory.mktemp("finished"), commands)
     project.console = project.kedro("run", "--params", "table.rows=6,recipe=naive_top")  # type: ignore[attr-defined]
     return project

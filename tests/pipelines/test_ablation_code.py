@@ -32,7 +32,7 @@ def test_what_lists_by_hand_missed_is_there() -> None:
     assert {"ragged.py", "candidates.py", "seeds.py", "training/loop.py", "retrieval/encoders.py"} <= training
     assert "evaluation/static_tokens.py" in training | selection
     assert {"ragged.py", "selection/steps/filters.py"} <= selection
-    assert {"ragged.py", "corpus/kin.py", "judging/elo.py", "retrieval/bm25.py"} <= mined
+    assert {"ragged.py", "corpus/related.py", "judging/elo.py", "retrieval/bm25.py"} <= mined
 
 
 def test_readers_that_are_named_by_texts_and_shipped_coefficients_are_there() -> None:
@@ -44,7 +44,7 @@ def test_readers_that_are_named_by_texts_and_shipped_coefficients_are_there() ->
 def test_what_only_shows_results_is_not() -> None:
     everything = names(*TRAINING, *SELECTION, *mining._ROOTS)
     rooms = {name.split("/")[0] for name in everything}
-    assert not rooms & {"report", "hooks", "runs", "datasets", "cli"}
+    assert not rooms & {"report", "hooks", "lineage", "datasets", "cli"}
     assert "pipelines/ablation/schedule.py" not in everything
     assert not any(name.startswith("training/") for name in names(*mining._ROOTS)), "a loss mines nothing"
 

@@ -31,7 +31,7 @@ def test_examples_take_one_row_per_query_that_has_negatives():
     assert found["dense"].tolist() == [0.8, 0.3, 0.2, 0.6, 0.1]
     assert found["weight"].tolist()[1:3] == [1.0, 0.5]
     assert math.isnan(found["weight"][0])
-    assert example_table(rows(), count=1, negatives=1)["document_id"].tolist() == ["p2", "n1"]
+    assert example_table(rows(), count=1)["document_id"].tolist() == ["p2", "n1", "n2"]
 
 
 def test_examples_of_rows_without_negatives_are_empty_and_render():

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from kedro.io import DataCatalog
 from kedro.io.core import Version
+from tests.commands import Commands
 from tests.hooks.conftest import write_project
 
 from anmi.datasets import FolderDataset, TableDataset
@@ -195,8 +196,8 @@ def test_force_is_yes_or_no() -> None:
         is_forced({"force": "perhaps"})
 
 
-def test_kedro_run_skips_says_so_and_can_be_forced(tmp_path: Path) -> None:
-    project = write_project(tmp_path)
+def test_kedro_run_skips_says_so_and_can_be_forced(tmp_path: Path, commands: Commands) -> None:
+    project = write_project(tmp_path, commands)
     (tmp_path / "conf/local/mlflow.yml").write_text("enabled: false\n")
     (tmp_path / "conf/base/parameters.yml").open("a").write("force: false\n")
     registry = tmp_path / "src/miniature/pipeline_registry.py"

@@ -15,13 +15,12 @@ from anmi.cli.common import belonging, echo_json, echo_places, json_option, load
 def ablation(as_json: bool, env: str | None) -> None:
     """Print the table of the last ablation."""
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, "ablation_results", "ablation_report", "ablation_table")
+        catalog = belonging(context, "ablation_results", "ablation_report")
         results = load(catalog, "ablation_results", "ablation")
         if as_json:
             echo_json(results)
             return
-        from anmi.report.ablation_console import console, show
+        from anmi.report.ablation import console, show
 
         show(results, console())
-        written = {"report": "ablation_report", "markdown": "ablation_table"}
-        echo_places({name: catalog.get(dataset).place() for name, dataset in written.items()})
+        echo_places({"report": catalog.get("ablation_report").place()})

@@ -17,7 +17,15 @@ from anmi.errors import AnmiError, visible
 
 _WIDTH: Final = 200
 _LIKELY: Final = 2000
-_SHOWN: Final = ("selection", "corpus", "queries", "quarantine", "fused_judge", "selection_summary", "duplicates")
+_SHOWN: Final = (
+    "selection",
+    "corpus",
+    "queries",
+    "quarantine",
+    "fused_judge",
+    "selection_summary",
+    "related_documents",
+)
 
 
 @click.command()
@@ -140,8 +148,9 @@ def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalo
         if not len(place):
             near = _nearest(document_id, corpus["document_id"].tolist(), "the corpus")
             raise AnmiError(f'the corpus has no document "{document_id}": {near}')
-        same = catalog.load("duplicates") if catalog.exists("duplicates") else {}
-        group = dict(zip(same["document_id"], same["duplicate_of"], strict=True)) if len(same) else {}
+        from anmi.corpus.related import copies
+
+        group = copies(catalog.load("related_documents")) if catalog.exists("related_documents") else {}
         reason = not_a_candidate(int(place[0]), block, corpus, group, itself)
     own = [positive for positive in row["positives"] if positive["own"] or positive["document_id"] == document_id]
     return row | {"positives": own, "candidates": mine, "not_a_candidate": reason}

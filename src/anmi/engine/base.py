@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -62,22 +62,6 @@ class Engine(Protocol):
 
     The results must not depend on the engine, on how many workers it has, or on the order in which they finish.
     """
-
-    def map(
-        self, function: Callable[[Item], Result], items: Sequence[Item], *, description: str = ""
-    ) -> Iterator[Outcome[Item, Result]]:
-        """Yield the outcome of each item as it is finished, in whatever order that is.
-
-        Parameters
-        ----------
-        function
-            A function of a module, so that other processes can import it.
-        items
-            What it is called with; plain data that can be sent to other processes.
-        description
-            Name of the progress bar; none is drawn without.
-        """
-        ...
 
     def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of each item, in the order of the items; an error ends it.

@@ -311,17 +311,7 @@ def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
 
 
 def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, found: float) -> dict[str, Any]:
-    """Return the audit as nested numbers, ready for JSON and for tracking.
-
-    Parameters
-    ----------
-    recipes, judges
-        From :func:`audit_recipes` and :func:`audit_judges`.
-    truth
-        ``query_id, document_id, kind``.
-    found
-        From :func:`found_share`.
-    """
+    """Return the audit as nested numbers, ready for JSON and for tracking; ``found`` is from :func:`found_share`."""
     own = recipes[recipes["default"] & (recipes["failed"] == "")].set_index("recipe")
     numbers = ["leak", "leak_low", "leak_high", "design_effect", "gap", "coverage", "queries_lost", "negatives"]
     kinds: Mapping[Any, int] = truth.groupby("kind").size().to_dict()
@@ -339,19 +329,10 @@ def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, 
 
 
 def check_leak(recipes: pd.DataFrame, recipe: str, limit: float) -> None:
-    """Fail when a recipe leaks more than allowed.
+    """Fail when a recipe, as it is, lets more false negatives through than allowed.
 
     The estimate decides, not a bound of its interval: with the lower bound an audit of fewer queries would pass more
     easily, with the upper one a small one could not pass at all.
-
-    Parameters
-    ----------
-    recipes
-        From :func:`audit_recipes`.
-    recipe
-        The one that is to be used, as it is.
-    limit
-        Largest leak allowed, a share.
 
     Raises
     ------

@@ -47,17 +47,9 @@ class PromotionRule(BaseModel):
 class Leak:
     """How many of a recipe's negatives are relevant.
 
-    Attributes
-    ----------
-    value, low, high
-        Share of the negatives that are relevant, and its interval over queries (:func:`anmi.evaluation.shares.share`);
-        NaN where there are none.
-    count, negatives
-        Numerator and denominator.
-    failed
-        Why it is not known; empty otherwise.
-    of
-        ``audited``: of what an audit's queries got, ``drawn``: of what training drew for its own.
+    ``value, low, high`` as of :func:`anmi.evaluation.shares.share`, NaN where there are none; ``count`` of
+    ``negatives``; ``failed`` says why it is not known. ``of`` is ``audited`` for what an audit's queries got, ``drawn``
+    for what training drew for its own.
     """
 
     value: float

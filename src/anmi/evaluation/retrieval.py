@@ -25,22 +25,7 @@ if TYPE_CHECKING:
 def run_table(
     query_ids: Sequence[str], document_ids: Sequence[str], documents: NDArray[np.int32], scores: NDArray[np.float32]
 ) -> pd.DataFrame:
-    """Return ranked lists as a table.
-
-    Parameters
-    ----------
-    query_ids
-        Q identifiers.
-    document_ids
-        By document index.
-    documents, scores
-        [Q, k], best first, padded with -1.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, document_id, score, rank``.
-    """
+    """Return ranked lists, [Q, k], best first and padded with -1, as a table ``query_id, document_id, score, rank``."""
     row, place = np.nonzero(documents >= 0)
     names = np.array(document_ids, dtype=object)
     return pd.DataFrame({
@@ -75,19 +60,7 @@ class Ranking:
 
     @staticmethod
     def of(queries: pd.DataFrame, qrels: pd.DataFrame, document_ids: list[str], depth: int) -> Ranking:
-        """Find out which queries are documents.
-
-        Parameters
-        ----------
-        queries
-            ``query_id, same_as``; without the latter column, none is.
-        qrels
-            ``query_id, document_id, relevance``.
-        document_ids
-            By document index.
-        depth
-            Documents per query.
-        """
+        """Find out which queries are documents, by ``same_as`` of the queries; without that column, none is."""
         relevant = qrels[(qrels.relevance > 0) & (qrels.query_id == qrels.document_id)]
         own = own_documents(queries, dict(zip(document_ids, range(len(document_ids)), strict=True)))
         names = queries.get("same_as", queries.query_id)
@@ -152,6 +125,28 @@ def search(
     queries = vectors(model, query_texts, "query", **options)
     index = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
     return index.search(queries, k)
+
+
+def ranked(
+    model: SentenceTransformer,
+    asked: pd.DataFrame,
+    qrels: pd.DataFrame,
+    corpus: pd.DataFrame,
+    depth: int,
+    *,
+    store: Store | None = None,
+    precision: str = "auto",
+    batch_size: int = 64,
+    description: str = "",
+) -> pd.DataFrame:
+    """Return a model's ranking of the whole corpus for some queries; a query that is a document does not find itself.
+
+    See :meth:`Ranking.of` and :func:`search`.
+    """
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), depth)
+    options: dict[str, Any] = {"precision": precision, "batch_size": batch_size, "description": description}
+    texts = document_texts(corpus)
+    return ranking.run(*search(model, asked.text.tolist(), texts, ranking.searched, store=store, **options))
 
 
 def vectors(
@@ -254,16 +249,7 @@ def dev_metric(
 ) -> Callable[[Any], float] | None:
     """Return a function that gives a model's mean nDCG@10 on the dev queries; None when there are none.
 
-    Parameters
-    ----------
-    corpus, queries, qrels
-        The collection.
-    most_documents
-        A larger corpus is reduced to the dev positives and a random sample, so that measuring stays cheap.
-    precision
-        Of encoding.
-    seed
-        Of the sample.
+    The pool is that of :func:`dev_pool`.
     """
     pool = dev_pool(corpus, queries, qrels, most_documents, seed)
     if pool is None:

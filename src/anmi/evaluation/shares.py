@@ -115,14 +115,7 @@ def share(
 def share_of_pairs(pairs: pd.DataFrame, relevant: pd.DataFrame, *, seed: int = 0) -> Share:
     """Return the share of (query, negative) pairs that are relevant, with the interval of :func:`share`.
 
-    Parameters
-    ----------
-    pairs
-        ``query_id, document_id``, and ``count``, how often each was a negative; without it each was once.
-    relevant
-        ``query_id, document_id``.
-    seed
-        Of the resampling.
+    Pairs may have a ``count``, how often each was a negative; without it each was once.
 
     Examples
     --------

@@ -128,8 +128,8 @@ class RetrainHooks:
         """Make sure that the claim is still ours before the registry is changed."""
         if node.name == "register_challenger" and self._claim is not None and not self._claim.is_held():
             raise AlreadyRetraining(
-                "the claim on the registered model was lost while this retraining ran, so nothing is promoted: give "
-                "retrain.claim_minutes more time than this machine may sleep or be cut off"
+                "another retraining took the claim on the registered model while this one ran, so nothing is promoted: "
+                "let the scheduler run one at a time, and give retrain.claim_minutes more time than a retraining takes"
             )
 
     @hook_impl

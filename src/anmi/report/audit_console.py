@@ -12,15 +12,10 @@ from rich.table import Table
 
 
 def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
-    """Return every recipe as it is: leak, gap and coverage, the smallest leak first.
+    """Return every recipe as it is: false negatives, gap and coverage, the cleanest first.
 
-    Parameters
-    ----------
-    recipes
-        ``recipe, setting, threshold, default, leak, leak_low, leak_high, gap, coverage, queries_lost, negatives,
-        failed``, as :func:`anmi.evaluation.audit.audit_recipes` returns.
-    summary
-        With ``collection``, and under ``audit`` the numbers of ``queries`` and, by kind, of ``planted`` documents.
+    Rows are those of :func:`anmi.evaluation.audit.audit_recipes`; the summary has the ``collection`` and, under
+    ``audit``, the numbers of ``queries`` and, by kind, of ``planted`` documents.
     """
     found = summary["audit"]
     planted = ", ".join(f"{count:,} {kind}" for kind, count in found["planted"].items())
@@ -58,13 +53,7 @@ def measured(row: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def judges_table(judges: pd.DataFrame) -> Table:
-    """Return every judgment with its AUC, the best first.
-
-    Parameters
-    ----------
-    judges
-        ``judge, auc, auc_low, auc_high, planted, others, missing``.
-    """
+    """Return every judgment with its AUC, the best first, from :func:`anmi.evaluation.audit.audit_judges`."""
     table = Table(title="Judges: AUC on planted against other candidates", title_justify="left")
     table.add_column("judge", no_wrap=True)
     for name in ("AUC", "95 % interval", "planted", "others", "not judged"):

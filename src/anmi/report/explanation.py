@@ -198,18 +198,8 @@ def not_a_candidate(
 ) -> str:
     """Say why a document of the corpus is not among the candidates of a row.
 
-    Parameters
-    ----------
-    document
-        Index of the document.
-    row
-        A block of one row.
-    corpus
-        ``document_id``; a document's index is its row.
-    group
-        By the id of a document that repeats another's text the id of the first that has it.
-    itself
-        Id of the document that the query is itself or has the text of; empty where there is none.
+    ``group`` gives by the id of a document that repeats another's text the id of the first that has it; ``itself`` is
+    the id of the document that the query is itself or has the text of, empty where there is none.
     """
     ids = corpus["document_id"]
     positives = row.positives[0][row.positives[0] != PADDING].tolist()

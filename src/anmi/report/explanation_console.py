@@ -30,7 +30,7 @@ _BELOW: Final = {
 }
 _FIRST: Final = ("dense", "bm25", "p_relevant", "elo", "gap", "cross")
 # What a student is trained towards is no judgment of its own, and the order of fused ranks is that of the rows.
-_HIDDEN: Final = {"soft_label", "fused", "preferred", "kin", *(name for _, name in _BELOW.values())}
+_HIDDEN: Final = {"soft_label", "fused", "preferred", "related", *(name for _, name in _BELOW.values())}
 _REASONS: Final = {False: 2, True: 3}
 _SMALL: Final = 0.05
 # A console of so many cells and more is wide, and has room for sources of their own.
@@ -157,12 +157,7 @@ def _caption(rows: list[Mapping[str, Any]], shown: int) -> str:
 def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:
     """Return everything about one candidate, or another positive, beside the row's own positive.
 
-    Parameters
-    ----------
-    found
-        From :func:`anmi.report.explanation.explain`.
-    candidate
-        One of its ``candidates`` or ``positives``.
+    Both are of what :func:`anmi.report.explanation.explain` returns.
     """
     own = found["positives"][0]
     table = Table(show_lines=False)

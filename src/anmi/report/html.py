@@ -42,18 +42,7 @@ _MOST_EXAMPLES: Final = 10
 
 
 def render(inputs: ReportInputs) -> str:
-    """Return the report as one self-contained HTML document.
-
-    Parameters
-    ----------
-    inputs
-        Whatever is empty is said to be missing in a sentence.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
-    """
+    """Return the report as one self-contained HTML document."""
     parameters = json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str) if inputs.parameters else ""
     return page(
         _TEMPLATE,
@@ -70,9 +59,8 @@ def render(inputs: ReportInputs) -> str:
         leak=leak_sentence(inputs.leak),
         gap=embedded(figures.elo_gap(inputs.gap)),
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
-        calibration=None if inputs.judges else embedded(figures.calibration(inputs.calibration)),
-        judges=_judges(inputs.judges or {}),
-        judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges or {})],
+        judges=_judges(inputs.judges),
+        judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges)],
         training=embedded(figures.training(inputs.training_log)),
         passes=inputs.passes,
         hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),

@@ -7,12 +7,9 @@ from typing import Any
 
 
 def leak_sentence(leak: Mapping[str, Any]) -> str:
-    """Say how many selected negatives were in truth relevant (empty when it was not measured).
+    """Say how many selected negatives were in truth relevant, by :func:`anmi.evaluation.diagnostics.leak`.
 
-    Parameters
-    ----------
-    leak
-        From :func:`anmi.evaluation.diagnostics.leak`.
+    Empty where it was not measured.
     """
     if not leak:
         return ""
@@ -33,10 +30,7 @@ def leak_sentence(leak: Mapping[str, Any]) -> str:
 def leak_lines(leak: Mapping[str, Any]) -> list[str]:
     """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
 
-    Parameters
-    ----------
-    leak
-        From :func:`anmi.evaluation.diagnostics.leak`, and with ``of`` and ``judge``; empty where it is not known.
+    From :func:`anmi.evaluation.diagnostics.leak`, with ``of`` and ``judge``; nothing where it is not known.
     """
     if not leak:
         return []
@@ -50,12 +44,7 @@ def leak_lines(leak: Mapping[str, Any]) -> list[str]:
 
 
 def judged_by(judge: Mapping[str, Any]) -> str:
-    """Say whose truth had a part in the coefficients that judged; empty where no judge was asked.
-
-    Parameters
-    ----------
-    judge
-        From :func:`anmi.judging.fusing.provenance`.
+    """Say whose truth had a part in the coefficients that judged, from :func:`anmi.judging.fusing.provenance`.
 
     Examples
     --------

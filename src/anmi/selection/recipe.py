@@ -62,6 +62,15 @@ class Step(BaseModel):
         return next(iter(given or known), None)
 
 
+# Columns by what makes them.
+OF_BM25: Final = frozenset({"bm25", "bm25_rank", "consistent", "positive_rank", "fused"})
+OF_ENCODER: Final = frozenset({"dense", "dense_rank", "fused"})
+OF_CROSS_ENCODER: Final = frozenset({"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se"})
+OF_EVIDENCE: Final = frozenset(
+    ["p_relevant", "p_evidence", "coverage", "match", "likeness", "likeness_terms", "containment", "contained", "facts"]
+)
+OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se"})
+
 _PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross"})
 
 
@@ -107,6 +116,17 @@ class Recipe(BaseModel):
         """Columns the recipe reads and does not make; stages that make none of them are passed through."""
         made = {column for item in self.steps for column in item.type.makes}
         return set(self.reads).union(*(item.type.requires(item.params) for item in self.steps)) - made
+
+    @property
+    def judged(self) -> bool:
+        """Whether the recipe reads any judgment, and so the evidence behind all of them."""
+        return bool(self.requires & (OF_EVIDENCE | OF_CROSS_ENCODER))
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """What candidates are retrieved by: ``bm25``, ``dense``, both or neither; judgments are of what both find."""
+        wanted = {"bm25": OF_BM25, "dense": OF_ENCODER}
+        return frozenset(name for name, columns in wanted.items() if self.judged or self.requires & columns)
 
     @property
     def main_threshold(self) -> int | None:

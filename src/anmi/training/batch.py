@@ -191,7 +191,7 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
        not come back through another row. Listed twice, the smaller weight holds.
     3. No document known to be relevant to the query is a negative: the row's positive, any of its ``positive_ids``,
        the positives of other rows of the same query, and any document with the text of one of these. Nor is one of
-       the row's ``excluded_ids``: kin of its positive, or judged likely or uncertain to be relevant when it was mined.
+       the row's ``excluded_ids``: related to its positive, or judged likely or uncertain to be relevant in mining.
     4. A row's uncertain documents are nobody's negatives; they are there to be learned from as they are judged.
     """
     column: dict[str, int] = {}

@@ -70,17 +70,7 @@ class CheckpointPlan:
 def identity(
     rows: pd.DataFrame, encoder: Any, options: TrainingOptions, seed: int, facts: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what determines the result of a training, as plain JSON values.
-
-    Parameters
-    ----------
-    rows
-        Training rows.
-    encoder
-        As it is before the first step.
-    options, seed, facts
-        Of the training.
-    """
+    """Return what determines the result of a training, as plain JSON values."""
     chosen = {name: value for name, value in options.model_dump(mode="json").items() if name not in WITHOUT_EFFECT}
     return {
         "facts": dict(facts),

@@ -50,8 +50,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                     time.sleep(0.2)
             yield f"http://127.0.0.1:{port}"
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(timeout=30)
+            # Asked to end, it takes many seconds to, and nothing of it is needed any more.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 @pytest.fixture(scope="session")

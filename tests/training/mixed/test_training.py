@@ -85,7 +85,7 @@ def test_killed_and_resumed_equals_undisturbed(made, tmp_path, index):
     """A real SIGKILL in the middle of a step, in a process of its own."""
     sources = {"mixed": OPTIONS["sources"]["mixed"] | {"index": index}}
     environment = os.environ | {"INDEX": index}
-    done = subprocess.run([sys.executable, __file__, str(tmp_path)], env=environment, timeout=120, check=False)
+    done = subprocess.run([sys.executable, __file__, str(tmp_path)], env=environment, timeout=900, check=False)
     assert done.returncode == -signal.SIGKILL
     resumed = fit(made, CheckpointPlan(tmp_path), sources=sources)
     expected = fit(made, sources=sources)

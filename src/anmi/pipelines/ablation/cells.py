@@ -172,23 +172,26 @@ def select(job: SelectionJob) -> None:
     from anmi.files import aside
     from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, make_variants, select_negatives
     from anmi.pipelines.selection.params import SelectionParams
+    from anmi.pipelines.selection.pipeline import RATED
+    from anmi.selection.plan import MiningPlan
     from anmi.selection.rows import of_split
 
     started = time.monotonic()
     data, recipe = job.place.mined, job.recipes.get(job.recipe)
-    mined = (data["rated_candidates"], data["consistency"], job.recipe, job.recipes, job.seed)
-    selection = select_negatives(*mined, fits=fit_recipe(*mined, data["queries"]))
+    asked: dict[str, Any] = {"recipe": job.recipe, "recipes": job.recipes, "seed": job.seed}
+    asked |= {name: data[name] for name in RATED} | {"mining_plan": MiningPlan().as_dict()}
+    selection = select_negatives(**asked, fits=fit_recipe(**asked, queries=data["queries"]))
     rows = make_training_rows(
-        selection, data["corpus"], data["queries"], data["kin"], data["duplicates"], job.recipe, job.recipes
-    )
+        selection=selection, recipe=job.recipe, recipes=job.recipes,
+        **{name: data[name] for name in ("corpus", "queries", "related_documents")},
+    )  # fmt: skip
     counted = of_split(rows, "train")
     labelled = counted[counted.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
     variants = make_variants(
-        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], graph=data["graph"],
-        entities=data["entities"], facts=data["facts"], recipe=job.recipe, recipes=job.recipes,
-        selection=SelectionParams(), seed=job.seed,
+        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], knowledge=data["knowledge"],
+        recipe=job.recipe, recipes=job.recipes, selection=SelectionParams(), seed=job.seed,
     )  # fmt: skip
     for target, table in ((job.rows, rows), (job.variants, variants)):
         with aside(target) as path:
@@ -219,10 +222,11 @@ def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     if data.no_audit:
         return unknown | {"leak_from": f"no audit: {data.no_audit}"}
     from anmi.pipelines.audit.nodes import audit_recipes
+    from anmi.pipelines.selection.pipeline import RATED
 
     found = audit_recipes(
-        data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
-        data["audit.collection_info"], recipes=book_of(job.recipes, [job.recipe]), seed=job.seed,
+        truth=data["planted_truth"], recipes=book_of(job.recipes, [job.recipe]), seed=job.seed,
+        info=data["audit.collection_info"], **{name: data[f"audit.{name}"] for name in (*RATED, "corpus")},
     )  # fmt: skip
     own = found[found.default].iloc[0]
     return {name: float(own[name]) for name in unknown} | {"leak_from": f"audit: hidden positives{pool}"}
@@ -234,8 +238,7 @@ def run_cell(job: CellJob) -> None:
     Training is the node that a run trains with, epochs chosen on dev and all. Completed judgments are made here, after
     training, and go nowhere but into the metrics.
     """
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, search
+    from anmi.evaluation.retrieval import ranked
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
     from anmi.runs.memory import peak_mib, reset_peak
@@ -244,7 +247,7 @@ def run_cell(job: CellJob) -> None:
     started, data = time.time(), job.place.mined
     corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
     rows, variants = pd.read_parquet(job.selection.rows), pd.read_parquet(job.selection.variants)
-    known = {name: data[name] for name in ("graph", "entities", "facts", "kin", "duplicates")}
+    known = {name: data[name] for name in ("knowledge", "related_documents")}
     reset_peak()
     with Store(job.place.store) as store:
         made = train_retriever(
@@ -254,16 +257,12 @@ def run_cell(job: CellJob) -> None:
         )  # fmt: skip
         model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(CUTOFFS))
+    options: dict[str, Any] = {"precision": job.dense.precision, "batch_size": job.dense.batch_size}
     before = time.monotonic()
-    found = search(
-        model, asked.text.tolist(), document_texts(corpus), ranking.searched, precision=job.dense.precision,
-        batch_size=job.dense.batch_size,
-    )  # fmt: skip
+    run = ranked(model, asked, qrels, corpus, max(CUTOFFS), **options)
     seconds = round(time.monotonic() - before, 2)
     memory = peak_mib()
     shutil.rmtree(made["trained_model"], ignore_errors=True)
-    run = ranking.run(*found)
     summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
     queries_of = measure(run, asked, qrels, data, job.place.truth, summary["trained_on"])
     passes = (summary, summary.get("first_pass", {}))

@@ -28,7 +28,7 @@ from anmi.fingerprint import hash_value
 from anmi.pipelines.ablation.code import code
 from anmi.selection.recipe import RecipeBook
 
-STAGES: Final = ("ingestion", "bm25", "consistency", "dense", "denoising", "elo")
+STAGES: Final = ("ingestion", "bm25", "dense", "consistency", "denoising", "elo")
 _ROOTS: Final = tuple(f"anmi.pipelines.{stage}" for stage in (*STAGES, "audit"))
 _DONE: Final = "mined.json"
 
@@ -89,7 +89,7 @@ def mine(job: MiningJob) -> None:
     no_audit = "not asked for"
     if job.audit:
         # Up to what recipes choose from; that they choose there is part of their selection.
-        planted = audit.create_pipeline().to_outputs("audit.rated_candidates", "planted_truth", "audit.consistency")
+        planted = audit.create_pipeline().to_outputs("audit.ratings", "planted_truth", "audit.consistency")
         try:
             SequentialRunner().run(planted, catalog)
             no_audit = ""
@@ -160,12 +160,16 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
     Of the recipes that is which judges they ask, not how they choose.
     """
     from anmi.corpus.contents import contents
-    from anmi.pipelines.denoising.nodes import _OF_EVIDENCE, _OF_THE_TEACHER
     from anmi.runs import unchanged
     from anmi.runs.record import as_plain, package_versions
+    from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO
 
-    read = recipes.get(RecipeBook.every).requires
-    judged = [bool(read & kind) for kind in (_OF_EVIDENCE, _OF_THE_TEACHER, {"elo", "elo_se", "gap_se"})]
+    every = recipes.get(RecipeBook.every)
+    judged = [
+        sorted(every.sources),
+        every.judged,
+        *(bool(every.requires & kind) for kind in (OF_CROSS_ENCODER, OF_ELO)),
+    ]
     plain = {name: as_plain(value) for name, value in parameters.items() if not isinstance(value, RecipeBook)}
     # Of what is in the parameters `recipe` is that of a single run.
     plain |= {"recipe": judged}

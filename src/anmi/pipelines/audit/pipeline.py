@@ -17,6 +17,7 @@ from anmi.pipelines.audit.nodes import (
     render_audit,
     summarise_audit,
 )
+from anmi.pipelines.selection.pipeline import RATED
 from anmi.pipelines.wiring import by_name
 
 NAMESPACE: Final = "audit"
@@ -53,10 +54,12 @@ def _collection() -> Pipeline:
             outputs={name: name for name in sorted(read)},
             name="ingest",
         ),
-        Node(mine_all, inputs=None, outputs="changes", name="mine_all"),
+        Node(mine_all, inputs=None, outputs="mining_plan", name="mine_all"),
         Node(
             plant_truth,
-            inputs=by_name("queries", "qrels", "equivalents", "duplicates", "params:seed", params="params:audit"),
+            inputs=by_name(
+                "queries", "qrels", "equivalents", "related_documents", "params:seed", params="params:audit"
+            ),
             outputs=[*_AUDITED.values(), _TRUTH],
             name="plant_truth",
         ),
@@ -65,7 +68,8 @@ def _collection() -> Pipeline:
 
 def _mining() -> Pipeline:
     """Return the stages of mining as they are, on the audited queries and labels, judging for all recipes at once."""
-    stages = Pipeline([stage.create_pipeline() for stage in (bm25, consistency, dense, denoising, elo)])
+    checked = consistency.create_pipeline().only_nodes("check_consistency")
+    stages = Pipeline([checked, *(stage.create_pipeline() for stage in (bm25, dense, denoising, elo))])
     return Pipeline(stages, inputs=_AUDITED, parameters={"params:recipe": "params:audit_judges_for"})
 
 
@@ -73,24 +77,20 @@ def _scoring() -> Pipeline:
     return Pipeline([
         Node(
             audit_recipes,
-            inputs=by_name(
-                "consistency", "corpus", "params:recipes", "params:seed", rated="rated_candidates", truth=_TRUTH,
-                info="collection_info",
-            ),
+            inputs=by_name(*RATED, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info"),
             outputs="audit_recipes",
             name="audit_recipes",
         ),
         Node(
             audit_judges,
-            inputs=["rated_candidates", _TRUTH, "corpus", "collection_info", "params:audit"],
-            outputs="audit_judges",
-            name="audit_judges",
+            inputs=by_name(*RATED, "corpus", truth=_TRUTH, info="collection_info", params="params:audit"),
+            outputs="audit_judges", name="audit_judges",
         ),
         Node(
             summarise_audit,
             inputs=by_name(
-                "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", rated="rated_candidates",
-                truth=_TRUTH, info="collection_info", params="params:audit",
+                "candidates", "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", truth=_TRUTH,
+                info="collection_info", params="params:audit",
             ),
             outputs="audit_summary",
             name="summarise_audit",

@@ -50,8 +50,8 @@ def create_pipeline() -> Pipeline:
         Node(
             measure_knowledge,
             inputs=by_name(
-                "runs", "trained_model", "corpus", "queries", "qrels", "graph", "entities", "facts", "variants",
-                "params:encoder", "params:recipe", "params:dense", "params:seed", "store", "training_summary",
+                "runs", "trained_model", "corpus", "queries", "qrels", "knowledge", "variants", "params:encoder",
+                "params:recipe", "params:dense", "params:seed", "store", "training_summary",
                 params="params:evaluation",
             ),
             outputs=["knowledge_metrics", "neighbours"],

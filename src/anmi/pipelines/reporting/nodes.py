@@ -76,6 +76,16 @@ def _leak(
     return counted | {"of": "drawn", "judge": (selected or {}).get("judge", {})}
 
 
+def draw_metrics(results: dict[str, Any]) -> Any:
+    """Return the plotly figure of the systems' quality; an empty one where nothing was measured."""
+    from plotly.graph_objects import Figure
+
+    from anmi.report.figures import metrics
+
+    drawn = metrics(pd.DataFrame(results["rows"]))
+    return Figure() if drawn is None else Figure(drawn.spec)
+
+
 def render_report(
     results: dict[str, Any],
     *,
@@ -118,10 +128,9 @@ def render_report(
                 | ({"rows of dev queries": len(training_rows) - len(rows)} if len(training_rows) > len(rows) else {}),
             },
             funnel=selection_summary["funnel"],
-            origins=selection_summary.get("origins") or (),
+            origins=selection_summary.get("origins") or {},
             distributions=selection_summary["distributions"],
             training_log=training_log,
-            calibration=teacher.get("reliability", {}),
             judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
             expected=selection_summary.get("expected") or {},

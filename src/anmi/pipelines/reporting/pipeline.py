@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.reporting.nodes import collect_results, render_report
+from anmi.pipelines.reporting.nodes import collect_results, draw_metrics, render_report
 from anmi.pipelines.wiring import by_name
 
 
@@ -20,6 +20,7 @@ def create_pipeline() -> Pipeline:
             outputs="results",
             name="collect_results",
         ),
+        Node(draw_metrics, inputs="results", outputs="metrics_figure", name="draw_metrics"),
         Node(
             render_report,
             inputs=by_name(

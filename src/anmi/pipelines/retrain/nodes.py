@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.candidates import CandidateShards
+from anmi.candidates import CandidateShards, ColumnShards
 from anmi.datasets.model_registry import (
     CHAMPION,
     PROFILE,
@@ -29,7 +29,6 @@ from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.params import RetrainParams, model_name
-from anmi.pipelines.selection.nodes import select_negatives
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
 
@@ -45,18 +44,18 @@ _TRAINED_ON: Final = "trained_on"
 
 
 def audit_recipe(
-    rated: CandidateShards,
-    consistency: pd.DataFrame,
+    candidates: CandidateShards,
+    *,
     truth: pd.DataFrame,
     queries: pd.DataFrame,
     corpus: pd.DataFrame,
-    *,
     info: dict[str, Any],
     training_log: pd.DataFrame,
     recipes: RecipeBook,
     recipe: str,
     training: TrainingParams,
     seed: int,
+    **columns: ColumnShards,
 ) -> pd.DataFrame:
     """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked.
 
@@ -66,19 +65,22 @@ def audit_recipe(
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
     chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
     table = audit_recipes(
-        rated, consistency, truth, corpus, info, recipes=RecipeBook.model_construct(**chosen), seed=seed
-    )
+        candidates, truth=truth, corpus=corpus, info=info, recipes=RecipeBook.model_construct(**chosen), seed=seed,
+        **columns,
+    )  # fmt: skip
     options = merged_options(recipes.get(recipe), training)
     own = (table["recipe"] == recipe) & table["default"] & (table["failed"] == "")
     same = not options.draws and options.negatives == recipes.get(recipe).negatives
     if same or options.negatives == 0 or not own.any():
         return table
     from anmi.evaluation.shares import share_of_pairs
+    from anmi.selection.rated import believed, rated
+    from anmi.selection.recipe import Runner
     from anmi.selection.rows import training_rows
     from anmi.training.batch import read_rows
     from anmi.training.replay import drawn_again
 
-    selection = select_negatives(rated, consistency, recipe, recipes, seed)
+    selection = Runner(recipes.get(recipe), seed).run(rated(candidates, **columns).map(believed))
     ids, texts = corpus.document_id.tolist(), dict(zip(queries.query_id, queries.text, strict=True))
     rows = read_rows(training_rows(selection, ids, ids, texts), options.curriculum.reads)
     found = share_of_pairs(drawn_again(rows, options, training_log, seed), truth, seed=seed)
@@ -135,8 +137,7 @@ def _rank(
     evaluation: EvaluationParams,
     dense: DenseParams,
 ) -> pd.DataFrame:
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, search
+    from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import load_encoder
 
     asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
@@ -145,18 +146,10 @@ def _rank(
             f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
             "cannot be compared; give it some"
         )
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(evaluation.cutoffs))
+    encoder = load_encoder(str(model), model.parent, dense.max_length, dense.prompts)
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
-    found = search(
-        load_encoder(str(model), model.parent, dense.max_length, dense.prompts),
-        asked.text.tolist(),
-        document_texts(corpus),
-        ranking.searched,
-        precision=dense.precision,
-        batch_size=dense.batch_size,
-        description=_SYSTEM,
-    )
-    return ranking.run(*found).assign(system=_SYSTEM)
+    options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": _SYSTEM}
+    return ranked(encoder, asked, qrels, corpus, max(evaluation.cutoffs), **options).assign(system=_SYSTEM)
 
 
 def score_champion(
@@ -231,16 +224,7 @@ def leak_of(audited: pd.DataFrame, recipe: str) -> Leak:
 def leak_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> Leak:
     """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
 
-    Parameters
-    ----------
-    drawn
-        ``query_id, document_id, count``.
-    equivalents
-        ``query_id, document_id``: relevant though no label says so.
-    qrels
-        ``query_id, document_id, relevance``.
-    seed
-        Of the resampling.
+    Equivalents are relevant though no label says so.
     """
     from anmi.evaluation.shares import share_of_pairs
 

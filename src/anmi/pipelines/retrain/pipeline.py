@@ -15,6 +15,7 @@ from anmi.pipelines.retrain.nodes import (
     register_challenger,
     score_champion,
 )
+from anmi.pipelines.selection.pipeline import RATED
 from anmi.pipelines.wiring import by_name
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
@@ -43,7 +44,7 @@ def create_pipeline() -> Pipeline:
         Node(
             profile_training_data,
             inputs=by_name(
-                "queries", "corpus", "qrels", "duplicates", "kin", "selection", "selection_summary", "encoder_info",
+                "queries", "corpus", "qrels", "related_documents", "selection", "selection_summary", "encoder_info",
                 info="collection_info", params="params:drift",
             ),
             outputs="training_profile",
@@ -84,23 +85,15 @@ def create_pipeline() -> Pipeline:
 
 
 def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
-    """Return the whole of retraining.
-
-    Parameters
-    ----------
-    way
-        All stages from ingestion to reporting.
-    audit
-        The audit; of it only the recipe that is trained with is judged for and measured.
-    """
+    """Return the whole of retraining: all stages, and the audit of the recipe trained with."""
     kept = Pipeline([node for node in audit.nodes if node.name not in _REPLACED])
     mine = Pipeline(kept, parameters={"params:audit_judges_for": "params:recipe"})
     measured = Node(
         audit_recipe,
         inputs=by_name(
-            "training_log", "params:recipes", "params:recipe", "params:training", "params:seed",
-            rated=f"{NAMESPACE}.rated_candidates", consistency=f"{NAMESPACE}.consistency", truth="planted_truth",
-            queries="audit_queries", corpus=f"{NAMESPACE}.corpus", info=f"{NAMESPACE}.collection_info",
+            "training_log", "params:recipes", "params:recipe", "params:training", "params:seed", truth="planted_truth",
+            queries="audit_queries", info=f"{NAMESPACE}.collection_info",
+            **{name: f"{NAMESPACE}.{name}" for name in (*RATED, "corpus")},
         ),
         outputs="audit_recipes",
         name="audit_recipes",

@@ -14,9 +14,9 @@ def create_pipeline() -> Pipeline:
         Node(
             train_retriever,
             inputs=by_name(
-                "corpus", "queries", "qrels", "graph", "entities", "facts", "variants", "kin", "duplicates",
-                "params:encoder", "params:recipe", "params:recipes", "params:dense", "params:seed", "store",
-                rows="training_rows", params="params:training",
+                "corpus", "queries", "qrels", "knowledge", "variants", "related_documents", "params:encoder",
+                "params:recipe", "params:recipes", "params:dense", "params:seed", "store", rows="training_rows",
+                params="params:training",
             ),
             outputs={
                 name: name for name in ("trained_model", "training_log", "training_summary", "drawn_negatives")

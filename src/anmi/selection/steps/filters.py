@@ -51,7 +51,7 @@ class Source(Params):
     source: Literal["bm25", "dense", "graph", "random"] = Field(description="Name of the source.")
 
 
-@step("source", Source)
+@step("source", Source, requires=lambda p: {p.source} & {"bm25", "dense"})
 def source(block: Candidates, params: Source, context: Context) -> Candidates:
     """Reject candidates that the named source did not retrieve."""
     return block.rejected("source", (block.source & SOURCES[params.source]) == 0, f"not from {params.source}")

@@ -202,14 +202,12 @@ class MixedSampler:
         """Return all it needs to go on elsewhere, as plain JSON values and tensors."""
         import torch
 
-        now = self._index.snapshot
         tensors = {f"ring.{name}": tensor for name, tensor in self._ring.tensors().items()}
         tensors |= {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
         tensors |= {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
         last, vectors = self._last.state()
         tensors |= {f"last.{name}": tensor for name, tensor in vectors.items()}
-        fingerprint = None if now is None else now.fingerprint()
-        return {"seed": self._seed, "index": fingerprint, "last": last, "seconds": self.seconds}, tensors
+        return {"last": last, "seconds": self.seconds}, tensors
 
     def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
@@ -218,7 +216,7 @@ class MixedSampler:
             return {key.removeprefix(name): tensor for key, tensor in tensors.items() if key.startswith(name)}
 
         self._ring.load(part("ring."))
-        self._index.load(part("index."), values["index"])
+        self._index.load(part("index."))
         self._last.load(values["last"], part("last."))
         self.seconds = values["seconds"]
         self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()

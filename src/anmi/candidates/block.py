@@ -7,9 +7,8 @@ keeps what each judge said of it and the name of the step that decided on it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -22,8 +21,10 @@ from anmi.ragged import lists, padded_array, table_bytes
 PADDING: Final = -1
 # Columns that stages of mining add, so that a name can be checked before they run; steps say themselves what they make.
 _RETRIEVED: Final = "bm25 bm25_rank dense dense_rank fused coverage match likeness likeness_terms containment contained"
-_JUDGED: Final = "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se kin consistent positive_rank"
-MEASURED: Final = frozenset([*_RETRIEVED.split(), *_JUDGED.split()])
+_JUDGED: Final = (
+    "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se related consistent positive_rank"
+)
+MEASURED: Final = frozenset([*_RETRIEVED.split(), *_JUDGED.split(), "consistent", "positive_rank"])
 SOURCES: Final = {"bm25": 1, "dense": 2, "graph": 4, "random": 8}
 OPEN: Final = 0
 NEGATIVE: Final = 1
@@ -226,6 +227,26 @@ class Candidates:
             query_columns=kept(self.query_columns),
         )
 
+    def of_source(self, source: str) -> Candidates:
+        """Return only what one of :data:`SOURCES` found, the best rank by it first; nothing where it was not asked."""
+        given = self.columns.get(f"{source}_rank", np.full(self.documents.shape, np.inf, np.float32))
+        rank = np.where((self.source & SOURCES[source]) > 0, given, np.inf)
+        order = np.argsort(rank, axis=1, kind="stable")
+        order = order[:, : int(np.isfinite(rank).sum(axis=1).max(initial=0))]
+        found = np.isfinite(np.take_along_axis(rank, order, axis=1))
+
+        def taken(values: NDArray[Any], padding: float) -> NDArray[Any]:
+            return np.where(found, np.take_along_axis(values, order, axis=1), padding).astype(values.dtype)
+
+        return replace(
+            self,
+            documents=taken(self.documents, PADDING),
+            source=taken(self.source, 0),
+            verdict=taken(self.verdict, 0),
+            weight=taken(self.weight, 0),
+            columns={name: taken(column, np.nan) for name, column in self.columns.items()},
+        )
+
     def by_positive(self) -> Candidates:
         """Return one row per (query, positive): the row's own positive first, the others behind it.
 
@@ -324,76 +345,8 @@ class Candidates:
         )
 
 
-def _wanted(stored: Sequence[str], names: Collection[str] | None) -> list[str] | None:
+def wanted(stored: Sequence[str], names: Collection[str] | None) -> list[str] | None:
+    """Return which columns of a file to read for some measurements; None, for all of them, where all are wanted."""
     if names is None:
         return None
     return [name for name in stored if name[:2] not in ("c.", "p.", "q.") or name[2:] in names]
-
-
-class CandidateShards:
-    """Blocks of queries that are read, or made, one at a time.
-
-    Holds either the files of an artifact (read again at each pass) or a function that makes the blocks, so memory
-    is bounded by a shard whatever the number of queries.
-
-    Examples
-    --------
-    >>> len(list(CandidateShards(lambda: iter([]))))
-    0
-    """
-
-    def __init__(
-        self,
-        blocks: Callable[[], Iterator[Candidates]],
-        narrow: Callable[[Sequence[str]], CandidateShards] | None = None,
-        parts: Callable[[], Iterator[bytes]] | None = None,
-        files: Sequence[Path] | None = None,
-    ) -> None:
-        self._blocks, self.files = blocks, files
-        self._narrow = narrow
-        self._parts = parts
-
-    @staticmethod
-    def of(blocks: Sequence[Candidates]) -> CandidateShards:
-        """Wrap blocks that are in memory already."""
-        return CandidateShards(lambda: iter(blocks))
-
-    @staticmethod
-    def read(files: Sequence[Path]) -> CandidateShards:
-        """Read shards from Parquet files, in the order given."""
-
-        def blocks(names: Sequence[str] | None = None) -> Iterator[Candidates]:
-            for path in files:
-                file = pq.ParquetFile(path)
-                yield Candidates.from_table(file.read(columns=_wanted(file.schema_arrow.names, names)))
-
-        def narrow(names: Sequence[str]) -> CandidateShards:
-            return CandidateShards(lambda: blocks(names), files=files)
-
-        return CandidateShards(blocks, narrow, lambda: (path.read_bytes() for path in files), files)
-
-    @staticmethod
-    def of_parts(parts: Callable[[], Iterator[bytes]]) -> CandidateShards:
-        """Wrap a function that makes the blocks as :meth:`Candidates.to_bytes` writes them."""
-        return CandidateShards(lambda: map(Candidates.from_bytes, parts()), parts=parts)
-
-    def parts(self) -> Iterator[bytes]:
-        """Yield each block as :meth:`Candidates.to_bytes` writes it; what is stored is not decoded for it."""
-        return self._parts() if self._parts is not None else (block.to_bytes() for block in self)
-
-    def __iter__(self) -> Iterator[Candidates]:
-        return self._blocks()
-
-    def map(self, function: Callable[[Candidates], Candidates]) -> CandidateShards:
-        """Return shards on which ``function`` is applied as they are read."""
-        return CandidateShards(lambda: (function(block) for block in self))
-
-    def only(self, *names: str) -> CandidateShards:
-        """Return shards without other measurements than these; of files, nothing else is read."""
-        if self._narrow is not None:
-            return self._narrow(names)
-        return self.map(lambda block: block.only(names))
-
-    def whole(self) -> Candidates:
-        """Return all shards as one block; for small collections and tests."""
-        return Candidates.concatenate(list(self))

@@ -1,15 +1,22 @@
-"""What the figures of an ablation say, in sentences; shared by its Markdown, its page and the console."""
+"""What an ablation found, in sentences and tables of text, and how `kedro anmi ablation` prints it."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from anmi.evaluation.ablation import BEST_KNOWN, best_known
 from anmi.report.inputs import between
 
 Row = Mapping[str, Any]
+# Of lines that nobody's terminal breaks.
+_WIDTH: Final = 160
 
 
 def tables(results: Row) -> list[tuple[str, str, list[Row]]]:
@@ -193,3 +200,32 @@ def mean_table(results: Row) -> tuple[list[str], list[list[str]]]:
     return ["recipe", "best known judgments", "original labels"], [
         [name, shown(means[name, BEST_KNOWN]), shown(means[name, "original"])] for name in names
     ]
+
+
+def console() -> Console:
+    """Return where to print: as wide as the terminal, or wide enough for the table where there is none."""
+    return Console(width=None if sys.stdout.isatty() else _WIDTH)
+
+
+def show(results: Row, console: Console) -> None:
+    """Print an ablation, as the node ``compare_recipes`` returns it: tables, means, and what they say."""
+    for collection, judgments, found in tables(results):
+        texts = [cells(row, results) for row in found]
+        counted = note(results, collection, judgments)
+        title = f"{collection}, {judgments}: {found[0]['queries']:,} test queries. {counted}"
+        console.print(_printed(title, list(texts[0]), [list(text.values()) for text in texts]))
+    header, rows = mean_table(results)
+    if header:
+        console.print(_printed("Mean nDCG@10 over the collections", header, rows))
+    for sentence in [legend(results), *sentences(results)]:
+        console.print(escape(sentence), soft_wrap=True)
+
+
+def _printed(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table whose first row, the best, is bold."""
+    made = Table(title=escape(title), title_justify="left")
+    for i, name in enumerate(header):
+        made.add_column(escape(name), justify="left" if i == 0 else "right", no_wrap=i == 0)
+    for i, row in enumerate(rows):
+        made.add_row(*map(escape, row), style="bold" if i == 0 else None)
+    return made

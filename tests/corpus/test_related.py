@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus.duplicates import normalised
-from anmi.corpus.kin import find_kin, near_duplicates, siblings
+from anmi.corpus.related import copies, find_related, near_duplicates, siblings
 
 FILLER = [f"w{chr(97 + i)}" for i in range(26)]
 
@@ -162,14 +162,17 @@ def test_a_value_that_much_of_the_corpus_shares_is_no_parent(caplog: pytest.LogC
     assert not caplog.messages
 
 
-def test_the_table_names_documents_and_leaves_duplicates_to_their_own_table() -> None:
+def test_copies_come_first_and_are_compared_with_nothing_else() -> None:
     text = " ".join(essay(0))
     texts = [" ".join(essay(9)), text, text, f"{text} wa"]
     duplicates = pd.DataFrame({"document_id": ["d2"], "duplicate_of": ["d1"]})
-    table = find_kin(corpus_of('{"parent": "p"}', "{}", '{"parent": "p"}', "{}"), texts, duplicates, name_share=0)
-    assert table.iloc[:, :3].values.tolist() == [["d0", "d2", "sibling"], ["d1", "d3", "near"]]
-    assert np.isnan(table.similarity[0]) and 0.9 < table.similarity[1] < 1
-    none = find_kin(corpus_of(*["{}"] * 4), texts, duplicates, name_share=0, least_words=82)
-    assert none.empty, "the limit is passed on"
-    nothing = find_kin(corpus_of("{}"), ["a"], duplicates.iloc[:0])
+    table = find_related(corpus_of('{"parent": "p"}', "{}", '{"parent": "p"}', "{}"), texts, duplicates, name_share=0)
+    assert table.iloc[:, :3].values.tolist() == [
+        ["d2", "d1", "copy"], ["d0", "d2", "sibling"], ["d1", "d3", "near"],
+    ]  # fmt: skip
+    assert table.similarity[0] == 1 and np.isnan(table.similarity[1]) and 0.9 < table.similarity[2] < 1
+    assert copies(table) == {"d2": "d1"}
+    none = find_related(corpus_of(*["{}"] * 4), texts, duplicates, name_share=0, least_words=82)
+    assert none.kind.tolist() == ["copy"], "the limit is passed on"
+    nothing = find_related(corpus_of("{}"), ["a"], duplicates.iloc[:0])
     assert nothing.columns.tolist() == table.columns.tolist() and nothing.dtypes.tolist() == table.dtypes.tolist()

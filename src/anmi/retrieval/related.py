@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from anmi.candidates import PADDING
 from anmi.retrieval.pool import duplicate_groups
 
-# Values of the column `kin` of a block of candidates; a near-duplicate that is a sibling too counts as the former.
+# Values of the column `related` of a block of candidates; a near-duplicate that is a sibling too counts as the former.
 KINDS: Final = {"near": 1, "sibling": 2}
 _CODES: Final = 4
 
 
-class Kin:
+class RelatedDocuments:
     """Near-duplicates and siblings of every document, with all documents of the same text counted as one.
 
     Parameters
@@ -24,18 +24,17 @@ class Kin:
     group
         For every document the index of the first one with the same text, int32 [N].
     starts
-        Where the kin of each group begin in ``others``, int64 [N + 1].
+        Where the related ones of each group begin in ``others``, int64 [N + 1].
     others, kinds
-        Group and kind (a value of :data:`KINDS`) of each kin, int32 and uint8 [E], in order within a group.
+        Group and kind (a value of :data:`KINDS`) of each of these, int32 and uint8 [E], in order within a group.
 
     Examples
     --------
-    >>> table = pd.DataFrame({"document_id": ["a"], "other_id": ["c"], "kind": ["near"]})
-    >>> copies = pd.DataFrame({"document_id": ["d"], "duplicate_of": ["c"]})
-    >>> kin = Kin.from_table(table, ["a", "b", "c", "d"], copies)
-    >>> kin.barred(np.array([[0, -1], [1, 3]], np.int32)).tolist()
+    >>> table = pd.DataFrame({"document_id": ["a", "d"], "other_id": ["c", "c"], "kind": ["near", "copy"]})
+    >>> related = RelatedDocuments.from_table(table, ["a", "b", "c", "d"])
+    >>> related.barred(np.array([[0, -1], [1, 3]], np.int32)).tolist()
     [[0, 2, 3, -1], [0, 1, 2, 3]]
-    >>> kin.kinds(np.array([[0]], np.int32), np.array([[1, 3, -1]], np.int32)).tolist()
+    >>> related.kinds(np.array([[0]], np.int32), np.array([[1, 3, -1]], np.int32)).tolist()
     [[0, 1, 0]]
     """
 
@@ -51,43 +50,42 @@ class Kin:
         self._first_member = np.searchsorted(group[self._members], np.arange(len(group) + 1))
 
     @staticmethod
-    def of_none(documents: int) -> Kin:
+    def of_none(documents: int) -> RelatedDocuments:
         """Return what says of N documents that each is like no other."""
         nothing = np.zeros(0, np.int32)
         group = np.arange(documents, dtype=np.int32)
-        return Kin(group, np.zeros(documents + 1, np.int64), nothing, nothing.astype(np.uint8))
+        return RelatedDocuments(group, np.zeros(documents + 1, np.int64), nothing, nothing.astype(np.uint8))
 
     @staticmethod
-    def from_table(kin: pd.DataFrame, document_ids: list[str], duplicates: pd.DataFrame) -> Kin:
+    def from_table(table: pd.DataFrame, document_ids: list[str]) -> RelatedDocuments:
         """Build the lookup from what ingestion made.
 
         Parameters
         ----------
-        kin
-            ``document_id, other_id, kind``, each pair in one direction.
+        table
+            ``document_id, other_id, kind``, each pair in one direction; see :func:`anmi.corpus.related.find_related`.
         document_ids
             In corpus order.
-        duplicates
-            ``document_id, duplicate_of``.
         """
-        group = duplicate_groups(document_ids, duplicates)
+        group = duplicate_groups(document_ids, table)
         count = len(group)
-        if not len(kin):
+        table = table[table["kind"].isin(KINDS)]
+        if not len(table):
             nothing = np.zeros(0, np.int32)
-            return Kin(group, np.zeros(count + 1, np.int64), nothing, nothing.astype(np.uint8))
+            return RelatedDocuments(group, np.zeros(count + 1, np.int64), nothing, nothing.astype(np.uint8))
         position = pd.Series(np.arange(count), index=document_ids)
-        first, second = (group[position.loc[kin[name]]] for name in ("document_id", "other_id"))
-        code = kin["kind"].map(KINDS).to_numpy(np.int64)
+        first, second = (group[position.loc[table[name]]] for name in ("document_id", "other_id"))
+        code = table["kind"].map(KINDS).to_numpy(np.int64)
         one, other = np.concatenate([first, second]).astype(np.int64), np.concatenate([second, first])
         apart = one != other
         # A pair may be of both kinds, and stays in both.
         edges = np.unique((one * count + other)[apart] * _CODES + np.concatenate([code, code])[apart])
         keys, kinds = np.divmod(edges, _CODES)
         starts = np.searchsorted(keys // count, np.arange(count + 1))
-        return Kin(group, starts, (keys % count).astype(np.int32), kinds.astype(np.uint8))
+        return RelatedDocuments(group, starts, (keys % count).astype(np.int32), kinds.astype(np.uint8))
 
     def kinds(self, positives: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.uint8]:
-        """Say of each document whether it is kin to a positive of its row.
+        """Say of each document whether it is related to a positive of its row.
 
         Parameters
         ----------
@@ -108,7 +106,7 @@ class Kin:
         return np.where(keys[place] == wanted, kinds[place], 0).astype(np.uint8)
 
     def barred(self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
-        """Return what must not be a negative in each row: the positives, their kin, and all of the same text as these.
+        """Return what must not be a negative in each row: positives, what is related to them, and copies of these.
 
         Parameters
         ----------
@@ -116,7 +114,7 @@ class Kin:
             int32 [Q, P], padded with -1.
         own
             Documents that the query itself is, int32 [Q, S], padded with -1; they and those of the same text are barred
-            as well, and their kin are not, since these may be what the query asks against.
+            as well, and what is related to them is not, since these may be what the query asks against.
 
         Returns
         -------
@@ -137,7 +135,7 @@ class Kin:
         return result
 
     def _of_rows(self, positives: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Keys ``row · N + group`` of the kin of each row's positives, ascending, and their kinds."""
+        """Keys ``row · N + group`` of what is related to each row's positives, ascending, and their kinds."""
         row, slot = np.nonzero(positives != PADDING)
         group = self._group[positives[row, slot]]
         owner, place = _spread(self._starts[group], self._starts[group + 1])

@@ -18,6 +18,7 @@ from anmi import seeds
 from anmi.corpus.duplicates import normalised
 
 log = logging.getLogger(__name__)
+COPY: Final = "copy"
 NEAR: Final = "near"
 SIBLING: Final = "sibling"
 
@@ -48,7 +49,7 @@ _MOST_SHARE: Final = 0.1
 _PARTS_IN_ANY_CORPUS: Final = 20
 
 
-def find_kin(
+def find_related(
     corpus: pd.DataFrame,
     texts: Sequence[str],
     duplicates: pd.DataFrame,
@@ -61,7 +62,7 @@ def find_kin(
     """Find the pairs of documents of which one must not be a negative where the other is a positive.
 
     Documents with the same text are in ``duplicates`` already; only the first of them is compared with others, and
-    what is kin to it is kin to all of them (see :class:`anmi.retrieval.kin.Kin`).
+    what is related to it is related to all of them (see :class:`anmi.retrieval.related.RelatedDocuments`).
 
     Parameters
     ----------
@@ -81,14 +82,16 @@ def find_kin(
     Returns
     -------
     pandas.DataFrame
-        ``document_id, other_id, kind, similarity``. Each pair stands once per kind, the document that comes first in
-        the corpus first; ``similarity`` is the Jaccard similarity in (0, 1] of ``near`` pairs and NaN for ``sibling``.
+        ``document_id, other_id, kind, similarity``. First the copies, each with the first document of its text, of
+        the kind ``copy``. Then each pair once per kind, the document that comes first in the corpus first;
+        ``similarity`` is the Jaccard similarity in (0, 1] of ``near`` pairs, 1 of copies and NaN for ``sibling``.
 
     Examples
     --------
     >>> metadata = ['{"parent": "x"}', "{}", '{"parent": "x"}']
     >>> corpus = pd.DataFrame({"document_id": ["a", "b", "c"], "metadata": metadata})
-    >>> find_kin(corpus, ["one", "two", "three"], pd.DataFrame({"document_id": []})).iloc[:, :3].values.tolist()
+    >>> none = pd.DataFrame({"document_id": [], "duplicate_of": []})
+    >>> find_related(corpus, ["one", "two", "three"], none).iloc[:, :3].values.tolist()
     [['a', 'c', 'sibling']]
     """
     ids = corpus["document_id"].to_numpy(dtype=object)
@@ -103,11 +106,23 @@ def find_kin(
         "similarity": np.concatenate([measured, np.full(len(one), np.nan, np.float32)]),
     }).sort_values(["i", "j", "kind"], ignore_index=True)  # fmt: skip
     return pd.DataFrame({
-        "document_id": pd.Series(ids[table["i"]], dtype="str"),
-        "other_id": pd.Series(ids[table["j"]], dtype="str"),
-        "kind": table["kind"].astype("str"),
-        "similarity": table["similarity"].astype("float32"),
+        "document_id": pd.Series([*duplicates["document_id"], *ids[table["i"]]], dtype="str"),
+        "other_id": pd.Series([*duplicates["duplicate_of"], *ids[table["j"]]], dtype="str"),
+        "kind": pd.Series([*[COPY] * len(duplicates), *table["kind"]], dtype="str"),
+        "similarity": np.concatenate([np.ones(len(duplicates)), table["similarity"]]).astype(np.float32),
     })  # fmt: skip
+
+
+def copies(related: pd.DataFrame) -> dict[str, str]:
+    """Return for each document that is a copy the first one of the same text.
+
+    Parameters
+    ----------
+    related
+        Of :func:`find_related`.
+    """
+    found = related[related["kind"] == COPY]
+    return dict(zip(found["document_id"], found["other_id"], strict=True))
 
 
 def near_duplicates(

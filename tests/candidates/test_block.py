@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.candidates import PADDING, Candidates
 
 Row = tuple[list[int], list[int]]
 ROWS = st.lists(
@@ -175,29 +174,3 @@ def test_take_accepts_indexes_masks_and_slices() -> None:
     assert contents(block.take(np.array([2, 0, 0]))) == [whole[2], whole[0], whole[0]]
     assert contents(block.take(np.array([False, True, False]))) == [whole[1]]
     assert contents(block.take(slice(1, None))) == whole[1:]
-
-
-def test_shards_can_be_read_again_and_mapped(tmp_path: Path) -> None:
-    files = []
-    for number, rows in enumerate(([([1], [40])], [], [([2], [50, 51])])):
-        files.append(tmp_path / f"{number}.parquet")
-        pq.write_table(block_of(rows).to_table(), files[-1])  # type: ignore[arg-type]
-    shards = CandidateShards.read(files)
-    doubled = shards.map(lambda block: block.with_columns({"twice": block.columns["dense"] * 2}))
-    for _ in range(2):
-        assert [len(block) for block in doubled] == [1, 0, 1]
-    assert doubled.whole().columns["twice"][1].tolist() == pytest.approx([1.0, 1.02])
-
-
-def test_shards_can_be_read_in_part(tmp_path: Path) -> None:
-    block = block_of([([1], [40, 41]), ([2], [42])]).rejected("margin", np.ones((2, 2), bool), "dense ≥ 0.5", "unsafe")
-    more = {name: np.ones((2, 2), np.float32) for name in ("bm25", "elo")}
-    block = block.with_columns(more, query_columns={"rank": np.ones(2)})
-    pq.write_table(block.to_table(), tmp_path / "part.parquet")
-    for shards in (CandidateShards.read([tmp_path / "part.parquet"]), CandidateShards.of([block])):
-        (part,) = shards.only("elo")
-        assert set(part.columns) == {"elo"} and not part.positive_columns and not part.query_columns
-        np.testing.assert_array_equal(part.documents, block.documents)
-        np.testing.assert_array_equal(part.of_kind("unsafe"), block.of_kind("unsafe"))
-        assert part.rules == block.rules
-        assert set(next(iter(shards)).columns) >= {"bm25", "elo"}

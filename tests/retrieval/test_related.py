@@ -1,4 +1,4 @@
-"""Kin of the positives of each row, against sets."""
+"""What is related to the positives of each row, against sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING
-from anmi.retrieval.kin import KINDS, Kin
+from anmi.corpus.related import COPY
+from anmi.retrieval.related import KINDS, RelatedDocuments
 
 N = 10
 DOCUMENT = st.integers(0, N - 1)
@@ -21,12 +22,11 @@ ROWS = st.lists(st.lists(DOCUMENT, max_size=3, unique=True), min_size=1, max_siz
 NAMES = [f"d{i}" for i in range(N)]
 
 
-def kin_of(pairs: list[tuple[int, int, str]], labels: list[int]) -> Kin:
-    table = pd.DataFrame(
-        [(f"d{i}", f"d{j}", kind) for i, j, kind in pairs], columns=["document_id", "other_id", "kind"]
-    )
-    copies = [(f"d{i}", f"d{labels.index(label)}") for i, label in enumerate(labels) if labels.index(label) != i]
-    return Kin.from_table(table, NAMES, pd.DataFrame(copies, columns=["document_id", "duplicate_of"]))
+def related_by(pairs: list[tuple[int, int, str]], labels: list[int]) -> RelatedDocuments:
+    firsts = [labels.index(label) for label in labels]
+    rows = [(i, first, COPY) for i, first in enumerate(firsts) if first != i] + pairs
+    names = [(f"d{i}", f"d{j}", kind) for i, j, kind in rows]
+    return RelatedDocuments.from_table(pd.DataFrame(names, columns=["document_id", "other_id", "kind"]), NAMES)
 
 
 def padded(rows: list[list[int]], width: int = 4) -> np.ndarray:
@@ -46,17 +46,17 @@ def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positive
 
 @given(pairs=PAIRS, labels=GROUPS, rows=ROWS, own=st.lists(st.lists(DOCUMENT, max_size=1), min_size=4, max_size=4))
 @settings(max_examples=80, deadline=None)
-def test_kin_go_both_ways_through_duplicates_and_near_ones_win(
+def test_relations_go_both_ways_through_copies_and_near_ones_win(
     pairs: list[tuple[int, int, str]], labels: list[int], rows: list[list[int]], own: list[list[int]]
 ) -> None:
-    kin, positives = kin_of(pairs, labels), padded(rows)
+    related, positives = related_by(pairs, labels), padded(rows)
     documents = np.tile(np.array([*range(N), PADDING], np.int32), (len(rows), 1))
     expected = [[expected_kind(pairs, labels, row, d) for d in range(N)] for row in rows]
-    found = kin.kinds(positives, documents)
+    found = related.kinds(positives, documents)
     assert found.dtype == np.uint8
     assert found[:, :N].tolist() == expected
     assert not found[:, N].any()
-    barred = kin.barred(positives, padded(own[: len(rows)], 1))
+    barred = related.barred(positives, padded(own[: len(rows)], 1))
     for row, itself, listed in zip(rows, own, barred.tolist(), strict=False):
         same = {labels[d] for d in (*row, *itself)}
         assert [d for d in listed if d != PADDING] == [
@@ -64,9 +64,9 @@ def test_kin_go_both_ways_through_duplicates_and_near_ones_win(
         ]
 
 
-def test_without_kin_there_is_a_column_of_padding() -> None:
-    kin = kin_of([], list(range(N)))
-    assert kin.barred(padded([[1], []])).tolist() == [[1], [PADDING]]
-    assert kin.barred(padded([[], []])).tolist() == [[PADDING], [PADDING]]
+def test_without_relations_there_is_a_column_of_padding() -> None:
+    related = related_by([], list(range(N)))
+    assert related.barred(padded([[1], []])).tolist() == [[1], [PADDING]]
+    assert related.barred(padded([[], []])).tolist() == [[PADDING], [PADDING]]
     assert Kin.of_none(N).barred(padded([[2]])).tolist() == [[2]]
-    assert not kin.kinds(padded([[1], []]), padded([[2, 3], [1]])).any()
+    assert not related.kinds(padded([[1], []]), padded([[2, 3], [1]])).any()
