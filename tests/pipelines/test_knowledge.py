@@ -134,7 +134,7 @@ def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
     known = replace(known, **{missing: getattr(known, missing).iloc[:0]})
     tables = dict.fromkeys(collection(), nothing) | {"knowledge": known}
     found = measure_knowledge(
-        runs=nothing, trained_model=nothing, **tables, encoder="static", recipe="mine", params=EvaluationParams(), dense=DenseParams(),
-        seed=1, store=nothing, training_summary={},
+        runs=nothing, trained_model=nothing, **tables, encoder="static", recipe="mine", params=EvaluationParams(),
+        dense=DenseParams(), seed=1, store=nothing, training_summary={},
     )  # fmt: skip
     assert found == ({}, {})

@@ -114,15 +114,22 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
     tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing)
     with Store(folder / "store") as store:
         mined = encode_collection(
-            corpus=corpus(), queries=queries(), encoder=str(folder / "base"), recipe="mine", recipes=BOOK, params=dense,
+            corpus=corpus(),
+            queries=queries(),
+            encoder=str(folder / "base"),
+            recipe="mine",
+            recipes=BOOK,
+            params=dense,
             store=store,
         )
         trained = train_retriever(
-            rows=rows(), corpus=corpus(), queries=queries(), qrels=qrels(), **tables, encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
+            rows=rows(), corpus=corpus(), queries=queries(), qrels=qrels(), **tables,
+            encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
             params=TrainingParams(options=options, refit=False), dense=dense, seed=1, store=store,
         )  # fmt: skip
         runs = run_systems(
-            bm25_index=BM25Index.build(corpus().text.tolist(), "en", "whitespace"), trained_model=trained["trained_model"],
+            bm25_index=BM25Index.build(corpus().text.tolist(), "en", "whitespace"),
+            trained_model=trained["trained_model"],
             corpus=corpus(), queries=queries(), qrels=qrels(), encoder=str(folder / "base"), recipe="mine",
             params=EVALUATION, dense=dense, store=store, training_summary=trained["training_summary"],
         )  # fmt: skip

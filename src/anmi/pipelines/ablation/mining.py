@@ -75,7 +75,7 @@ def mine(job: MiningJob) -> None:
     from anmi.files import aside
     from anmi.pipelines import audit
 
-    # What a killed run left there is of no use: the store has what was dear about it.
+    # What a killed run left there is of no use: the store has what was expensive about it.
     shutil.rmtree(job.folder, ignore_errors=True)
     version = "mined"
     catalog = _catalog(job.configuration, job.folder, job.store, save_version=version)
@@ -97,7 +97,7 @@ def mine(job: MiningJob) -> None:
             found = Failure.of(error)
             if not found.expected:
                 raise
-            # That there is nothing to hide is no fault: the leak of this collection stays unknown.
+            # That there is nothing to hide is no fault: the false-negative rate of this collection stays unknown.
             no_audit = found.message
     with aside(job.folder / _DONE) as path:
         path.write_text(json.dumps({"version": version, "no_audit": no_audit}), encoding="utf-8")

@@ -36,7 +36,8 @@ def create_pipeline() -> Pipeline:
             select_negatives,
             inputs=recipe
             | by_name(
-                *RATED, "corpus", "mining_plan", "earlier_mining_record", "earlier_selection", "params:seed", "params:engine",
+                *RATED,
+                *("corpus", "mining_plan", "earlier_mining_record", "earlier_selection", "params:seed", "params:engine"),
                 fits="recipe_fits",
             ),
             outputs="selection",
