@@ -2,7 +2,8 @@
 
 Needs ``medquad`` mined once, and WebNLG in the shared data::
 
-    ANMI_DATA_ROOT=ROOT kedro run --pipelines mining --params collection=beir:../shared/data/medquad
+    export ANMI_DATA_ROOT=ROOT MEDQUAD=beir:../shared/data/medquad
+    kedro run --pipelines mining --params collection=$MEDQUAD,encoder=static,ingestion.max_queries=4000
     python benchmarks/drift.py ROOT ../shared/data
 
 writes benchmarks/results/drift.json, rows ``case, value, unit, note``; about 3 minutes on one core.
@@ -45,7 +46,12 @@ def medquad(root: Path) -> list[dict[str, Any]]:
     rows = [
         {"case": "profile_medquad_seconds", "value": round(seconds, 1), "unit": "s", "note": "of the processor"},
         {"case": "profile_medquad_bytes", "value": len(json.dumps(made)), "unit": "bytes", "note": "as JSON"},
-        {"case": "profile_medquad_terms", "value": made["vocabulary"]["terms"], "unit": "terms", "note": ""},
+        {
+            "case": "profile_medquad_terms",
+            "value": made["vocabulary"]["documents"]["terms"],
+            "unit": "terms",
+            "note": "of documents",
+        },
     ]
     train = tables["queries"][tables["queries"].split == "train"]
     chosen = np.sort(np.random.default_rng(0).choice(train.query_id.to_numpy(), QUERIES, replace=False)).astype(str)

@@ -125,7 +125,7 @@ def prepare() -> None:
     for name in (
         "torch", "sentence_transformers", "faiss", "bm25s", "sklearn.metrics", "scipy.stats", "plotly.graph_objects",
         "anmi.cli", "anmi.hooks.tracking", "anmi.training.trainer", "anmi.judging.denoise", "anmi.judging.fusing",
-        "anmi.report.html", "anmi.lineage.resume", "anmi.judging.elo", "anmi.evaluation.metrics",
+        "anmi.report.html", "anmi.runs.resume", "anmi.judging.elo", "anmi.evaluation.metrics",
     ):  # fmt: skip
         __import__(name)
     import torch
@@ -290,10 +290,10 @@ def _nth(number: int) -> Callable[..., bool]:
 
 
 def _arm_writes(point: Point) -> None:
+    from anmi import files
     from anmi.datasets import artifact
-    from anmi.hooks import record
 
-    plain = artifact.aside
+    plain = files.aside
     seen: list[str] = []
 
     @contextmanager
@@ -310,8 +310,8 @@ def _arm_writes(point: Point) -> None:
         if point.how == "visible" and target.name == point.what:
             die()
 
-    artifact.aside = armed
-    record.aside = armed
+    # The manifest is written through the module, artifacts by the name that their module has imported.
+    files.aside = artifact.aside = armed
 
 
 def _halve(path: Path) -> None:

@@ -1,11 +1,10 @@
 """How clean and how hard the negatives of each way of mining are, against planted truth.
 
-On each collection the fused judge uses coefficients fitted on the other collections only; ``fused_own`` refines them,
-cross-fitted, on the collection's own hidden positives. ``route, rate`` takes the bar that lets a share of the planted
-documents pass, as the step ``route`` does with positives that it can hide (the bar and its leak are measured on the
-same documents); ``route, expected`` takes the bar at which the judge itself expects a share of relevant documents among
-the negatives. Everything selects 7 negatives from the same dense top 100
-(MiniLM, 128 tokens). Rows are of two kinds: ``collection, without, recipe, threshold, leak, leak_low, leak_high, gap,
+On each collection the fused judge uses coefficients fitted on the other collections only. ``route, rate`` takes the
+bar that lets a share of the planted documents pass, as the step ``route`` does with positives that it can hide (the bar
+and its rate are measured on the same documents); ``route, expected`` takes the bar at which the judge itself expects a
+share of relevant documents among the negatives. Everything selects 7 negatives from the same dense top 100 (MiniLM, 128
+tokens). Rows are of two kinds: ``collection, without, recipe, threshold, leak, leak_low, leak_high, gap,
 coverage`` and ``collection, without, judge, auc``. ``without`` names the collection that had no part in the judge's
 coefficients. Leaks and coverages are shares, with intervals over queries; the gap is the mean of the positive's minus
 the negative's cosine. Run: ``python benchmarks/mining_quality.py``; ``--only route`` measures nothing but the step.
@@ -26,9 +25,8 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.evaluation.shares import share
-from anmi.judging.fused import EVIDENCE, FusedModel, features, fit_model
+from anmi.judging.fused import EVIDENCE, features
 from anmi.judging.targets import threshold_for
-from anmi.judging.teacher import fold_of
 from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.selection.recipe import Recipe, Runner
 from fit_fused import WORK, fitted
@@ -36,7 +34,6 @@ from planted import COLLECTIONS, UNTUNED, Planted, planted
 
 RESULT = Path(__file__).parent / "results" / "mining_quality.json"
 NEGATIVES = 7
-FOLDS = 4
 THRESHOLDS = (0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.015, 0.01, 0.007, 0.005, 0.003)
 RATES = (0.02, 0.05, 0.1, 0.2)
 EXPECTED = (0.001, 0.002, 0.005, 0.01, 0.02)
@@ -74,27 +71,13 @@ def judged(block: Candidates, probability: NDArray[np.float64]) -> Candidates:
     return block.with_columns({"p_relevant": probability})
 
 
-def own_probability(each: Planted, centre: FusedModel) -> NDArray[np.float64]:
-    """The judge refined on the collection's hidden positives; no query is judged by coefficients that saw it."""
-    fold = fold_of(each.block.query_ids.tolist(), FOLDS, seed=0)
-    values, filled = features(each.block), each.block.filled
-    result = np.full(filled.shape, np.nan)
-    for number in range(FOLDS):
-        at, slot = np.nonzero(filled & (fold != number)[:, None])
-        model = fit_model(values[at, slot], each.truth[at, slot], np.zeros(len(at), int), 0.003, centre)
-        result[fold == number] = model(values[fold == number])
-    return np.where(filled, result, np.nan)
-
-
-def rows_of(each: Planted, others: list[Planted], own: bool) -> Iterator[dict[str, Any]]:
+def rows_of(each: Planted, others: list[Planted]) -> Iterator[dict[str, Any]]:
     """All rows of one collection."""
     block = each.block
     for recipe, (threshold, steps) in PEERS.items():
         yield row(each, recipe, threshold, steps, block)
     model = fitted(others)
     probabilities = {"fused": np.where(block.filled, model(features(block)), np.nan)}
-    if own:
-        probabilities["fused_own"] = own_probability(each, model)
     for recipe, probability in probabilities.items():
         for threshold in THRESHOLDS:
             steps = [{"denoise": {"threshold": threshold, "at_least": NEGATIVES}}, "top"]
@@ -138,10 +121,10 @@ def main() -> None:
         others = [other for other in collections if other is not each]
         rows += routed(each, others)
         if not arguments.only:
-            rows += rows_of(each, others, own=COLLECTIONS[each.name][1] == "hidden" and len(each.block) > 500)
+            rows += rows_of(each, others)
     for each in planted(list(UNTUNED), "minilm", work):
         rows += routed(each, collections)
-        rows += [] if arguments.only else rows_of(each, collections, own=False)
+        rows += [] if arguments.only else rows_of(each, collections)
     for found in rows:
         if "recipe" in found:
             print(

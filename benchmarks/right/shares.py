@@ -59,7 +59,7 @@ def _measured(collection: str, work: Path) -> dict[str, tuple[str, str | None, A
     if place.truth == "none":
         audited = audit_recipes(
             data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
-            data["audit.collection_info"], plan.recipes, plan.seed,
+            data["audit.collection_info"], recipes=plan.recipes, seed=plan.seed,
         )  # fmt: skip
         own = audited[audited.default].set_index("recipe")
         columns = ["leak", "leak_low", "leak_high", "leaked", "negatives"]

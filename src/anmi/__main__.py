@@ -74,7 +74,8 @@ def configured(conf_source: str | None) -> Packaged:
 
     configure_project(Path(__file__).parent.name)
     settings.set("CONF_SOURCE", str(place))
-    from anmi.cli import anmi, run
+    from anmi.cli import anmi
+    from anmi.cli.run import run
 
     return Packaged(
         "anmi",
@@ -110,6 +111,19 @@ def main(args: Sequence[str] | None = None, **options: Any) -> Any:
         error.show()
         sys.exit(error.exit_code)
     return group.main(rest, **{"prog_name": "anmi", "standalone_mode": not hasattr(sys, "ps1"), **options})
+
+
+def job() -> None:
+    """Run as a job of a scheduler that knows no exit code but success: ``anmi-job``, with the arguments of ``anmi``.
+
+    It ends quietly also where a retraining kept the champion. Databricks calls it in an interpreter that goes on, where
+    any ``SystemExit`` may count as a failure.
+    """
+    from anmi.hooks.retraining import EXIT_CODES
+
+    code = main(standalone_mode=False)
+    if isinstance(code, int) and code not in (0, EXIT_CODES["kept"]):
+        raise SystemExit(code)
 
 
 if __name__ == "__main__":

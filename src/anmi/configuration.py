@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from kedro.config import OmegaConfigLoader
+from omegaconf.resolvers import oc
 
 from anmi.errors import AnmiError
+
+LOADER_ARGS: Final[dict[str, Any]] = {
+    "base_env": "base",
+    "default_run_env": "local",
+    # A test or production file overrides the keys it names, not the whole branch.
+    "merge_strategy": {"parameters": "soft", "globals": "soft", "mlflow": "soft"},
+    "config_patterns": {"mlflow": ["mlflow*", "mlflow*/**"]},
+    # Kedro allows environment variables in credentials only; paths need them as well.
+    "custom_resolvers": {"oc.env": oc.env},
+}
 
 
 class ConfigLoader(OmegaConfigLoader):  # type: ignore[misc]

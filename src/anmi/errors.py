@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 # User and password of an address. A password may hold any of these characters, but digits up to a slash are a port.
@@ -32,6 +32,23 @@ class AnmiError(Exception):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*(shortened(visible(masked(part))) if isinstance(part, str) else part for part in parts))
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, what it was raised from or while handling, and so on; each once.
+
+    Examples
+    --------
+    >>> error = ValueError("outer")
+    >>> error.__cause__ = KeyError("inner")
+    >>> [type(found).__name__ for found in causes(error)]
+    ['ValueError', 'KeyError']
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def shortened(text: str) -> str:

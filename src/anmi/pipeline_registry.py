@@ -10,8 +10,8 @@ from kedro.pipeline import Pipeline
 STAGES: Final = (
     "ingestion",
     "bm25",
-    "consistency",
     "dense",
+    "consistency",
     "denoising",
     "elo",
     "selection",

@@ -12,9 +12,7 @@ Four environment variables get a default here, because the libraries read them w
 import gc
 import os
 
-from omegaconf.resolvers import oc
-
-from anmi.configuration import ConfigLoader
+from anmi.configuration import LOADER_ARGS, ConfigLoader
 from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -33,12 +31,4 @@ HOOKS = (RetrainHooks(_record), TrackingHooks(_record), ManifestHooks(_record), 
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
 
 CONFIG_LOADER_CLASS = ConfigLoader
-CONFIG_LOADER_ARGS = {
-    "base_env": "base",
-    "default_run_env": "local",
-    # A test or production file overrides the keys it names, not the whole branch.
-    "merge_strategy": {"parameters": "soft", "globals": "soft", "mlflow": "soft"},
-    "config_patterns": {"mlflow": ["mlflow*", "mlflow*/**"]},
-    # Kedro allows environment variables in credentials only; paths need them as well.
-    "custom_resolvers": {"oc.env": oc.env},
-}
+CONFIG_LOADER_ARGS = LOADER_ARGS

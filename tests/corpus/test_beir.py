@@ -305,7 +305,7 @@ def test_wrong_names(collection, words):
 
 @pytest.mark.parametrize(
     "choice",
-    [{"subset": 0}, {"dev_share": 0.6, "test_share": 0.5}, {"max_quarantine": 2}, {"max_document_characters": 0}],
+    [{"subset": 0}, {"dev_share": 0.6, "test_share": 0.5}, {"max_quarantine": 2}],
 )
 def test_impossible_choices(folder, choice):
     with pytest.raises(AnmiError):

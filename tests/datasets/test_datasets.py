@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
@@ -18,10 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kedro.io import DataCatalog
 from kedro.io.core import DatasetError, Version
+from plotly.graph_objects import Figure
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.datasets import (
     CandidateShardsDataset,
+    FigureDataset,
     FolderDataset,
     JsonDataset,
     JsonLinesChunks,
@@ -33,6 +36,7 @@ from anmi.datasets import (
 from anmi.datasets.folders import resolve_loader
 
 ONE, TWO = "2026-01-01T00.00.00.000Z", "2026-01-02T00.00.00.000Z"
+FIGURE = Figure([{"type": "scatter", "x": [number], "y": [0.5], "name": "é"} for number in range(3)])
 FRAME = pd.DataFrame({"id": ["a", "b", "c"], "text": ["é/x", None, "z\u2028"], "scores": [[1.0], [], [0.5, 2.0]]})
 
 
@@ -59,6 +63,7 @@ CASES: list[tuple[type, Any, dict[str, Any]]] = [
     (TableDataset, FRAME, {}),
     (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}, {}),
     (TextDataset, "<p>é</p>\n", {}),
+    (FigureDataset, FIGURE, {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {"memory_mapped": True}),
     (JsonLinesChunks, FRAME, {"rows": 2}),
@@ -217,6 +222,32 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
     assert dataset.load() == {"value": None, "count": 3, "curve": [0.5, None]}
 
 
+@pytest.mark.parametrize(
+    ("kind", "data", "shown"),
+    [(TableDataset, FRAME, "TablePreview"), (CandidateShardsDataset, block(0), "TablePreview"),
+     (JsonDataset, {"a": [1, float("nan")]}, "JSONPreview"), (FigureDataset, FIGURE, "PlotlyPreview")],
+)  # fmt: skip
+def test_kedro_viz_is_told_how_to_show_a_preview(tmp_path: Path, kind: type, data: Any, shown: str) -> None:
+    dataset = kind(filepath=f"{tmp_path}/x")
+    dataset.save(data)
+    # This is where kedro-viz looks, and what it shows has to become JSON.
+    assert inspect.signature(dataset.preview).return_annotation == shown
+    preview = json.loads(json.dumps(dataset.preview()))
+    if shown == "JSONPreview":
+        assert json.loads(preview) == {"a": [1, None]}
+    else:
+        assert len(preview["data"]) == 3
+
+
+@pytest.mark.parametrize("kind", [JsonDataset, TextDataset, TableDataset])
+def test_an_error_names_the_artifact_and_not_what_was_written_aside(tmp_path: Path, kind: type) -> None:
+    dataset = kind(filepath=f"{tmp_path}/x.any")
+    with pytest.raises(DatasetError, match=re.escape(f"{tmp_path}/x.any")) as raised:
+        dataset.save(object())
+    assert ".tmp" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_chunks_are_numbered_and_bounded(tmp_path: Path) -> None:
     frame = pd.DataFrame({"n": range(1005)})
     dataset = JsonLinesChunks(filepath=f"{tmp_path}/rows", rows=1)
@@ -271,7 +302,7 @@ def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
 
 
 def test_a_loader_is_given_the_path(tmp_path: Path) -> None:
-    dataset = FolderDataset(filepath=f"{tmp_path}/index", loader="anmi.hooks.record.git_state")
+    dataset = FolderDataset(filepath=f"{tmp_path}/index", loader="anmi.runs.record.git_state")
     dataset.save(Index("abc"))
     assert dataset.load() == {}
 

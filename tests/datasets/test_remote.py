@@ -18,7 +18,7 @@ from kedro.io.core import DatasetError, Version
 from moto.server import ThreadedMotoServer
 
 from anmi.candidates import Candidates
-from anmi.cli import user_error
+from anmi.cli.common import user_error
 from anmi.datasets import (
     CandidateShardsDataset,
     FolderDataset,

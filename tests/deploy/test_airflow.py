@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from anmi.cli_deploy import tasks, write_dag
+from anmi.cli.airflow import tasks, write_dag
 from anmi.errors import AnmiError
 from anmi.pipeline_registry import STAGES
 

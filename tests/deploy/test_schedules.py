@@ -125,24 +125,24 @@ def test_the_databricks_job_refers_to_what_is_there() -> None:
     assert set(re.findall(r"\$\{var\.(\w+)\}", text)) == bundle["variables"].keys()
     task = job()["tasks"][0]["python_wheel_task"]
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-    assert scripts[task["entry_point"]] == "anmi.cli_job:main"
+    assert scripts[task["entry_point"]] == "anmi.__main__:job"
 
 
 @pytest.mark.parametrize(("code", "ends"), [(0, None), (10, None), (11, 11)])
 def test_a_job_ends_quietly_where_the_champion_was_kept(
     code: int, ends: int | None, monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
-    from anmi import cli
-    from anmi.cli_job import main
+    from anmi.__main__ import job as run_job
+    from anmi.cli import run
 
     monkeypatch.chdir(project)
     monkeypatch.setattr(sys, "argv", ["anmi-job", "--conf-source", "conf", "run", "--env", "test"])
     # The run itself is left out; how its code comes out is what is asked.
-    monkeypatch.setattr(cli.kedro_run, "callback", lambda **_: None)
-    monkeypatch.setattr(cli, "exit_code", lambda: code)
+    monkeypatch.setattr(run.kedro_run, "callback", lambda **_: None)
+    monkeypatch.setattr(run, "exit_code", lambda: code)
     if ends is None:
-        main()
+        run_job()
         return
     with pytest.raises(SystemExit) as ended:
-        main()
+        run_job()
     assert ended.value.code == ends

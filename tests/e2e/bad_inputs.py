@@ -172,7 +172,7 @@ def artifacts(data: Path) -> list[str]:
 
 
 def _read(case: Case, collection: Collection) -> Outcome:
-    from anmi.cli import user_error
+    from anmi.cli.common import user_error
     from anmi.corpus.sources import load_collection
 
     kind, _, options = case.parameters.partition(" ")

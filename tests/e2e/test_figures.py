@@ -36,14 +36,22 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
         chosen = select_negatives(rated, consistency, "in_batch", book, 1)
         kin = catalog.load("kin"), catalog.load("duplicates")
         rows["in_batch"] = make_training_rows(chosen, *collection[:2], *kin, "in_batch", book)
-        known = [catalog.load(name) for name in ("graph", "entities", "facts", "variants", "kin", "duplicates")]
-        settings = parameters["training"], parameters["dense"]
+        names = ("graph", "entities", "facts", "variants", "kin", "duplicates")
+        known = {name: catalog.load(name) for name in names}
+        settings = {
+            "params": parameters["training"],
+            "dense": parameters["dense"],
+            "encoder": "static",
+            "recipes": book,
+        }
     assert set(rows["in_batch"].query_id) == set(rows["anmi_2_1"].query_id), "recipes are compared on equal queries"
     found: dict[str, list[float]] = {recipe: [] for recipe in rows}
     with Store(scifact.store) as store:
         for recipe, table in rows.items():
             for seed in SEEDS:
-                made = train_retriever(table, *collection, *known, "static", recipe, book, *settings, seed, store)
+                made = train_retriever(
+                    table, *collection, **known, **settings, encoder="static", recipe=recipe, seed=seed, store=store
+                )
                 model = load_encoder(str(made["trained_model"]), store.path / "models")
                 found[recipe].append(ndcg(model, *collection))
                 shutil.rmtree(made["trained_model"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lineage.conftest import Driver, Selecting, write_selecting
+from tests.runs.conftest import Driver, Selecting, write_selecting
 
 from anmi.pipeline_registry import STAGES
 

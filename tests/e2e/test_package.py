@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import pytest
 
-from anmi.cli_package import pack_configuration
+from anmi.cli.package import pack_configuration
 from anmi.errors import AnmiError
 
 SECRET: Final = "tr0ub4dor-and-3"

@@ -28,7 +28,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from anmi.hooks.record import flatten
+from anmi.runs.record import flatten
 
 pytestmark = [pytest.mark.slow, pytest.mark.rare]
 BUCKET: Final = "anmi-production"

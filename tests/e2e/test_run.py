@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from anmi.cli import RESULT_KEYS
+from anmi.cli.results import RESULT_KEYS
 from anmi.store import Store
 
 pytestmark = pytest.mark.slow

@@ -180,17 +180,6 @@ def test_an_error_comes_as_it_was_in_its_turn(engine: RayEngine) -> None:
     assert "return item // 0" in str(other.value.__cause__)
 
 
-def test_failures_are_outcomes_and_lose_no_other_item(engine: RayEngine) -> None:
-    found = {outcome.item: outcome for outcome in engine.map(work, [1, 2, 3, 4, 5, 6])}
-    assert {item: outcome.result for item, outcome in found.items()} == {1: 1, 2: None, 3: None, 4: None, 5: 25, 6: 36}
-    failures = {item: outcome.failure for item, outcome in found.items() if outcome.failure}
-    assert failures[2].message == "two is not allowed: use another"
-    assert failures[2].expected
-    assert failures[3].message.startswith("ZeroDivisionError")
-    assert not failures[3].expected
-    assert "lost 2 times" in failures[4].message
-
-
 @pytest.mark.rare
 def test_a_worker_that_kills_itself_is_replaced(engine: RayEngine, tmp_path: Path) -> None:
     assert list(engine.ordered(DiesOnce(tmp_path / "died"), range(20))) == [item * item for item in range(20)]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.evaluation.ablation import BEST_KNOWN, COMPLETED, ORIGINAL, Design, best_known, means, resampled, table
+from anmi.evaluation.ablation import BEST_KNOWN, COMPLETED, ORIGINAL, Design, best_known, means, table
 
 RECIPES = ("plain", "better", "same")
 DESIGN = Design(
@@ -121,12 +121,15 @@ def test_means_over_collections_count_them_alike(queries: pd.DataFrame, rows: li
     assert {row["recipe"] for row in means(partial, DESIGN)} == {"plain", "better"}
 
 
-def test_samples_are_the_same_for_all_columns() -> None:
-    values = np.random.default_rng(1).random((30, 1))
-    drawn = resampled(np.hstack([values, values + 1]), np.random.default_rng(2), 700)
-    assert drawn.shape == (700, 2)
-    np.testing.assert_allclose(drawn[:, 1] - drawn[:, 0], 1)
-    assert drawn[:, 0].std() == pytest.approx(values.std() / np.sqrt(30), rel=0.15)
+def test_the_interval_of_a_mean_is_as_wide_as_its_collections_tell(queries: pd.DataFrame) -> None:
+    row = next(row for row in means(queries, DESIGN) if (row["recipe"], row["judgments"]) == ("better", ORIGINAL))
+    mine = queries[(queries.judgments == ORIGINAL) & (queries.recipe == "better")]
+    values = [part.groupby("query_id")["ndcg@10"].mean() for _, part in mine.groupby("collection")]
+    error = np.sqrt(sum(part.var(ddof=0) / len(part) for part in values)) / len(values)
+    assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * error, rel=0.15)
+    # Of one query nothing can be resampled.
+    one = queries[(queries.collection == "b") | (queries.query_id == mine[mine.collection == "a"].query_id.iloc[0])]
+    assert all(np.isnan(row["low"]) for row in means(one, DESIGN))
 
 
 def test_the_best_known_judgments_are_the_completed_ones(rows: list[dict]) -> None:

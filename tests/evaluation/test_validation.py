@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from anmi.evaluation import validation
 from anmi.evaluation.retrieval import dev_metric, dev_pool
 from anmi.evaluation.validation import dev_loss, mean_loss
-from anmi.retrieval.kin import Kin
+from anmi.retrieval.related import RelatedDocuments
 
 
 def slow(
@@ -143,14 +143,14 @@ def test_a_copy_of_a_positive_and_the_query_itself_are_no_negatives(encoder: Any
     texts, asked = given["corpus"].text.tolist(), given["queries"].text.tolist()[1:7]
     queries, documents = (model.encode(part, normalize_embeddings=True) for part in (asked, texts))
     # d0 is a copy of the positive of q1, d2 much like it, and q2 is document d7, of which d8 is a copy.
-    copies = pd.DataFrame({"document_id": ["d35", "d8"], "duplicate_of": ["d0", "d7"]})
-    near = pd.DataFrame({"document_id": ["d0"], "other_id": ["d2"], "kind": ["near"]})
+    pairs = [("d35", "d0", "copy"), ("d8", "d7", "copy"), ("d0", "d2", "near")]
+    table = pd.DataFrame(pairs, columns=["document_id", "other_id", "kind"])
     given["queries"]["same_as"] = ["", "", "", "d7", "", "", "", ""]
-    kin = Kin.from_table(near, given["corpus"].document_id.tolist(), copies)
+    related = RelatedDocuments.from_table(table, given["corpus"].document_id.tolist())
     masked = np.zeros((6, 40), bool)
     masked[1, [0, 2]] = masked[2, [7, 8]] = True
     own = [[34, 3], [35], [36], [37], [38], [39]]
-    measure = dev_loss(**given, barred=None, most_documents=100, precision="float32", seed=1, kin=kin)
+    measure = dev_loss(**given, barred=None, most_documents=100, precision="float32", seed=1, related=related)
     assert measure is not None
     assert measure(model) == pytest.approx(slow(queries, documents, own, masked, 0.05), rel=1e-4)
 

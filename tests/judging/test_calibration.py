@@ -19,14 +19,12 @@ from sklearn.linear_model import LogisticRegression
 
 from anmi.errors import AnmiError
 from anmi.judging.calibration import (
-    METHODS,
     Isotonic,
     Method,
     Platt,
     calibrator_from_dict,
     cross_fitted,
     fit_calibrator,
-    fit_isotonic,
     fit_platt,
     reliability,
 )
@@ -120,19 +118,16 @@ class Passed(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize(("method", "tolerance"), [("isotonic", 1e-12), ("platt", 3e-3)])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_cross_fitting_is_that_of_scikit_learn_with_the_parts_exchanged(
-    method: Method, tolerance: float, weighted: bool
-) -> None:
+def test_cross_fitting_is_that_of_scikit_learn_with_the_parts_exchanged(method: Method, tolerance: float) -> None:
     scores, labels = judged(5, 2.0, -3, 4)
     rng = np.random.default_rng(6)
-    folds, weights = rng.integers(0, 3, len(scores)), rng.uniform(0.5, 2, len(scores)) if weighted else None
-    found, calibrators = cross_fitted(scores, labels, folds, method, weights)
+    folds = rng.integers(0, 3, len(scores))
+    found, calibrators = cross_fitted(scores, labels, folds, method)
     # It fits a model on the first part and calibrates it on the second; this model needs no fitting.
     splits = [(np.flatnonzero(folds == k), np.flatnonzero(folds != k)) for k in range(3)]
     name = {"platt": "sigmoid"}.get(method, method)
     oracle = CalibratedClassifierCV(Passed(), method=name, cv=splits, ensemble=True)
-    oracle.fit(scores[:, None], labels, sample_weight=weights)
+    oracle.fit(scores[:, None], labels)
     for k, calibrated in enumerate(oracle.calibrated_classifiers_):
         inside = folds == k
         expected = calibrated.predict_proba(scores[inside][:, None])[:, 1]
@@ -150,26 +145,26 @@ def test_platt_is_logistic_regression_without_a_penalty() -> None:
 
 
 LABELLED = st.lists(
-    st.tuples(st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50)), st.booleans(), st.floats(0.1, 5)),
+    st.tuples(st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50)), st.booleans()),
     min_size=60,
     max_size=90,
-).filter(lambda rows: len({label for _, label, _ in rows}) == 2)
+).filter(lambda rows: len({label for _, label in rows}) == 2)
 
 
 @given(rows=LABELLED, probes=st.lists(st.floats(-100, 100), min_size=2, max_size=30))
 @settings(max_examples=40, deadline=None)
-def test_isotonic_is_scikit_learns_and_never_falls(rows: list[tuple[float, bool, float]], probes: list[float]) -> None:
-    scores, labels, weights = (np.array(column, float) for column in zip(*rows, strict=True))
-    fitted = fit_calibrator(scores, labels, "isotonic", weights)
+def test_isotonic_is_scikit_learns_and_never_falls(rows: list[tuple[float, bool]], probes: list[float]) -> None:
+    scores, labels = (np.array(column, float) for column in zip(*rows, strict=True))
+    fitted = fit_calibrator(scores, labels, "isotonic")
     assert isinstance(fitted, Isotonic)
     grid = np.sort(np.concatenate([probes, scores]))
     found = fitted(grid)
-    oracle = IsotonicRegression(out_of_bounds="clip").fit(scores, labels, sample_weight=weights)
+    oracle = IsotonicRegression(out_of_bounds="clip").fit(scores, labels)
     np.testing.assert_allclose(found, oracle.predict(grid), atol=1e-9)
     assert (np.diff(found) >= 0).all() and found.min() >= 0 and found.max() <= 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["platt", "isotonic"])
 def test_a_calibrator_survives_json_and_keeps_shape_and_holes(method: Method) -> None:
     scores, labels = judged(0, 1.5, 0, 1)
     fitted = fit_calibrator(scores, labels, method)
@@ -187,7 +182,7 @@ def test_a_stored_calibration_of_another_kind_is_refused(values: dict[str, Any])
         calibrator_from_dict(values)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["platt", "isotonic"])
 @given(seed=st.integers(0, 99), row=st.integers(0, 299))
 @settings(max_examples=10, deadline=None)
 def test_the_label_of_a_row_does_not_touch_its_own_probability(method: Method, seed: int, row: int) -> None:
@@ -206,7 +201,7 @@ def test_the_label_of_a_row_does_not_touch_its_own_probability(method: Method, s
 def test_cross_fitted_probabilities_of_a_judge_are_calibrated_by_either_method() -> None:
     scores, labels = judged(2, 3.0, 10, 2)
     folds = np.arange(len(scores)) % 4
-    for method in METHODS:
+    for method in ("platt", "isotonic"):
         found, _ = cross_fitted(scores, labels, folds, method)
         assert reliability(found, labels)["expected_calibration_error"] < 0.03
     raw = expit(scores - 10)
@@ -222,7 +217,7 @@ def test_few_labels_are_calibrated_by_platt_with_a_warning(caplog: pytest.LogCap
     assert isinstance(fit_calibrator(scores[:50], labels[:50], "isotonic"), Isotonic)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["platt", "isotonic"])
 @pytest.mark.parametrize(
     ("scores", "labels", "message"),
     [
@@ -245,20 +240,13 @@ def test_weights_that_are_none_are_refused_and_weights_of_zero_leave_out() -> No
     with pytest.raises(AnmiError, match="negative or missing"):
         fit_platt(scores, labels, np.full(len(scores), np.nan))
     with pytest.raises(AnmiError, match="only one kind"):
-        fit_isotonic(scores, labels, labels.astype(float))
-
-
-def test_an_unknown_method_is_told_the_nearest() -> None:
-    with pytest.raises(AnmiError, match=r'"isotone".*"isotonic"'):
-        fit_calibrator(np.arange(4.0), np.array([0, 1, 0, 1]), "isotone")  # type: ignore[arg-type]
+        fit_platt(scores, labels, labels.astype(float))
 
 
 def test_folds_that_cannot_be_crossed_are_named() -> None:
     scores, labels = np.arange(6.0), np.array([0, 1, 0, 0, 0, 0])
     with pytest.raises(AnmiError, match="at least two folds"):
         cross_fitted(scores, labels, np.zeros(6, int))
-    with pytest.raises(AnmiError, match="6 scores, 6 labels and 5 folds"):
-        cross_fitted(scores, labels, np.arange(5))
     with pytest.raises(AnmiError, match=r"without fold 0: .*only one kind"):
         cross_fitted(scores, labels, np.array([0, 0, 0, 1, 1, 1]))
 

@@ -13,13 +13,13 @@ from kedro.io import DataCatalog, MemoryDataset
 from kedro.runner import SequentialRunner
 from pydantic import ValidationError
 
-from anmi.candidates import Candidates, CandidateShards
-from anmi.corpus.difference import EVERYTHING
+from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.corpus.texts import document_texts
 from anmi.engine import IN_PROCESS
 from anmi.judging.pairwise import LocalPairwise
 from anmi.pipelines.elo import create_pipeline
 from anmi.pipelines.elo.params import EloParams
+from anmi.selection.plan import MiningPlan
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
@@ -62,13 +62,15 @@ def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
 def run(params: EloParams, store: Store, recipe: str = "by_elo") -> tuple[Candidates, dict[str, Any]]:
     corpus, queries = tables()
     inputs = {
-        "judged_candidates": CandidateShards.of([candidates()]), "params:recipe": recipe, "params:recipes": BOOK,
+        "candidates": CandidateShards.of([candidates()]), "evidence": ColumnShards.none(),
+        "judgments": ColumnShards.none(), "params:recipe": recipe, "params:recipes": BOOK,
         "params:elo": params, "params:seed": 3, "params:engine": IN_PROCESS,
-        "corpus": corpus, "queries": queries, "store": store, "changes": dict(EVERYTHING), "earlier_elo_summary": {},
+        "corpus": corpus, "queries": queries, "store": store, "mining_plan": MiningPlan().as_dict(),
     }  # fmt: skip
     catalog = DataCatalog({name: MemoryDataset(value, copy_mode="assign") for name, value in inputs.items()})
     made = SequentialRunner().run(create_pipeline(), catalog)
-    return made["rated_candidates"].load().whole(), made["elo_summary"].load()
+    shards = inputs["candidates"].by_positive().joined(made["ratings"].load())
+    return shards.whole(), made["elo_summary"].load()
 
 
 def test_without_a_pairwise_judge_scores_decide_and_the_summary_says_how(store: Store) -> None:

@@ -15,7 +15,6 @@ from anmi.judging.preferences import (
     comparisons,
     fit_slope,
     fit_temperature,
-    from_votes,
     groups,
     pool,
     preference,
@@ -132,12 +131,6 @@ def test_pooling_is_the_weighted_mean_of_the_votes_there_are(votes: list[list[fl
             assert found[place] == pytest.approx(sum(v * w for v, w in cast) / sum(w for _, w in cast))
         else:
             assert np.isnan(found[place])
-
-
-def test_votes_are_read_as_preferences_and_anything_else_is_refused() -> None:
-    np.testing.assert_array_equal(from_votes(np.array([-1, 0, 1, np.nan])), [0, 0.5, 1, np.nan])
-    with pytest.raises(AnmiError, match="a vote is -1"):
-        from_votes(np.array([0.3]))
 
 
 @given(

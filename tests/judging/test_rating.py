@@ -48,7 +48,7 @@ def block(seed: int = 0, queries: int = 12, width: int = 16, missing: float = 0.
 def rated(candidates: Candidates, shards: list[Candidates] | None = None, **options: object) -> Candidates:
     rater = Rater(RatingOptions(**options), seed=5)  # type: ignore[arg-type]
     rater.fit(CandidateShards.of(shards or [candidates]))
-    return rater(candidates)
+    return rater(candidates.by_positive())
 
 
 def test_there_is_a_row_per_positive_and_ratings_follow_quality() -> None:
@@ -238,7 +238,7 @@ def test_a_restored_rater_rates_as_the_fitted_one(options: dict[str, object]) ->
     restored = Rater(RatingOptions(**options), seed=5)  # type: ignore[arg-type]
     restored.restore(json.loads(json.dumps(fitted.summary)))
     assert restored.summary == fitted.summary
-    few = block(seed=1, queries=2)
+    few = block(seed=1, queries=2).by_positive()
     one, other = fitted(few), restored(few)
     for name in ("elo", "elo_se", "gap_se"):
         np.testing.assert_array_equal(other.columns[name], one.columns[name], err_msg=name)
@@ -253,7 +253,7 @@ def test_a_judge_that_was_left_out_stays_left_out_when_restored() -> None:
     fitted, restored = Rater(RatingOptions(), seed=5), Rater(RatingOptions(), seed=5)
     fitted.fit(CandidateShards.of([silent]))
     restored.restore(json.loads(json.dumps(fitted.summary)))
-    spoken = block(seed=1)
+    spoken = block(seed=1).by_positive()
     assert list(restored.temperatures) == ["bm25", "dense"]
     np.testing.assert_array_equal(restored(spoken).columns["elo"], fitted(spoken).columns["elo"])
 
@@ -297,7 +297,7 @@ def read(candidates: Candidates, texts: Texts, reader: Reader, **options: object
     settings = RatingOptions(pairwise_judges={"reader": 1.0}, **options)  # type: ignore[arg-type]
     rater = Rater(settings, seed=5, pairwise={"reader": reader}, texts=texts)
     rater.fit(CandidateShards.of([candidates]))
-    return rater(candidates)
+    return rater(candidates.by_positive())
 
 
 def test_pairwise_judges_alone_rate_by_what_the_texts_say() -> None:
@@ -317,7 +317,7 @@ def test_a_rater_by_pairwise_judges_alone_is_restored_too() -> None:
     options = RatingOptions(pairwise_judges={"reader": 1.0}, judges={})
     restored = Rater(options, seed=5, pairwise={"reader": Reader()}, texts=texts)
     restored.restore({"temperatures": {}, "slope": 1.0, "votes": 1.0})
-    np.testing.assert_array_equal(restored(candidates).columns["elo"], expected.columns["elo"])
+    np.testing.assert_array_equal(restored(candidates.by_positive()).columns["elo"], expected.columns["elo"])
 
 
 def test_a_pairwise_judge_makes_scores_more_certain_and_one_that_fails_changes_nothing() -> None:
@@ -353,6 +353,6 @@ def test_ratings_by_pairwise_judges_do_not_depend_on_shards_either() -> None:
         shards = [candidates.take(cut) for cut in cuts]
         rater = Rater(options, seed=5, pairwise={"reader": Reader()}, texts=texts)
         rater.fit(CandidateShards.of(shards))
-        results.append(Candidates.concatenate([rater(shard) for shard in shards]))
+        results.append(Candidates.concatenate([rater(shard.by_positive()) for shard in shards]))
     for name in ("elo", "elo_se", "gap_se"):
         np.testing.assert_allclose(results[1].columns[name], results[0].columns[name], atol=1e-2)

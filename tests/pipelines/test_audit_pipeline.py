@@ -20,7 +20,8 @@ from anmi.pipeline_registry import STAGES
 from anmi.pipelines.audit.nodes import gate, ingest_all, plant_truth
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.ingestion.params import IngestionParams
-from anmi.selection.recipe import STEPS, RecipeBook, Runner, recipe_book
+from anmi.selection.recipe import RecipeBook, Runner, recipe_book
+from anmi.selection.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 MINING = ("bm25", "consistency", "dense", "denoising", "elo")
@@ -155,7 +156,9 @@ def test_planting_is_keyed_by_the_seed_and_capped() -> None:
     rows = [(f"q{i}", f"d{j}", 1) for i in range(20) for j in (i, i + 1)]
     qrels = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"])
     none = pd.DataFrame({"query_id": [], "document_id": [], "duplicate_of": []})
-    first, second = (plant_truth(queries, qrels, none, none, AuditParams(queries=9), seed) for seed in (1, 2))
+    first, second = (
+        plant_truth(queries, qrels, none, none, params=AuditParams(queries=9), seed=seed) for seed in (1, 2)
+    )
     assert len(first[0]) == len(first[1]) == len(first[2]) == 9
     assert not first[2].equals(second[2])
 
@@ -166,11 +169,11 @@ def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_defa
         "setting": "", "failed": "",
     } for name, leak in (("clean", 0.01), ("dirty", 0.2))])  # fmt: skip
     nothing = pd.DataFrame()
-    gate(recipes, nothing, {}, "", "dirty", AuditParams())
-    gate(recipes, nothing, {}, "", "clean", AuditParams(max_leak=0.1))
-    gate(recipes, nothing, {}, "", "dirty", AuditParams(max_leak=0.1, recipe="clean"))
-    with pytest.raises(AnmiError, match=r'"dirty" leaks 20\.00%'):
-        gate(recipes, nothing, {}, "", "dirty", AuditParams(max_leak=0.1))
+    gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams())
+    gate(recipes, nothing, {}, "", recipe="clean", params=AuditParams(max_leak=0.1))
+    gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_leak=0.1, recipe="clean"))
+    with pytest.raises(AnmiError, match=r'"dirty" has 20\.00% false negatives'):
+        gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_leak=0.1))
 
 
 def test_every_threshold_is_a_parameter_of_its_step_and_can_take_the_values_tried() -> None:

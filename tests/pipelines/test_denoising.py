@@ -14,21 +14,25 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.mined import of_dev, of_train, with_mined
 from anmi.judging.stacking import Stack
-from anmi.pipelines.bm25.nodes import build_bm25_index, search_bm25
+from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.denoising.params import DenoisingParams
-from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, merge_candidates
+from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
-from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.terms import Terms
+from anmi.selection.plan import MiningPlan
+from anmi.selection.rated import believed
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
+ALL = MiningPlan()
 DENOISE = {"denoise": {"threshold": 0.3}}
 BOOK = recipe_book({
     "clean": {"description": "Reads the judgment.", "steps": [DENOISE, {"top": {"by": "dense"}}]},
@@ -45,26 +49,28 @@ class Mined:
 
     corpus: pd.DataFrame
     queries: pd.DataFrame
-    graph: pd.DataFrame
+    knowledge: Knowledge
     candidates: CandidateShards
-    index: BM25Index
+    terms: Terms
     embeddings: NDArray[np.float32]
     store: Store
 
     def judged(
-        self, recipe: str, candidates: CandidateShards | None = None, **params: Any
+        self, recipe: str, candidates: CandidateShards | None = None, plan: MiningPlan = ALL, **params: Any
     ) -> tuple[CandidateShards, dict[str, Any], dict[str, Any]]:
-        """Run both nodes."""
-        checked = DenoisingParams.model_validate(params)
+        """Run both nodes, and join what they add."""
+        candidates = self.candidates if candidates is None else candidates
+        shared: dict[str, Any] = {
+            "candidates": candidates, "corpus": self.corpus, "queries": self.queries, "mining_plan": plan.as_dict(),
+            "recipe": recipe, "recipes": BOOK, "params": DenoisingParams.model_validate(params), "seed": 1,
+        }  # fmt: skip
         evidence, fused = judge_by_evidence(
-            candidates or self.candidates, self.index, self.embeddings, {"encoder": "static"}, self.corpus,
-            self.queries, self.graph, recipe, BOOK, checked, 1,
+            **shared, terms=self.terms, document_embeddings=self.embeddings, encoder_info={"encoder": "static"},
+            knowledge=self.knowledge,
         )  # fmt: skip
-        fused = json.loads(json.dumps(fused))
-        judged, teacher = judge_candidates(
-            evidence, fused, self.corpus, self.queries, recipe, BOOK, checked, 1, self.store
-        )
-        return judged, fused, json.loads(json.dumps(teacher))
+        judgments, teacher = judge_candidates(**shared, evidence=evidence, store=self.store)
+        fused, teacher = (json.loads(json.dumps(each)) for each in (fused, teacher))
+        return candidates.joined(evidence, judgments), fused, teacher
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +80,6 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
 
     collection = load_collection("api_docs")
     queries = collection.queries.assign(split="train").set_index("query_id")
-    nothing = collection.duplicates.iloc[:0]
     pairs = collection.equivalents[:90].drop_duplicates("query_id")
     names = pd.unique(
         pd.concat([pairs.document_id, collection.qrels.set_index("query_id").document_id[pairs.query_id]])
@@ -86,15 +91,27 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     qrels = pd.concat([labels, several], ignore_index=True).assign(relevance=1)
     store = Store(new_store(tmp_path_factory.mktemp("store")))
     bm25, dense = BM25Params(depth=20, shard=25), DenseParams(depth=20, precision="float32")
-    index = build_bm25_index(corpus, {"language": "en"}, bm25)
-    found = search_bm25(index, corpus, queries, qrels, nothing, bm25)
-    encoded = encode_collection(corpus, queries, "static", dense, store)
+    asked: dict[str, Any] = {"recipe": "clean", "recipes": BOOK}
+    terms = cut_terms(corpus, {"language": "en"}, bm25)
+    encoded = encode_collection(corpus=corpus, queries=queries, encoder="static", params=dense, store=store, **asked)
     vectors = encoded["document_embeddings"]
-    flat = build_dense_index(corpus, vectors, encoded["encoder_info"], dense)
-    merged = merge_candidates(
-        found, index, flat, vectors, encoded["query_embeddings"], corpus, queries, nothing, nothing, dense, 1
+    found = retrieve(
+        bm25_index=build_bm25_index(terms, bm25),
+        dense_index=build_dense_index(corpus, vectors, encoded["encoder_info"], dense),
+        document_embeddings=vectors,
+        query_embeddings=encoded["query_embeddings"],
+        corpus=corpus,
+        queries=queries,
+        qrels=qrels,
+        related_documents=pd.DataFrame({"document_id": [], "other_id": [], "kind": []}),
+        mining_plan=MiningPlan().as_dict(),
+        bm25=bm25,
+        dense=dense,
+        seed=1,
+        **asked,
     )
-    return Mined(corpus, queries, collection.graph, CandidateShards.of(list(merged)), index, vectors, store)
+    knowledge = Knowledge(collection.entities, collection.graph, collection.facts)
+    return Mined(corpus, queries, knowledge, CandidateShards.of(list(found)), terms, vectors, store)
 
 
 def probability(block: Candidates) -> NDArray[np.float32]:
@@ -105,7 +122,8 @@ def probability(block: Candidates) -> NDArray[np.float32]:
 
 def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Mined) -> None:
     shards, fused, teacher = mined.judged("clean")
-    block = shards.whole()
+    assert "p_relevant" not in shards.whole().columns, "where no cross-encoder is asked it is not stored twice"
+    block = shards.map(believed).whole()
     assert fused["mode"] == "transfer"
     assert teacher == {"judged_pairs": 0}
     assert {*EVIDENCE, "p_relevant"} <= block.columns.keys()
@@ -119,7 +137,7 @@ def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Min
 
 def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(mined: Mined) -> None:
     shards, fused, _ = mined.judged("clean", fused={"least_queries": 30})
-    block = shards.whole()
+    block = shards.map(believed).whole()
     assert fused["mode"] == "hidden"
     assert len(fused["models"]) == 3
     assert fused["judges"]["fused"]["auc"] > 0.9
@@ -166,16 +184,8 @@ def test_a_few_queries_are_judged_later_as_they_were_among_all(mined: Mined) -> 
     several = (block.positives >= 0).sum(axis=1) > 1
     rows = np.array([np.flatnonzero(several)[0], np.flatnonzero(~several)[0]])
     few = mined.candidates.whole().take(rows)
-    changes = {"mined": "changed", "queries": few.query_ids.tolist(), "removed": []}
-    checked = DenoisingParams.model_validate(params)
-    evidence, again = judge_by_evidence(
-        CandidateShards.of([few]), mined.index, mined.embeddings, {"encoder": "static"}, mined.corpus, mined.queries,
-        mined.graph, "rated", BOOK, checked, 1, changes=changes, earlier_fused_judge=fused,
-    )  # fmt: skip
-    judged, later = judge_candidates(
-        evidence, again, mined.corpus, mined.queries, "rated", BOOK, checked, 1, mined.store, earlier_teacher=teacher,
-        changes=changes,
-    )  # fmt: skip
+    plan = MiningPlan(queries=(*few.query_ids.tolist(),), fits={"fused_judge": fused, "teacher": teacher})
+    judged, again, later = mined.judged("rated", CandidateShards.of([few]), plan, **params)
     # As stored: without the padding of the wider rows of others.
     found, expected = (Candidates.from_bytes(each.to_bytes()) for each in (judged.whole(), block.take(rows)))
     assert found.columns.keys() == expected.columns.keys() >= {*EVIDENCE, "cross", "p_relevant"}
@@ -198,8 +208,12 @@ def test_dev_queries_are_judged_and_rated_by_what_was_fitted_without_them(mined:
     for candidates in (mined.candidates, of_train(mined.candidates, told.queries)):
         judged, fused, teacher = told.judged("elo", candidates, **params)
         assert fused["mode"] == "hidden"
-        rated, elo = rate_candidates(judged, "elo", BOOK, EloParams(), 1, queries=told.queries)
-        found.append((rated, fused, teacher, elo))
+        none = ColumnShards.none()
+        ratings, elo = rate_candidates(
+            candidates=judged, evidence=none, judgments=none, corpus=told.corpus, queries=told.queries,
+            store=told.store, mining_plan=ALL.as_dict(), recipe="elo", recipes=BOOK, params=EloParams(), seed=1,
+        )  # fmt: skip
+        found.append((judged.by_positive().joined(ratings), fused, teacher, elo))
     (rated, fused, teacher, elo), (alone, *fits) = found
     assert teacher.pop("judged_pairs_of_dev") > 0
     assert [fused, teacher, elo] == fits
@@ -214,7 +228,7 @@ def test_dev_queries_are_judged_and_rated_by_what_was_fitted_without_them(mined:
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:
     whole = mined.candidates.whole()
-    one = mined.judged("clean", CandidateShards.of([whole]))[0].whole()
-    many = mined.judged("clean")[0].whole()
+    one = mined.judged("clean", CandidateShards.of([whole]))[0].map(believed).whole()
+    many = mined.judged("clean")[0].map(believed).whole()
     for name in {*EVIDENCE, "p_relevant"}:
         np.testing.assert_array_equal(one.columns[name], many.columns[name], err_msg=name)

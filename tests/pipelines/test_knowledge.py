@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.types import empty
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import measure_knowledge
@@ -19,7 +21,7 @@ CITIES = ["rome", "paris", "oslo", "bern"]
 LANDS = ["italy", "france", "norway", "switzerland"]
 
 
-def collection() -> dict[str, pd.DataFrame]:
+def collection() -> dict[str, Any]:
     """A document per city: the first of a training query, the others of queries that are held out."""
     ids, texts = [f"d{i}" for i in range(4)], [f"{c} {land}" for c, land in zip(CITIES, LANDS, strict=True)]
     facts = pd.DataFrame({"document_id": ids, "head": CITIES, "relation": "country", "tail": LANDS})
@@ -35,9 +37,11 @@ def collection() -> dict[str, pd.DataFrame]:
             }
         ),
         "qrels": pd.DataFrame({"query_id": ["t0", "q1", "q2", "q3"], "document_id": ids, "relevance": 1}),
-        "graph": facts[["head", "relation", "tail"]],
-        "entities": pd.DataFrame({"uri": CITIES, "label": [c.title() for c in CITIES], "types": '["City"]'}),
-        "facts": facts,
+        "knowledge": Knowledge(
+            pd.DataFrame({"uri": CITIES, "label": [c.title() for c in CITIES], "types": '["City"]'}),
+            facts[["head", "relation", "tail"]],
+            facts,
+        ),
         "variants": pd.DataFrame(variants, columns=["document_id", "kind", "text"]),
     }  # fmt: skip
 
@@ -71,7 +75,7 @@ def measured(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     with Store(tmp_path / "store") as store:
         return measure_knowledge(
-            runs(), Path(models[1]), **(collection() | changes), encoder=models[0], recipe="mine",
+            runs=runs(), trained_model=Path(models[1]), **(collection() | changes), encoder=models[0], recipe="mine",
             params=EvaluationParams(resamples=100), dense=DenseParams(), seed=1, store=store,
             training_summary={"trained_on": trained_on},
         )  # fmt: skip
@@ -126,10 +130,11 @@ def test_without_variants_only_entities_are_linked(models: tuple[str, str], tmp_
 @pytest.mark.parametrize("missing", ["entities", "facts"])
 def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
     nothing: Any = None
-    tables = dict.fromkeys(collection(), nothing) | {name: collection()[name] for name in ("entities", "facts")}
-    tables[missing] = collection()[missing].iloc[:0]
+    known = collection()["knowledge"]
+    known = replace(known, **{missing: getattr(known, missing).iloc[:0]})
+    tables = dict.fromkeys(collection(), nothing) | {"knowledge": known}
     found = measure_knowledge(
-        nothing, nothing, **tables, encoder="static", recipe="mine", params=EvaluationParams(), dense=DenseParams(),
-        seed=1, store=nothing, training_summary={},
+        runs=nothing, trained_model=nothing, **tables, encoder="static", recipe="mine", params=EvaluationParams(),
+        dense=DenseParams(), seed=1, store=nothing, training_summary={},
     )  # fmt: skip
     assert found == ({}, {})

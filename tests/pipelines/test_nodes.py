@@ -13,12 +13,12 @@ import pytest
 from pydantic import ValidationError
 from rich.console import Console
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.mined import with_mined
 from anmi.corpus.types import empty
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError
-from anmi.pipelines.bm25.nodes import build_bm25_index, search_bm25
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams
@@ -29,13 +29,14 @@ from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
 from anmi.pipelines.evaluation.nodes import compare_systems, run_systems, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.pipelines.ingestion.nodes import find_changes
+from anmi.pipelines.ingestion.nodes import plan_mining
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
 from anmi.pipelines.selection.nodes import (
     export_pairs,
     fit_recipe,
     make_training_rows,
+    record_mining,
     select_negatives,
     summarise_selection,
 )
@@ -44,12 +45,15 @@ from anmi.pipelines.training.nodes import check_splits, rows_for_refit
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.report.console import results_table
 from anmi.report.inputs import BM25, ZERO_SHOT
+from anmi.selection.plan import MiningPlan, MiningRecord
 from anmi.selection.recipe import Recipe, RecipeBook, recipe_book
 from anmi.store import Store
 
-NO_KIN = (empty("document_id", "other_id", "kind"), empty("document_id", "duplicate_of", "kind"))
+NONE_RELATED = empty("document_id", "other_id", "kind")
+ALL = MiningPlan().as_dict()
 BOOK = recipe_book({
     "nearest": {"description": "Nearest.", "negatives": 2, "steps": [{"top": {"by": "dense"}}]},
+    "checked": {"description": "Of BM25.", "negatives": 2, "steps": ["consistency", {"top": {"by": "bm25"}}]},
     "nothing": {"description": "None.", "steps": [{"max_ratio": {"column": "dense", "max_ratio": 0.01}}, "random"]},
 })  # fmt: skip
 
@@ -69,9 +73,35 @@ def block() -> Candidates:
     )
 
 
-@pytest.fixture
-def consistency() -> pd.DataFrame:
-    return check_consistency(CandidateShards.of([block()]), ConsistencyParams())
+SHARDS = CandidateShards.of([block()])
+
+
+def checked(shards: CandidateShards) -> ColumnShards:
+    return check_consistency(shards, "checked", BOOK, ConsistencyParams())
+
+
+def columns_of(shards: CandidateShards) -> dict[str, ColumnShards]:
+    """What stages add for a recipe that reads no judgment."""
+    return {"consistency": checked(shards)} | dict.fromkeys(("evidence", "judgments", "ratings"), ColumnShards.none())
+
+
+def selected(
+    recipe: str, shards: CandidateShards = SHARDS, book: RecipeBook = BOOK, fits: Any = None, **more: Any
+) -> CandidateShards:
+    fits = {"steps": []} if fits is None else fits
+    return select_negatives(shards, recipe=recipe, recipes=book, seed=1, fits=fits, **columns_of(shards), **more)
+
+
+def fitted(queries: pd.DataFrame, shards: CandidateShards = SHARDS, plan: dict[str, Any] = ALL) -> dict[str, Any]:
+    return fit_recipe(
+        shards, queries, mining_plan=plan, recipe="mixed", recipes=MIXED, seed=1, **columns_of(shards)
+    )
+
+
+def rows_of(chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str) -> pd.DataFrame:
+    return make_training_rows(
+        selection=chosen, corpus=corpus, queries=queries, related_documents=NONE_RELATED, recipe=recipe, recipes=BOOK
+    )
 
 
 @pytest.fixture
@@ -87,36 +117,44 @@ def queries() -> pd.DataFrame:
     return pd.DataFrame({"query_id": ids, "text": [f"what is {i}" for i in ids], "split": ["train"] * 3 + ["test"]})
 
 
-def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(
-    consistency: pd.DataFrame, queries: pd.DataFrame
-) -> None:
-    found = consistency.set_index("query_id")
-    assert found.positive_rank.tolist() == [10, 11, 1]
-    assert found.consistent.tolist() == [True, False, False]
-    summary = summarise_consistency(consistency, queries)
+def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.DataFrame) -> None:
+    (found,) = SHARDS.joined(checked(SHARDS))
+    assert found.query_columns["positive_rank"].tolist() == [10, 11, 1]
+    assert found.query_columns["consistent"].tolist() == [1, 0, 0]
+    summary = summarise_consistency(SHARDS, checked(SHARDS), queries, ALL)
     assert summary["pass_rate"] == pytest.approx(1 / 3)
     assert summary["median_positive_rank_of_failed"] == 6
 
 
+def test_without_bm25_nothing_is_said_of_consistency(queries: pd.DataFrame) -> None:
+    found = check_consistency(SHARDS, "nearest", BOOK, ConsistencyParams())
+    assert not found
+    for plan in (ALL, only("q1")):
+        assert summarise_consistency(SHARDS, found, queries, plan, SHARDS) == {}
+
+
 def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     nothing: Any = None
-    shards, params = CandidateShards.of([block()]), DenoisingParams()
+    shared: dict[str, Any] = {
+        "candidates": SHARDS, "corpus": corpus, "queries": queries, "mining_plan": ALL, "recipe": "nearest",
+        "recipes": BOOK, "seed": 1,
+    }  # fmt: skip
     evidence, fused_judge = judge_by_evidence(
-        shards, nothing, nothing, nothing, corpus, queries, nothing, "nearest", BOOK, params, 1
+        **shared, terms=nothing, document_embeddings=nothing, encoder_info=nothing, knowledge=nothing,
+        params=DenoisingParams(),
+    )  # fmt: skip
+    assert not evidence and fused_judge == {"mode": "none"}
+    judgments, summary = judge_candidates(**shared, evidence=evidence, params=DenoisingParams(), store=nothing)
+    assert not judgments and summary == {"judged_pairs": 0}
+    ratings, told = rate_candidates(
+        **shared, evidence=evidence, judgments=judgments, store=nothing, params=EloParams()
     )
-    assert evidence is shards
-    assert fused_judge == {"mode": "none"}
-    judged, summary = judge_candidates(evidence, fused_judge, corpus, queries, "nearest", BOOK, params, 1, nothing)
-    assert judged is shards
-    assert summary == {"judged_pairs": 0}
-    rated, _ = rate_candidates(judged, "nearest", BOOK, EloParams(), 1)
-    assert rated.whole().query_ids.tolist() == ["q0", "q0", "q1", "q2"], "one row per positive"
+    assert not ratings and told == {"temperatures": {}}
 
 
-def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
-    rated = CandidateShards.of([block().by_positive()])
-    chosen = select_negatives(rated, consistency, "nearest", BOOK, 1)
-    rows = make_training_rows(chosen, corpus, queries, *NO_KIN, "nearest", BOOK)
+def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
+    chosen = selected("nearest")
+    rows = rows_of(chosen, corpus, queries, "nearest")
     assert rows.negative_ids.tolist() == [["d2", "d1"], ["d2", "d1"], ["d0", "d2"], ["d3", "d0"]]
     assert rows.positive_id.tolist() == ["d0", "d5", "d1", "d2"]
     assert rows.negatives.iloc[0] == ["text 2", "text 1"]
@@ -125,7 +163,11 @@ def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFr
     told = queries.assign(metadata=['{"source": "a"}', '{"source": "a"}', "{}", "{}"])
     info = {"collection": "mine"}
     judge = {"mode": "transfer", "without": "mine", "fitted_on": ["other"], "models": []}
-    summary = summarise_selection(chosen, rows, equivalents, qrels, told, info, judge, "nearest", BOOK)
+    given = {
+        "selection": chosen, "rows": rows, "qrels": qrels, "queries": told, "info": info, "fused_judge": judge,
+        "recipe": "nearest", "recipes": BOOK,
+    }  # fmt: skip
+    summary = summarise_selection(**given, equivalents=equivalents)
     assert (summary["leak"]["count"], summary["leak"]["total"]) == (1, 8)
     assert summary["leak"]["judge"] == {"without": "mine", "fitted_on": ["other"]}
     assert summary["coverage"] == 1
@@ -135,16 +177,13 @@ def test_rows_are_what_was_selected(consistency: pd.DataFrame, corpus: pd.DataFr
         ("mine", 1, 0, 1, 1, 2.0, 2, 2),
     ]
     assert sum(summary["origins"]["sources"].values()) == 8
-    without = summarise_selection(chosen, rows, equivalents.iloc[:0], qrels, told, info, judge, "nearest", BOOK)
+    without = summarise_selection(**given, equivalents=equivalents.iloc[:0])
     assert without["leak"] is None, "where the truth is not known, nothing is claimed"
 
 
-def test_a_recipe_that_leaves_nothing_says_which_step(
-    consistency: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame
-) -> None:
-    chosen = select_negatives(CandidateShards.of([block().by_positive()]), consistency, "nothing", BOOK, 1)
+def test_a_recipe_that_leaves_nothing_says_which_step(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     with pytest.raises(AnmiError, match=r'"nothing" left no negative.*"max_ratio" rejected most'):
-        make_training_rows(chosen, corpus, queries, *NO_KIN, "nothing", BOOK)
+        rows_of(selected("nothing"), corpus, queries, "nothing")
 
 
 @pytest.mark.parametrize(("query_id", "text"), [("t0", "something"), ("other", "what is t0"), ("other", "What is T0?")])
@@ -189,33 +228,37 @@ def test_no_model_is_evaluated_on_what_it_was_trained_on(corpus: pd.DataFrame, q
         expected = "evaluation.split is dev, which the model was trained on" if trained else 'has no "dev" queries'
         with pytest.raises(AnmiError, match=expected):
             run_systems(
-                nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(split="dev"), nothing,
-                nothing, trained,
+                bm25_index=nothing, trained_model=nothing, corpus=corpus, queries=queries, qrels=qrels,
+                encoder="static", recipe="nearest", params=EvaluationParams(split="dev"), dense=nothing, store=nothing,
+                training_summary=trained,
             )  # fmt: skip
 
 
 def test_nothing_is_fitted_on_dev_queries_and_no_summary_counts_them(
-    consistency: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame
+    corpus: pd.DataFrame, queries: pd.DataFrame
 ) -> None:
-    rated, told = CandidateShards.of([block().by_positive()]), with_dev(queries, "q2")
-    alone = CandidateShards.of([block().by_positive().take(slice(0, 3))])
-    fits = fit_recipe(rated, consistency, "mixed", MIXED, 1, told)
-    assert fits == fit_recipe(alone, consistency, "mixed", MIXED, 1, told)
-    assert fits != fit_recipe(rated, consistency, "mixed", MIXED, 1, queries)
-    summary = summarise_consistency(consistency, told)
+    told, alone = with_dev(queries, "q2"), CandidateShards.of([block().take(slice(0, 2))])
+    assert fitted(told) == fitted(told, alone) != fitted(queries)
+    summary = summarise_consistency(SHARDS, checked(SHARDS), told, ALL)
     assert (summary["queries"], summary["consistent"]) == (2, 1)
     found = {}
-    for name, shards in (("with", rated), ("without", alone)):
-        chosen = select_negatives(shards, consistency, "nearest", BOOK, 1)
-        rows = make_training_rows(chosen, corpus, told, *NO_KIN, "nearest", BOOK)
-        labels = pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]})
-        equivalents = pd.DataFrame({"query_id": ["q2"], "document_id": ["d3"]})
-        described = told.assign(metadata="{}")
-        arguments = (labels, described, {"collection": "mine"}, {"mode": "none"}, "nearest", BOOK)
-        found[name] = summarise_selection(chosen, rows, equivalents, *arguments), rows
-    assert found["with"][1].split.tolist() == ["train"] * 3 + ["dev"]
-    assert (found["with"][0].pop("dev_rows"), found["without"][0].pop("dev_rows")) == (1, 0)
-    assert found["with"][0] == found["without"][0]
+    for name, shards in (("with", SHARDS), ("without", alone)):
+        chosen = selected("nearest", shards)
+        rows = rows_of(chosen, corpus, told, "nearest")
+        found[name] = rows, summarise_selection(
+            selection=chosen,
+            rows=rows,
+            equivalents=pd.DataFrame({"query_id": ["q2"], "document_id": ["d3"]}),
+            qrels=pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]}),
+            queries=told.assign(metadata="{}"),
+            info={"collection": "mine"},
+            fused_judge={"mode": "none"},
+            recipe="nearest",
+            recipes=BOOK,
+        )
+    assert found["with"][0].split.tolist() == ["train"] * 3 + ["dev"]
+    assert (found["with"][1].pop("dev_rows"), found["without"][1].pop("dev_rows")) == (1, 0)
+    assert found["with"][1] == found["without"][1]
 
 
 def test_other_trainers_get_rows_of_dev_queries_where_they_are_asked_for(queries: pd.DataFrame) -> None:
@@ -254,7 +297,7 @@ def test_a_curriculum_without_a_pool_is_refused_before_anything_is_mined():
 
 
 def test_where_no_candidate_was_found_no_step_is_to_be_loosened(
-    corpus: pd.DataFrame, queries: pd.DataFrame, consistency: pd.DataFrame
+    corpus: pd.DataFrame, queries: pd.DataFrame
 ) -> None:
     none = replace(
         block(),
@@ -262,9 +305,9 @@ def test_where_no_candidate_was_found_no_step_is_to_be_loosened(
         source=np.zeros((3, 3), np.uint8),
         columns={"dense": np.full((3, 3), np.nan, np.float32)},
     )
-    chosen = select_negatives(CandidateShards.of([none.by_positive()]), consistency, "nothing", BOOK, 1)
+    chosen = selected("nothing", CandidateShards.of([none]))
     with pytest.raises(AnmiError, match=r"no document besides the positives.*more documents") as caught:
-        make_training_rows(chosen, corpus, queries, *NO_KIN, "nothing", BOOK)
+        rows_of(chosen, corpus, queries, "nothing")
     assert "loosen" not in str(caught.value)
 
 
@@ -277,7 +320,9 @@ def test_of_one_query_results_have_no_interval_and_are_given(queries: pd.DataFra
     })  # fmt: skip
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, pd.concat([queries, test]), qrels, params)
-    table, comparisons, flat = compare_systems(scores, {"collection": "mine"}, "static", "nearest", params, 1)
+    table, comparisons, flat = compare_systems(
+        scores=scores, info={"collection": "mine"}, encoder="static", recipe="nearest", params=params, seed=1
+    )
     assert table[["low", "high"]].isna().all(axis=None)
     assert comparisons[["low", "high"]].isna().all(axis=None)
     assert flat["nearest.mrr@10"] == 1
@@ -306,7 +351,9 @@ def test_systems_are_compared_on_the_queries_of_one_split(queries: pd.DataFrame)
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, asked, qrels, params)
     assert len(scores) == 3 * 8, "no training query is scored"
-    table, comparisons, flat = compare_systems(scores, {"collection": "mine"}, "static", "nearest", params, 1)
+    table, comparisons, flat = compare_systems(
+        scores=scores, info={"collection": "mine"}, encoder="static", recipe="nearest", params=params, seed=1
+    )
     value = table.set_index(["recipe", "metric"]).value
     assert [value[system, "mrr@10"] for system in ranks] == pytest.approx([1 / 3, 1 / 2, 1])
     gain = comparisons.set_index(["system", "baseline", "metric"]).difference
@@ -319,61 +366,29 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"]})
     with pytest.raises(AnmiError, match='no "test" queries'):
         run_systems(
-            nothing, nothing, corpus, queries, qrels, "static", "nearest", EvaluationParams(), nothing, nothing, {}
-        )
+            bm25_index=nothing, trained_model=nothing, corpus=corpus, queries=queries, qrels=qrels, encoder="static",
+            recipe="nearest", params=EvaluationParams(), dense=nothing, store=nothing, training_summary={},
+        )  # fmt: skip
 
 
-def only(*mined: str, removed: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What ``find_changes`` says where a few queries are mined."""
-    return {"mined": "changed", "queries": list(mined), "removed": list(removed), "documents_changed": []}
+def only(*mined: str, removed: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    """The plan to mine a few queries."""
+    return MiningPlan(queries=mined, removed=removed, **more).as_dict()
 
 
-def test_of_a_collection_that_changed_only_what_changed_is_searched() -> None:
-    things = ["fox", "whale", "owl", "pine", "river"]
-    corpus = pd.DataFrame({"document_id": things, "title": "", "text": [f"a {a} beside a {b}" for a, b in zip(
-        things, [*things[1:], things[0]], strict=True)]})  # fmt: skip
-    splits = ["train"] * 4 + ["test"]
-    queries = pd.DataFrame(
-        {"query_id": [f"q{i}" for i in range(5)], "text": [f"which {t}?" for t in things], "split": splits}
-    )
-    qrels = pd.DataFrame({"query_id": queries.query_id, "document_id": things, "relevance": 1})
-    params = BM25Params(depth=3, shard=3)
-    index = build_bm25_index(corpus, {"language": "en"}, params)
-    arguments = (index, corpus, queries, qrels, NO_KIN[1], params)
-    everything = search_bm25(*arguments).whole()
-    # Dev queries come last, as those for training are not to depend on them; a test query never comes.
-    with_dev = queries.assign(split=["dev", *splits[1:]], mined=True)
-    assert search_bm25(index, corpus, with_dev, *arguments[3:]).whole().query_ids.tolist() == ["q1", "q2", "q3", "q0"]
-    # A test query is not mined, whoever names it.
-    found = search_bm25(*arguments, changes=only("q3", "q1", "q4")).whole()
-    assert everything.query_ids.tolist() == ["q0", "q1", "q2", "q3"]
-    assert found.query_ids.tolist() == ["q1", "q3"]
-    one, other = (
-        Candidates.from_bytes(everything.take(np.array([1, 3])).to_bytes()),
-        Candidates.from_bytes(found.to_bytes()),
-    )
-    assert one.to_table().equals(other.to_table())
-    assert other.filled.any()
-
-
-def test_of_queries_that_are_not_mined_again_consistency_is_as_it_was(
-    consistency: pd.DataFrame, queries: pd.DataFrame
-) -> None:
+def test_of_queries_that_are_not_mined_again_consistency_is_as_it_was(queries: pd.DataFrame) -> None:
+    before = selected("nearest")
     mined = block().take(np.array([2, 1]))
     mined.positive_columns["bm25"][:] = mined.positive_columns["bm25_rank"][:] = 5
-    earlier = pd.concat([consistency, pd.DataFrame({"query_id": ["gone"], "positive_rank": [3], "consistent": [True]})])
-    changes = only("q2", "q1", removed=("gone",))
-    found = check_consistency(CandidateShards.of([mined]), ConsistencyParams(), changes, earlier)
-    assert found.to_dict("list") == {
-        "query_id": ["q0", "q2", "q1"],
-        "positive_rank": [10, 5, 5],
-        "consistent": [True, True, True],
-    }
-    assert found.index.tolist() == [0, 1, 2]
-    assert found.dtypes.tolist() == consistency.dtypes.tolist()
-    everything = check_consistency(CandidateShards.of([mined]), ConsistencyParams(), earlier_consistency=earlier)
-    assert everything.query_id.tolist() == ["q2", "q1"], "where all is mined, nothing is kept"
-    assert summarise_consistency(found, queries)["queries"] == 3
+    shards = CandidateShards.of([mined])
+    plan = only("q2", "q1", removed=("gone",))
+    found = summarise_consistency(shards, checked(shards), queries, plan, before)
+    # q0 stands twice in the selection, once for each positive, and counts once.
+    expected = {"queries": 3, "consistent": 3, "pass_rate": 1.0, "median_positive_rank": 5.0}
+    assert found == expected | {"median_positive_rank_of_failed": 0.0}
+    for plan in (only("q2", "q1", removed=("q0",)), ALL):
+        found = summarise_consistency(shards, checked(shards), queries, plan, before)
+        assert found["queries"] == 2, "what is gone, or all where all is mined, is not kept"
 
 
 MIXED = recipe_book({
@@ -381,35 +396,32 @@ MIXED = recipe_book({
 })  # fmt: skip
 
 
-def test_new_rows_are_chosen_by_what_was_fitted_when_all_was_mined(
-    consistency: pd.DataFrame, queries: pd.DataFrame
-) -> None:
-    rated = CandidateShards.of([block().by_positive()])
-    fits = fit_recipe(rated, consistency, "mixed", MIXED, 1, queries)
+def test_new_rows_are_chosen_by_what_was_fitted_when_all_was_mined(queries: pd.DataFrame) -> None:
+    fits = fitted(queries)
     (fit,) = fits["steps"]
     assert (fit["place"], fit["step"]) == (1, "simans") and fit["fitted"] > 0
-    one = CandidateShards.of([block().by_positive().take(slice(0, 1))])
-    alone = fit_recipe(one, consistency, "mixed", MIXED, 1, queries)
-    assert alone["steps"][0]["fitted"] != fit["fitted"], "one row has another variance than all"
-    kept = fit_recipe(one, consistency, "mixed", MIXED, 1, queries, only("q0"), fits)
-    assert kept == fits
-    with pytest.raises(AnmiError, match="recipe_fits of the last mining"):
-        fit_recipe(one, consistency, "mixed", MIXED, 1, queries, only("q0"), {})
-    whole = select_negatives(rated, consistency, "mixed", MIXED, 1).whole()
-    again = select_negatives(rated, consistency, "mixed", MIXED, 1, fits=fits).whole()
+    one = CandidateShards.of([block().take(slice(1, 2))])
+    assert fitted(queries, one)["steps"][0]["fitted"] != fit["fitted"], "one row has another variance than all"
+    assert fitted(queries, one, only("q1", fits={"recipe_fits": fits})) == fits
+    whole = selected("mixed", SHARDS, MIXED, fits).whole()
+    again = selected("mixed", CandidateShards.of_parts(SHARDS.parts), MIXED, fits).whole()
     assert again.to_bytes() == whole.to_bytes()
 
 
-def test_where_no_row_is_kept_consistency_is_that_of_what_was_mined(consistency: pd.DataFrame) -> None:
-    found = check_consistency(CandidateShards.of([block()]), ConsistencyParams(), only("q0", "q1", "q2"), consistency)
-    pd.testing.assert_frame_equal(found, consistency)
+def test_a_mining_leaves_what_its_stages_fitted_and_what_was_mined() -> None:
+    plan = MiningPlan(settings="s", since_all={"documents": 2, "queries": 1}).as_dict()
+    contents = pd.DataFrame({"kind": ["document"], "id": ["d0"], "digest": ["1"]})
+    fits: dict[str, Any] = {"fused_judge": {"mode": "hidden"}, "teacher": {"folds": []}, "recipe_fits": {"steps": []}}
+    found = record_mining(contents, plan, SHARDS, **fits)
+    assert (found.settings, found.since_all, found.fits) == ("s", {"documents": 2, "queries": 1}, fits)
+    assert found.documents == ["d0"]
 
 
 def test_rows_that_are_kept_stand_beside_new_ones_under_the_places_of_now(
-    consistency: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame
+    corpus: pd.DataFrame, queries: pd.DataFrame
 ) -> None:
-    first = select_negatives(CandidateShards.of([block().by_positive()]), consistency, "nearest", BOOK, 1)
-    before = make_training_rows(first, corpus, queries, *NO_KIN, "nearest", BOOK).set_index(["query_id", "positive_id"])
+    first = selected("nearest")
+    before = rows_of(first, corpus, queries, "nearest").set_index(["query_id", "positive_id"])
     contents = pd.DataFrame({"kind": "document", "id": corpus.document_id, "digest": "1"})
     # d4 goes, one comes, and they stand in another order; q1 is mined again, q2 is gone.
     texts = {**dict(zip(corpus.document_id, corpus.text, strict=True)), "new": "text new"}
@@ -423,51 +435,68 @@ def test_rows_that_are_kept_stand_beside_new_ones_under_the_places_of_now(
         columns={"dense": np.array([[0.1, 0.3, 0.2]], np.float32)},
         positive_columns={name: np.ones((1, 1), np.float32) for name in ("dense", "bm25", "bm25_rank")},
     )
-    changes = only("q1", removed=("q2",))
-    known = check_consistency(CandidateShards.of([again]), ConsistencyParams(), changes, consistency)
-    found = select_negatives(
-        CandidateShards.of([again.by_positive()]), known, "nearest", BOOK, 1, changes=changes, corpus=now,
-        earlier_contents=contents, earlier_selection=CandidateShards.of_parts(first.parts),
-    )  # fmt: skip
-    rows = make_training_rows(found, now, queries, *NO_KIN, "nearest", BOOK).set_index(["query_id", "positive_id"])
+    record = MiningRecord(contents, "s", {"documents": 0, "queries": 0}, {})
+    earlier = {"earlier_mining_record": record, "earlier_selection": CandidateShards.of_parts(first.parts)}
+    plan = only("q1", removed=("q2",))
+    found = selected("nearest", CandidateShards.of([again]), mining_plan=plan, corpus=now, **earlier)
+    rows = rows_of(found, now, queries, "nearest").set_index(["query_id", "positive_id"])
     assert rows.index.tolist() == [("q0", "d0"), ("q0", "d5"), ("q1", "d1")]
     kept = rows.loc[["q0"]]
     pd.testing.assert_frame_equal(kept, before.loc[["q0"], kept.columns])
     assert rows.loc[("q1", "d1"), "negative_ids"] == ["d0", "d2"]
     ranks = found.whole().query_columns["positive_rank"].tolist()
     assert ranks == [10, 10, 1], "of the kept as it was, of the other as it is"
+    for gone in earlier:
+        with pytest.raises(AnmiError, match="is not there any more: run it again, and all is mined"):
+            selected(
+                "nearest", CandidateShards.of([again]), mining_plan=plan, corpus=now, **earlier | {gone: None}
+            ).whole()
 
 
 class Nights:
-    """Calls ``find_changes`` night after night on the small collection of this file, from which q0 to q2 are mined."""
+    """Plans night after night for the small collection of this file, from which q0 to q2 are mined."""
 
-    def __init__(self, corpus: pd.DataFrame, queries: pd.DataFrame, consistency: pd.DataFrame, store: Store) -> None:
+    def __init__(self, corpus: pd.DataFrame, queries: pd.DataFrame, store: Store) -> None:
         self.corpus, self.queries, self.store = corpus.assign(metadata="{}"), queries, store
         labels = [("q0", "d0"), ("q0", "d5"), ("q1", "d1"), ("q2", "d2")]
         self.qrels = pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1)
         # Negatives: d2 and d1 of q0, d0 and d2 of q1, d3 and d0 of q2.
-        self.selection = select_negatives(CandidateShards.of([block().by_positive()]), consistency, "nearest", BOOK, 1)
+        self.selection: CandidateShards | None = selected("nearest")
         self.graph = pd.DataFrame([["d0", "see", "d1"]], columns=["head", "relation", "tail"])
-        self.contents: pd.DataFrame | None = None
-        self.changes: dict[str, Any] = {}
+        self.record: MiningRecord | None = None
 
-    def next(self, **options: Any) -> dict[str, Any]:
+    def next(self, **options: Any) -> MiningPlan:
         given: dict[str, Any] = {
             "update": True, "encoder": "static", "recipe": "nearest", "most_changed": 1.0, "seed": 1, "teacher": {},
-            "denoising": {}, "bm25": {},
+            "denoising": {}, "bm25": {}, "keep_judges": False,
         } | options  # fmt: skip
-        self.contents, self.changes = find_changes(
-            self.corpus, self.queries, self.qrels, self.graph, given["update"], "mine", given["encoder"],
-            given["recipe"], BOOK, IngestionParams(most_changed=given["most_changed"]), BM25Params(**given["bm25"]),
-            ConsistencyParams(), DenseParams(), DenoisingParams.model_validate(given["denoising"]), EloParams(),
-            given["seed"], self.store, self.contents, self.changes, self.selection, given["teacher"],
-        )  # fmt: skip
-        return self.changes
+        if self.record is not None:
+            self.record = replace(self.record, fits={"teacher": given["teacher"]})
+        contents, plan = plan_mining(
+            corpus=self.corpus,
+            queries=self.queries,
+            qrels=self.qrels,
+            knowledge=Knowledge(empty("uri", "label", "types"), self.graph, empty("document_id")),
+            collection="mine",
+            recipes=BOOK,
+            ingestion=IngestionParams(most_changed=given["most_changed"]),
+            bm25=BM25Params(**given["bm25"]),
+            consistency=ConsistencyParams(),
+            dense=DenseParams(),
+            denoising=DenoisingParams.model_validate(given["denoising"]),
+            elo=EloParams(),
+            store=self.store,
+            earlier_mining_record=self.record,
+            earlier_selection=self.selection,
+            **{name: given[name] for name in ("update", "keep_judges", "encoder", "recipe", "seed")},
+        )
+        self.record = MiningRecord(contents, plan["settings"], plan["since_all"], {})
+        return MiningPlan.of(plan)
 
 
 @pytest.fixture
-def nights(corpus: pd.DataFrame, queries: pd.DataFrame, consistency: pd.DataFrame, tmp_path: Path) -> Nights:
-    return Nights(corpus, queries, consistency, Store(tmp_path))
+def nights(corpus: pd.DataFrame, queries: pd.DataFrame, tmp_path: Path) -> Nights:
+    return Nights(corpus, queries, Store(tmp_path))
 
 
 @pytest.mark.parametrize("happens", ["removed", "corrected"])
@@ -476,16 +505,16 @@ def nights(corpus: pd.DataFrame, queries: pd.DataFrame, consistency: pd.DataFram
 def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
     nights: Nights, document: str, mined: list[str], happens: str
 ) -> None:
-    assert nights.next()["mined"] == "all"
+    assert nights.next().mines_all
     there = nights.corpus.document_id == document
     if happens == "removed":
         nights.corpus = nights.corpus[~there].reset_index(drop=True)
     else:
         nights.corpus.loc[there, "text"] = "a correction"
     found = nights.next()
-    assert (found["queries"], found["removed"]) == (mined, [])
-    assert found["documents_changed"] == ([document] if happens == "corrected" else [])
-    assert found["counts"]["documents"] == {"added": 0, "changed": 0, "removed": 0} | {
+    assert (found.queries, found.removed) == ((*mined,), ())
+    assert found.documents_changed == ((document,) if happens == "corrected" else ())
+    assert found.counts["documents"] == {"added": 0, "changed": 0, "removed": 0} | {
         "changed" if happens == "corrected" else happens: 1
     }
 
@@ -509,11 +538,27 @@ def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
 def test_all_is_mined_again_where_what_mined_is_another(nights: Nights, options: dict[str, Any], why: str) -> None:
     nights.next()
     found = nights.next(**options)
-    assert why in found["why"]
-    assert (found["queries"] is None) == (not why.startswith("no query"))
+    assert why in found.why
+    assert found.mines_all == (not why.startswith("no query"))
 
 
 def test_another_graph_may_be_evidence_for_any_query(nights: Nights) -> None:
     nights.next()
     nights.graph = pd.concat([nights.graph, nights.graph.assign(tail="d2")])
-    assert "settings, code or models" in nights.next()["why"]
+    assert "settings, code or models" in nights.next().why
+
+
+def test_a_selection_that_was_pruned_leads_to_mining_all(nights: Nights) -> None:
+    nights.next()
+    nights.selection = None
+    found = nights.next()
+    assert found.mines_all and found.why == "the selection of the last mining is not there any more"
+
+
+def test_what_was_noted_of_the_cross_encoders_is_kept_where_it_is_asked_for_and_all_is_mined(nights: Nights) -> None:
+    nights.next()
+    noted = {"folds": [], "fitted": {"on": "these"}}
+    assert nights.next(update=False, keep_judges=True, teacher=noted).judges == noted
+    assert nights.next(update=False, teacher=noted).judges == {}
+    nights.record = None
+    assert nights.next(keep_judges=True).judges == {}, "there is none to keep"

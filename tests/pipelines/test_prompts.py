@@ -27,7 +27,7 @@ COUNT = 24
 WORDS = ["query", "passage", ":", "find", *(f"w{i}" for i in range(3 * COUNT))]
 FOLDER = {"query": "query: ", "document": "passage: "}
 EVALUATION = EvaluationParams(cutoffs=(10,), resamples=100)
-BOOK = recipe_book({"mine": {"description": "A recipe.", "negatives": 1, "steps": ["random"]}})
+BOOK = recipe_book({"mine": {"description": "A recipe.", "negatives": 1, "steps": [{"top": {"by": "dense"}}]}})
 
 
 def corpus() -> pd.DataFrame:
@@ -111,16 +111,22 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
         "encoders": "two" if kind == "two" else "shared",
     }  # fmt: skip
     nothing: Any = None
-    tables = dict.fromkeys(("graph", "entities", "facts", "variants", "kin", "duplicates"), nothing)
+    tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing)
     with Store(folder / "store") as store:
-        mined = encode_collection(corpus(), queries(), str(folder / "base"), dense, store)
+        mined = encode_collection(
+            corpus=corpus(), queries=queries(), encoder=str(folder / "base"), recipe="mine", recipes=BOOK, params=dense,
+            store=store,
+        )
         trained = train_retriever(
-            rows(), corpus(), queries(), qrels(), **tables, encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
+            rows=rows(), corpus=corpus(), queries=queries(), qrels=qrels(), **tables,
+            encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
             params=TrainingParams(options=options, refit=False), dense=dense, seed=1, store=store,
         )  # fmt: skip
         runs = run_systems(
-            BM25Index.build(corpus().text.tolist(), "en", "whitespace"), trained["trained_model"], corpus(), queries(),
-            qrels(), str(folder / "base"), "mine", EVALUATION, dense, store, trained["training_summary"],
+            bm25_index=BM25Index.build(corpus().text.tolist(), "en", "whitespace"),
+            trained_model=trained["trained_model"],
+            corpus=corpus(), queries=queries(), qrels=qrels(), encoder=str(folder / "base"), recipe="mine",
+            params=EVALUATION, dense=dense, store=store, training_summary=trained["training_summary"],
         )  # fmt: skip
     return Way(folder / "base", expected, mined, trained, runs)
 

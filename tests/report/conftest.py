@@ -114,7 +114,6 @@ def full(**changes) -> ReportInputs:
         "funnel": funnel(),
         "distributions": distributions(),
         "training_log": training_log(),
-        "calibration": reliability(1.15, 0.027),
         "judges": {
             "dense": {"auc": 0.788, "reliability": reliability(1.6, 0.091), "method": "isotonic"},
             "cross-encoder": {

@@ -1,4 +1,4 @@
-"""What an ablation says in words, in Markdown and on its page."""
+"""What an ablation says in words, on the console and on its page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from anmi.report.ablation_console import show
+from anmi.report.ablation import cells, legend, sentences, show, tables
 from anmi.report.ablation_html import render
-from anmi.report.ablation_markdown import markdown
-from anmi.report.ablation_text import cells, sentences
 
 
 def row(recipe: str, value: float, collection: str = "docs", **more: Any) -> dict[str, Any]:
@@ -68,23 +66,21 @@ def test_a_recipe_that_changes_nothing_does_not_earn_its_place_either(results: d
     assert "ours does not earn its place" in " ".join(sentences(results))
 
 
-def test_markdown_has_a_table_per_collection_with_the_best_in_bold(results: dict[str, Any]) -> None:
-    text = markdown(results)
-    assert "## docs, original\n\nOriginal labels. 3,000 of them." in text
-    assert "| **ours** | **0.5400** |" in text
-    assert "−0.0300 ▼" in text
-    assert "| **weak** | **0.5200** |" in text, "the best of the other collection"
-    assert "+0.0010 ·" in text
-    assert "a \\| b" in text
-    lines = [line for line in text.splitlines() if line.startswith("| plain |")]
-    assert "| – | – |" in lines[1], "the baseline is not tested against itself"
+def test_there_is_a_table_per_collection_with_the_best_first(results: dict[str, Any]) -> None:
+    (docs, _, first), (facts, _, second) = tables(results)
+    assert (docs, facts) == ("docs", "facts")
+    assert [row["recipe"] for row in first] == ["ours", "plain", "weak"]
+    assert second[0]["recipe"] == "weak", "the best of the other collection"
+    assert cells(first[2], results)["Δ to plain"] == "−0.0300 ▼"
+    assert cells(second[1], results)["Δ to plain"] == "+0.0010 ·"
+    assert cells(first[1], results)["Δ to plain"] == "–", "the baseline is not tested against itself"
 
 
 def test_the_page_is_safe_and_has_a_figure_per_table(results: dict[str, Any]) -> None:
     page = render(results)
     assert page.count('data-plot="cells-') == 2
     assert "a | b &lt;script&gt;" in page
-    assert "Leak not known of plain: no mined negatives." in page
+    assert "False negatives not known of plain: no mined negatives." in page
     assert "unseen (30)" in page
 
 
@@ -95,13 +91,13 @@ def test_the_console_shows_every_recipe(results: dict[str, Any]) -> None:
     assert shown.count("plain") >= 3
     assert "0.5400" in shown
     assert "does not earn its place" in shown
-    assert cells(results["rows"][0], results)["leak"] == "–"
-    assert cells(results["rows"][1], results)["leak"] == "1.00% (0.50 to 2.00)"
+    assert cells(results["rows"][0], results)["false negatives"] == "–"
+    assert cells(results["rows"][1], results)["false negatives"] == "1.00% (0.50 to 2.00)"
 
 
 @pytest.mark.parametrize(
     ("refit", "said"), [(True, "trained again on train and dev"), (False, "of a single pass on train")]
 )
 def test_it_says_which_pass_the_models_are_of(results: dict[str, Any], refit: bool, said: str) -> None:
-    assert said in markdown(results | {"refit": refit})
+    assert said in legend(results | {"refit": refit})
     assert said in render(results | {"refit": refit})

@@ -10,12 +10,10 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from anmi.evaluation.binned import EDGES, Shares, Tally
 from anmi.evaluation.drift import drift
 from anmi.evaluation.training_profile import FORMAT
 from anmi.evaluation.vocabulary import read_terms
-from anmi.report.drift import figures, render
-from anmi.report.drift_text import drift_name, findings, summary, verdict_sentence
+from anmi.report.drift import drift_name, figures, findings, render, summary, verdict_sentence
 
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -23,31 +21,22 @@ HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 def made(seed: int = 0, shift: float = 0.0, name: str = "mine", step: str = "barred") -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     values = {
-        "query_length": ("length", rng.poisson(8, 500)),
-        "positives_per_query": ("positives", np.ones(500)),
-        "negative_dense": ("dense", rng.normal(0.5 + shift, 0.1, 500)),
-        "positive_p_relevant": ("p_relevant", rng.beta(8, 2, 500)),
-        "gap_bm25": ("gap_bm25", rng.normal(5, 4, 500)),
-        "negative_bm25": ("bm25", rng.gamma(2, 3, 500)),
+        "query_length": rng.poisson(8, 500),
+        "positives_per_query": np.ones(500),
+        "negative_dense": rng.normal(0.5 + shift, 0.1, 500),
+        "positive_p_relevant": rng.beta(8, 2, 500),
+        "gap_bm25": rng.normal(5, 4, 500),
+        "negative_bm25": rng.gamma(2, 3, 500),
     }
-    tallies = {name: Tally(EDGES[edges]) for name, (edges, _) in values.items()}
-    for key, (_, found) in values.items():
-        tallies[key].add(found)
-    shares = Shares()
-    shares.add({f"taken out: {step}": rng.random(500) < 0.1}, np.ones(500))
-    lengths = {kind: Tally(EDGES["length"]) for kind in ("documents", "queries")}
-    none = (np.zeros(0, int), np.zeros(0, int))
-    vocabulary = read_terms(
-        ["a b c"] * 50, ["a b"] * 50, none, lambda texts: [text.split() for text in texts], most=9, lengths=lengths
-    )
+    vocabulary, _ = read_terms(["a b c"] * 50, lambda texts: [text.split() for text in texts], most=9)
     return {
         "format": FORMAT,
         "made_with": {"collection": name, "encoder": name},
         "tokens": "whitespace (en)",
         "counts": {"train_queries": 500, "documents": 9_000},
-        "distributions": {name: tally.as_dict() for name, tally in tallies.items()},
-        "shares": shares.as_dict(),
-        "vocabulary": vocabulary,
+        "distributions": {name: found.tolist() for name, found in values.items()},
+        "shares": {f"taken out: {step}": {"share": float((rng.random(500) < 0.1).mean()), "count": 500}},
+        "vocabulary": {"documents": vocabulary, "queries": vocabulary},
     }
 
 
@@ -74,7 +63,7 @@ def test_the_verdict_comes_first_and_in_words() -> None:
     rows = table(page, "distributions")
     assert rows[1][:2] == ["cosine similarity of negatives", "strong"]
     row = found["distributions"]["negative_dense"]
-    assert rows[1][5:8] == [f"{row['psi']:.3f}", f"{row['noise']:.3f}", f"{row['jensen_shannon']:.3f}"]
+    assert rows[1][5] == f"{row['distance']:.3f}"
     assert {entry[1] for entry in rows[2:]} == {"none"}
     assert ["documents", "none", "9,000", "9,000"] in table(page, "counts")
     assert summary(found)[1] == f"strong: {findings(found)[0][1]}"
@@ -90,28 +79,15 @@ def test_without_a_champion_the_page_says_so_and_shows_today() -> None:
     assert [len(data) for data in drawn] == [1] * 6
 
 
-def test_every_histogram_is_one_that_plotly_accepts_and_encloses_all_values() -> None:
+def test_every_histogram_is_one_that_plotly_accepts() -> None:
     old, new = made(0), made(1, shift=0.1)
     drawn = figures(drift(old, new), new, old)
     assert drawn[0].name == "drift-negative_dense"
     for figure in drawn:
-        go.Figure(figure.spec)
-        for trace in figure.spec["data"]:
-            x, y = np.array(trace["x"]), np.array(trace["y"])
-            assert (np.diff(x) > 0).all()
-            assert (y[:-1] * np.diff(x)).sum() == pytest.approx(100)
-    json.dumps([figure.spec for figure in drawn], allow_nan=False)
-
-
-def test_the_drawn_mean_is_the_mean() -> None:
-    for figure in figures(drift(None, made()), made()):
+        shown = go.Figure(figure.spec).data
         name = figure.name.removeprefix("drift-")
-        if "p_relevant" in name or name == "positives_per_query":
-            continue
-        trace = figure.spec["data"][0]
-        x, y = np.array(trace["x"]), np.array(trace["y"])
-        mean = (y[:-1] * np.diff(x) * (x[1:] + x[:-1]) / 2).sum() / 100
-        assert mean == pytest.approx(made()["distributions"][name]["mean"], rel=0.12), name
+        assert [list(trace.x) for trace in shown] == [old["distributions"][name], new["distributions"][name]]
+    json.dumps([figure.spec for figure in drawn], allow_nan=False)
 
 
 def test_names_from_data_cannot_become_markup() -> None:

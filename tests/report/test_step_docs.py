@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from anmi.report.step_docs import END, START, steps_table, updated
-from anmi.selection.recipe import STEPS, recipe_book
+from anmi.selection.recipe import recipe_book
+from anmi.selection.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "selection.md"

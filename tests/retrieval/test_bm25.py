@@ -177,20 +177,6 @@ def test_documents_without_any_token_are_an_error() -> None:
         BM25Index.build(["", " "], "en")
 
 
-@pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])
-@pytest.mark.parametrize("width", [2, 40])
-def test_one_pass_finds_and_ranks_as_two_would(texts: list[str], queries: list[str], engine: str, width: int) -> None:
-    index = build(texts, engine)
-    given = np.random.default_rng(7).integers(-1, len(texts), (len(queries), width)).astype(np.int32)
-    found = index.retrieve(queries, 25, given)
-    for mine, again in zip(found[1:3], index.scores_and_ranks(queries, found.documents), strict=True):
-        filled = found.documents >= 0
-        np.testing.assert_array_equal(mine[filled], again[filled])
-    for mine, again in zip(found[3:], index.scores_and_ranks(queries, given), strict=True):
-        np.testing.assert_array_equal(mine, again)
-    assert np.isnan(found.given_ranks[given < 0]).all()
-
-
 def test_a_cut_through_documents_of_equal_score_keeps_the_first(texts: list[str]) -> None:
     index = BM25Index.build(["fox"] * 30 + ["red fox"] * 30 + ["owl"] * 90, "en", kind="whitespace")
     for k in (1, 17, 30, 45):

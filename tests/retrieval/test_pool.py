@@ -101,6 +101,8 @@ def test_fusion_adds_reciprocal_ranks_and_a_missing_rank_adds_nothing() -> None:
 @settings(max_examples=40, deadline=None)
 def test_duplicates_are_grouped_under_the_first_of_their_text(labels: list[int]) -> None:
     group = group_of(labels)
-    pairs = [(f"d{i}", f"d{g}") for i, g in enumerate(group) if g != i]
-    table = pd.DataFrame(pairs, columns=["document_id", "duplicate_of"])
+    pairs = [(f"d{i}", f"d{g}", "copy") for i, g in enumerate(group) if g != i]
+    # Of documents that are merely alike none stands for the other.
+    pairs += [("d0", f"d{N - 1}", "near"), ("d1", "d2", "sibling")]
+    table = pd.DataFrame(pairs, columns=["document_id", "other_id", "kind"])
     assert pool.duplicate_groups([f"d{i}" for i in range(N)], table).tolist() == group.tolist()

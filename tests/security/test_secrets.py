@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError, holds_address_secret, masked, secrets_of_environment, visible
 from anmi.hooks.parameters import check_model
-from anmi.hooks.record import RunRecord, data_root
 from anmi.hooks.secrets import check_no_secrets, mask_error, mask_logs
 from anmi.hooks.tracking import _first_line
 from anmi.judging.endpoint import Endpoint, EndpointOptions
+from anmi.runs.record import RunRecord, data_root
 
 MARK = "Zq7Leak"
 # As people write them; only blanks, quotes and angle brackets cannot stand in an address.

@@ -14,8 +14,9 @@ from scipy.stats import binomtest, chisquare, norm
 
 from anmi.candidates import NEGATIVE, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.selection.recipe import STEPS, Context, Recipe, Runner, Step, recipe_book
-from anmi.selection.samplers import choose
+from anmi.selection.recipe import Recipe, Runner, Step, recipe_book
+from anmi.selection.steps import STEPS, Context
+from anmi.selection.steps.samplers import choose
 
 POSITIVE = 1000
 

@@ -8,9 +8,10 @@ import torch
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates
-from anmi.selection.recipe import Context, Step
-from anmi.selection.samplers import row_keys
-from anmi.selection.simans import SimAns, log_chances
+from anmi.selection.recipe import Step
+from anmi.selection.steps import Context
+from anmi.selection.steps.samplers import row_keys
+from anmi.selection.steps.simans import SimAns, log_chances
 from anmi.training.simans import LearnableSimAns
 
 A, B = 30.0, -0.1

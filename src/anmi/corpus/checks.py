@@ -15,7 +15,7 @@ from anmi.corpus.equivalents import same_text, superset_of_triples
 from anmi.corpus.facts import stated_facts
 from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.quarantine import Quarantine
-from anmi.corpus.raw import Options, RawCollection
+from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
 from anmi.corpus.splits import choose, cut
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection
@@ -87,7 +87,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         equivalents=equivalents,
         graph=_graph(raw.graph),
         duplicates=find_duplicates(corpus["document_id"].tolist(), texts, forms),
-        quarantine=quarantine.table(),
+        quarantine=pd.concat([quarantine.table(), raw.set_aside], ignore_index=True),
         notes=notes,
         entities=raw.entities.reset_index(drop=True),
         facts=_facts(raw, corpus),
@@ -137,7 +137,7 @@ def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> 
     blank = (rows["text"].str.strip() == "") & (rows["title"].str.strip() == "")
     rows = quarantine.set_aside("document", rows, blank, "title and text are empty", damage=True)
     quarantine.check("document", len(blank), options.max_quarantine)
-    limit = options.max_document_characters
+    limit = MAX_DOCUMENT_CHARACTERS
     long = rows["text"].str.len() > limit
     quarantine.add("document", rows[long], f"cut after {limit:,} characters", damage=False)
     return rows.assign(text=rows["text"].where(~long, rows["text"].str.slice(0, limit))) if long.any() else rows

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
+
+from anmi.fingerprint import hash_files
 
 # Collections that are no files of the user's: their contents change with a release of these packages.
 _PACKAGES: Final = {
@@ -75,17 +76,12 @@ def contents(collection: str) -> str:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             continue
-    return hash_files(files_of(collection), *found)
+    return hash_all(files_of(collection), *found)
 
 
-def hash_files(files: Iterable[Path], *extra: str) -> str:
+def hash_all(files: Iterable[Path], *extra: str) -> str:
     """Return a hash over names and contents of files, in the order given, and of further texts."""
-    digest = hashlib.blake2b("\x1f".join(extra).encode(), digest_size=16)
-    for path in files:
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
-        digest.update(path.as_posix().encode() + b"\0" + content)
-    return digest.hexdigest()
+    return hash_files(((path.as_posix(), path) for path in files), "\x1f".join(extra))
 
 
 @lru_cache
@@ -94,11 +90,8 @@ def code_digest() -> str:
     import anmi
 
     root = Path(anmi.__file__).parent
-    state = hashlib.blake2b(anmi.__version__.encode(), digest_size=16)
-    for path in files_in(root):
-        if "__pycache__" not in path.parts:
-            state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return state.hexdigest()
+    found = (path for path in files_in(root) if "__pycache__" not in path.parts)
+    return hash_files(((path.relative_to(root).as_posix(), path) for path in found), anmi.__version__)
 
 
 def with_effect(parameters: Any) -> Any:
@@ -145,7 +138,7 @@ def _model(name: str, project: Path) -> str:
     for folder in (Path(name).expanduser(), project / name):
         # A configuration tells a model from a folder that happens to be called like some setting.
         if any((folder / file).is_file() for file in ("config.json", "modules.json")):
-            return hash_files(files_in(folder))
+            return hash_all(files_in(folder))
     if name.count("/") == 1:
         home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
         cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")

@@ -1,40 +1,18 @@
-"""What is new in a version of a collection, and whether that can be mined alone."""
+"""What is new in a version of a collection."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import pandas as pd
 
 from anmi.corpus.mined import to_mine
 from anmi.corpus.types import empty
-from anmi.errors import AnmiError
-
-Found = TypeVar("Found")
+from anmi.fingerprint import hash_text
 
 CONTENTS: Final = ("kind", "id", "digest")
-# That all queries to mine are mined, as :func:`plan` says it.
-EVERYTHING: Final[Mapping[str, Any]] = MappingProxyType({"mined": "all", "queries": None, "removed": []})
-
-
-def still_there(found: Found | None, name: str) -> Found:
-    """Return an artifact of the last mining that an update goes on with.
-
-    Raises
-    ------
-    AnmiError
-        It went between two stages, as by ``kedro anmi prune``.
-    """
-    if found is None or (isinstance(found, dict) and not found):
-        raise AnmiError(
-            f"{name} of the last mining, which this update was to go on with, is not there any more: run it again, and "
-            "all is mined"
-        )
-    return found
 
 
 def contents_of(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
@@ -78,8 +56,7 @@ def contents_of(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame
 
 
 def _digest(*parts: object) -> str:
-    text = "\x1f".join(map(str, parts))
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return hash_text("\x1f".join(map(str, parts)))
 
 
 @dataclass(frozen=True)
@@ -147,81 +124,3 @@ class Difference:
 def _by_id(contents: pd.DataFrame, kind: str) -> dict[str, str]:
     rows = contents[contents.kind == kind]
     return dict(zip(rows.id, rows.digest, strict=True))
-
-
-def plan(
-    asked: bool,
-    earlier: Mapping[str, Any],
-    before: pd.DataFrame | None,
-    now: pd.DataFrame,
-    settings: str,
-    most: float,
-    lacking: Callable[[], str],
-    losers: Callable[[Difference], Iterable[str]],
-) -> dict[str, Any]:
-    """Decide which queries are to be mined.
-
-    Parameters
-    ----------
-    asked
-        Whether rows of the last mining may be kept.
-    earlier
-        What :func:`plan` returned then; empty where there was no such mining, or not all of it is there.
-    before, now
-        Of :func:`contents_of`.
-    settings
-        Hash of all settings that change what is mined.
-    most
-        Share of documents, or of queries, that may have changed since all was mined.
-    lacking
-        Says what of the last mining is not there any more; nothing where all is.
-    losers
-        Which queries lose a document that was chosen for them.
-
-    Returns
-    -------
-    dict
-        ``mined`` (``all`` or ``changed``), ``why`` (a sentence), ``queries`` (ids to mine; None for all), ``removed``
-        (ids of queries that are gone), ``since_all`` (documents and queries that changed since all was mined) and
-        ``settings``; where only what changed is mined, also ``counts`` and ``documents_changed`` (their ids).
-    """
-    found: dict[str, Any] = {"settings": settings, "since_all": {"documents": 0, "queries": 0}}
-    everything = found | dict(EVERYTHING)
-    if not asked:
-        return everything | {"why": "rows of an earlier mining were not asked for"}
-    if not earlier or before is None:
-        return everything | {"why": "there is no earlier mining of which all is there"}
-    difference = Difference.between(before, now)
-    since = {
-        "documents": earlier["since_all"]["documents"] + difference.documents.touched,
-        "queries": earlier["since_all"]["queries"] + difference.queries.touched,
-    }
-    shares = {name: since[name] / max(part.total, 1) for name, part in _parts(difference)}
-    known = now.id[now.kind == "query"].tolist()
-    reasons = (
-        "" if known else "there is no query to mine",
-        "settings, code or models are others" if earlier["settings"] != settings else "",
-        *(f"{share:.0%} of the {name} changed since all was mined" for name, share in shares.items() if share > most),
-        lacking(),
-    )
-    why = next((reason for reason in reasons if reason), "")
-    if why:
-        return everything | {"why": why}
-    mined = {*difference.queries.added, *difference.queries.changed, *losers(difference)}
-    chosen = [query for query in known if query in mined]
-    why = f"{len(chosen)} of {len(known)} queries are new, changed or lost a document"
-    if not chosen:
-        chosen, why = known[:1], "no query changed; one is mined, so that every stage has something to do"
-    return found | {
-        "mined": "changed",
-        "why": why,
-        "queries": chosen,
-        "removed": difference.queries.removed,
-        "counts": {name: part.counts() for name, part in _parts(difference)},
-        "documents_changed": difference.documents.changed,
-        "since_all": since,
-    }
-
-
-def _parts(difference: Difference) -> Sequence[tuple[str, Part]]:
-    return (("documents", difference.documents), ("queries", difference.queries))

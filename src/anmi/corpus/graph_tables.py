@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ import pandas as pd
 
 from anmi.corpus.jsonl import clean, read_lines, read_objects, string, to_json
 from anmi.corpus.names import is_quoted, last_segment
-from anmi.corpus.quarantine import COLUMNS
+from anmi.corpus.quarantine import COLUMNS, table_of
 from anmi.corpus.types import ENTITY_COLUMNS
 from anmi.errors import AnmiError
 
@@ -42,12 +42,6 @@ class GraphTables:
     set_aside: pd.DataFrame
     size: int
     notes: dict[str, Any] = field(default_factory=dict)
-
-
-def set_aside(rows: Iterable[tuple[str, str, str, int, str]] = ()) -> pd.DataFrame:
-    """Return rows of ``kind, id, file, line, reason`` in the types of the quarantine."""
-    table = pd.DataFrame(list(rows), columns=list(COLUMNS))
-    return table.astype({column: "int64" if column == "line" else "str" for column in COLUMNS})
 
 
 def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -> GraphTables:
@@ -80,7 +74,7 @@ def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -
     foreign = int((graph["tail"].str.contains("://", regex=False) & ~graph["tail"].isin(known["uri"])).sum())
     if foreign:
         notes["tails that are URIs of no entity"] = foreign
-    return GraphTables(known, graph, set_aside(aside_all.itertuples(index=False)), len(found) + len(aside), notes)
+    return GraphTables(known, graph, table_of(aside_all.itertuples(index=False)), len(found) + len(aside), notes)
 
 
 def read_entities(path: Path, *, show_progress: bool = False) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -149,7 +143,7 @@ def _read_triples(path: Path, *, show_progress: bool) -> tuple[pd.DataFrame, pd.
     if not rows and not bad:
         raise AnmiError(f"{path} has a header and no rows; at least one triple was expected")
     table = pd.DataFrame(rows, columns=[*_HEADER, "line"]).astype(dict.fromkeys(_HEADER, "str") | {"line": "int64"})
-    return table.assign(file=str(path)), set_aside(bad)
+    return table.assign(file=str(path)), table_of(bad)
 
 
 def _check_header(path: Path, number: int, fields: Sequence[str]) -> None:

@@ -55,6 +55,16 @@ class HardnessParams(BaseModel):
             check_installed()
 
 
+class ScriptHardnessParams(HardnessParams):
+    """The same with scripts as the default, for reports that are to need nothing installed."""
+
+    code_mix: Literal["language", "script"] = Field(
+        "script",
+        description="What must differ for a word to be mixed in. script: scripts only, which needs nothing installed. "
+        "language: or the language, which sees romanised Hindi in English as well; needs the extra code-mix.",
+    )
+
+
 @dataclass(frozen=True)
 class Hardness:
     """Hardness of Q queries and its parts, float64 [Q] each.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 
 from anmi.corpus.beir import read_beir
 from anmi.corpus.facts import stated_facts, triples_of
-from anmi.corpus.graph_tables import GraphTables, read_tables, set_aside
+from anmi.corpus.graph_tables import GraphTables, read_tables
 from anmi.corpus.jsonl import to_json
 from anmi.corpus.names import Names, Resolver
+from anmi.corpus.quarantine import check_share, table_of
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.rdf import SUFFIXES, read_rdf
 from anmi.corpus.within import inside
@@ -24,20 +24,7 @@ _NAMED: Final = tuple(f"graph{suffix}" for suffix in SUFFIXES)
 _MALFORMED: Final = "metadata.triples is no list of [head, relation, tail]; what is none was left out"
 
 
-@dataclass(frozen=True)
-class RawKnowledge(RawCollection):
-    """A collection with a graph.
-
-    Attributes
-    ----------
-    set_aside
-        ``kind, id, file, line, reason``: damaged triples of the graph and of documents, for the quarantine.
-    """
-
-    set_aside: pd.DataFrame = field(default_factory=set_aside)
-
-
-def read_kg(location: str, options: Options) -> RawKnowledge:
+def read_kg(location: str, options: Options) -> RawCollection:
     """Read a folder in the BEIR layout with its graph.
 
     The graph is ``entities.jsonl`` with ``triples.tsv``, or else ``graph.ttl``, ``graph.nt`` or the only file of such a
@@ -65,14 +52,14 @@ def read_kg(location: str, options: Options) -> RawKnowledge:
     files = _chosen(folder)
     raw = read_beir(location, options)
     found = _read_graph(files, raw.documents, options)
-    _check(found.set_aside, "triples", found.size, options.max_quarantine)
+    check_share(found.set_aside, "triples", found.size, options.max_quarantine)
     malformed = _malformed(raw.documents)
-    _check(malformed, "documents", len(raw.documents), options.max_quarantine)
+    check_share(malformed, "documents", len(raw.documents), options.max_quarantine)
 
     entities, missing = with_ranges(found.entities, found.graph)
     facts, foreign = _facts(raw.documents, entities, found.graph)
     counts = missing | {"stated triples that the graph lacks": foreign}
-    return RawKnowledge(
+    return RawCollection(
         raw.documents,
         raw.queries,
         raw.qrels,
@@ -183,16 +170,4 @@ def _facts(documents: pd.DataFrame, entities: pd.DataFrame, graph: pd.DataFrame)
 def _malformed(documents: pd.DataFrame) -> pd.DataFrame:
     bad = [not triples_of(text)[1] for text in documents["metadata"]]
     rows = documents.loc[bad, ["document_id", "file", "line"]].itertuples(index=False)
-    return set_aside(("fact", name, file, line, _MALFORMED) for name, file, line in rows)
-
-
-def _check(damaged: pd.DataFrame, what: str, total: int, share: float) -> None:
-    """Fail where more than a share is damaged; as for documents and queries, a single one never does unless it is 0."""
-    allowed = max(1.0, share * total) if share > 0 else 0.0
-    if len(damaged) > allowed:
-        first: Any = damaged.iloc[0]
-        raise AnmiError(
-            f"{len(damaged)} of {total} {what} are damaged, more than max_quarantine {share:.2%}; the first is "
-            f'{first["file"]} line {first["line"]}, "{first["id"]}": {first["reason"]}; correct the file or raise '
-            "max_quarantine"
-        )
+    return table_of(("fact", name, file, line, _MALFORMED) for name, file, line in rows)

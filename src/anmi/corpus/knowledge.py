@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,45 @@ from scipy import sparse
 from anmi.candidates import PADDING
 
 _BLOCK = 2048
+_TABLES = ("entities", "graph", "facts")
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """The tables of what a collection knows about entities.
+
+    Attributes
+    ----------
+    entities
+        ``uri, label, types``, types as a JSON list; without rows where no entity is named.
+    graph
+        ``head, relation, tail``.
+    facts
+        What documents state: ``document_id, head, relation, tail``.
+    """
+
+    entities: pd.DataFrame
+    graph: pd.DataFrame
+    facts: pd.DataFrame
+    _built: dict[int, KnowledgeGraph] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, document_ids: Sequence[str]) -> KnowledgeGraph:
+        """Return the graph of the documents of a corpus, in its order; built once."""
+        key = hash(tuple(document_ids))
+        if key not in self._built:
+            self._built[key] = KnowledgeGraph.from_tables(self.entities, self.graph, self.facts, document_ids)
+        return self._built[key]
+
+    def save(self, path: Path) -> None:
+        """Write the three tables into the folder ``path``."""
+        for name in _TABLES:
+            getattr(self, name).to_parquet(path / f"{name}.parquet", index=False, compression="zstd")
+
+    @staticmethod
+    def load(path: Path) -> Knowledge:
+        """Read what :meth:`save` wrote."""
+        entities, graph, facts = (pd.read_parquet(path / f"{name}.parquet") for name in _TABLES)
+        return Knowledge(entities, graph, facts)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,33 @@ def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
     """
     reasons = table["reason"].str.replace(r' ".*"$', "", regex=True)
     return {str(reason): int(count) for reason, count in reasons.groupby(reasons).size().items()}
+
+
+def table_of(rows: Iterable[tuple[str, str, str, int, str]] = ()) -> pd.DataFrame:
+    """Return rows of ``kind, id, file, line, reason`` as a table."""
+    return _typed(pd.DataFrame(list(rows), columns=list(COLUMNS)))
+
+
+def _typed(table: pd.DataFrame) -> pd.DataFrame:
+    return table.astype({column: "int64" if column == "line" else "str" for column in COLUMNS})
+
+
+def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> None:
+    """Fail where more than a share of ``total`` is damaged; a single damaged row never fails, unless the share is 0.
+
+    Raises
+    ------
+    AnmiError
+        Naming the first damaged row.
+    """
+    allowed = max(1.0, share * total) if share > 0 else 0.0
+    if len(damaged) > allowed:
+        first: Any = damaged.iloc[0]
+        raise AnmiError(
+            f"{len(damaged)} of {total} {what} are damaged, more than max_quarantine {share:.2%}; the first is "
+            f'{first["file"]} line {first["line"]}, "{first["id"]}": {first["reason"]}; correct the file or raise '
+            "max_quarantine"
+        )
 
 
 class Quarantine:
@@ -63,29 +91,9 @@ class Quarantine:
         return rows[~mask]
 
     def check(self, kind: str, total: int, share: float) -> None:
-        """Fail where more than ``share`` of the rows of a kind are damaged.
-
-        A single damaged row never fails, unless the share is 0.
-
-        Raises
-        ------
-        AnmiError
-            Naming the first damaged row.
-        """
-        damaged = pd.concat(self._damaged.get(kind, [pd.DataFrame(columns=list(COLUMNS))]))
-        allowed = max(1.0, share * total) if share > 0 else 0.0
-        if len(damaged) > allowed:
-            first = damaged.iloc[0]
-            raise AnmiError(
-                f"{len(damaged)} of {total} {_PLURAL[kind]} are damaged, more than max_quarantine {share:.2%}; the "
-                f'first is {first["file"]} line {first["line"]}, id "{first["id"]}": {first["reason"]}; '
-                "correct the file or raise max_quarantine"
-            )
+        """Fail where more than ``share`` of the rows of a kind are damaged; see :func:`check_share`."""
+        check_share(pd.concat(self._damaged.get(kind, [table_of()])), _PLURAL[kind], total, share)
 
     def table(self) -> pd.DataFrame:
         """Return ``kind, id, file, line, reason``; line 0 where the source has no lines."""
-        if not self._parts:
-            text = {column: pd.Series(dtype="str") for column in COLUMNS}
-            return pd.DataFrame({**text, "line": pd.Series(dtype="int64")})
-        table = pd.concat(self._parts, ignore_index=True)
-        return table.astype({column: "int64" if column == "line" else "str" for column in COLUMNS})
+        return _typed(pd.concat([table_of(), *self._parts], ignore_index=True))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from anmi.corpus.quarantine import table_of
 from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, empty
 
 MAX_DOCUMENT_CHARACTERS: Final = 1_000_000
@@ -22,7 +23,6 @@ class Options:
     dev_share: float = 0.15
     test_share: float = 0.2
     language: str | None = None
-    max_document_characters: int = MAX_DOCUMENT_CHARACTERS
     show_progress: bool = True
 
 
@@ -52,6 +52,8 @@ class RawCollection:
     facts
         ``document_id, head, relation, tail``: what a document states, in the terms of the graph; where there are none,
         they are gathered from the graph and from ``metadata.triples``.
+    set_aside
+        ``kind, id, file, line, reason``: what the reader itself put into quarantine.
     """
 
     documents: pd.DataFrame
@@ -63,3 +65,4 @@ class RawCollection:
     notes: dict[str, Any] = field(default_factory=dict)
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
+    set_aside: pd.DataFrame = field(default_factory=table_of)

@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from anmi.corpus.graph_tables import GraphTables, set_aside
+from anmi.corpus.graph_tables import GraphTables
 from anmi.corpus.jsonl import clean, read_lines, to_json
 from anmi.corpus.names import last_segment
+from anmi.corpus.quarantine import table_of
 from anmi.corpus.types import ENTITY_COLUMNS
 from anmi.errors import AnmiError
 
@@ -94,7 +95,7 @@ def read_rdf(path: Path, language: str, *, show_progress: bool = False) -> Graph
     entities, graph, left_out = _tables(kept.statements, language)
     counts = {"triples with a blank node": kept.blank, "triples about names and classes": left_out}
     size = len(kept.statements) + kept.blank + len(bad)
-    return GraphTables(entities, graph, set_aside(bad), size, {name: n for name, n in counts.items() if n})
+    return GraphTables(entities, graph, table_of(bad), size, {name: n for name, n in counts.items() if n})
 
 
 class _Kept:

@@ -8,15 +8,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
-import pandas as pd
-
 from anmi.corpus.checks import assemble
-from anmi.corpus.kg import RawKnowledge
 from anmi.corpus.language import language_code
-from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
+from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError, nearest
@@ -58,7 +54,6 @@ def load_collection(
     dev_share: float = 0.15,
     test_share: float = 0.2,
     language: str | None = None,
-    max_document_characters: int = MAX_DOCUMENT_CHARACTERS,
     show_progress: bool = True,
 ) -> Collection:
     """Read, check and split the collection that one string names.
@@ -78,8 +73,6 @@ def load_collection(
         Shares of the training queries cut off where the source has no such split.
     language
         See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
-    max_document_characters
-        Longer documents are cut there, and the quarantine says so.
     show_progress
         Whether long reads show a bar.
 
@@ -99,11 +92,9 @@ def load_collection(
         raise AnmiError(f"max_quarantine is {max_quarantine}; a share between 0 and 1 was expected")
     if subset is not None and subset < 1:
         raise AnmiError(f"subset is {subset}; at least 1 training query was expected")
-    if max_document_characters < 1:
-        raise AnmiError(f"max_document_characters is {max_document_characters}; at least 1 was expected")
     reader, location = _reader(collection)
     code = language_code(language) if language else None
-    options = Options(seed, subset, max_quarantine, dev_share, test_share, code, max_document_characters, show_progress)
+    options = Options(seed, subset, max_quarantine, dev_share, test_share, code, show_progress)
     if "\0" in location:
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
     try:
@@ -113,10 +104,7 @@ def load_collection(
             raise
         # The home of nobody, a name too long for a file, a folder that may not be read: the error says which.
         raise AnmiError(f'collection "{collection[:200]}" cannot be read ({error}); check its place') from error
-    found = assemble(collection, raw, options)
-    if isinstance(raw, RawKnowledge) and len(raw.set_aside):
-        found = replace(found, quarantine=pd.concat([found.quarantine, raw.set_aside], ignore_index=True))
-    return found
+    return assemble(collection, raw, options)
 
 
 def fingerprint(collection: Collection) -> str:

@@ -1,9 +1,9 @@
-"""Custom datasets. All are versioned, written aside and renamed, and free of pickle."""
+"""Datasets: versioned, written aside and renamed, free of pickle; plain files are those of kedro-datasets."""
 
 from anmi.datasets.artifact import ArtifactDataset
-from anmi.datasets.candidates import CandidateShardsDataset
+from anmi.datasets.candidates import CandidateShardsDataset, ColumnsDataset
 from anmi.datasets.earlier import EarlierDataset
-from anmi.datasets.files import JsonDataset, NumpyDataset, TableDataset, TextDataset
+from anmi.datasets.files import FigureDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
 from anmi.datasets.model_registry import ModelRegistryDataset
 from anmi.datasets.work import WorkFolderDataset
@@ -11,7 +11,9 @@ from anmi.datasets.work import WorkFolderDataset
 __all__ = [
     "ArtifactDataset",
     "CandidateShardsDataset",
+    "ColumnsDataset",
     "EarlierDataset",
+    "FigureDataset",
     "FolderDataset",
     "JsonDataset",
     "JsonLinesChunks",

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -19,35 +18,7 @@ from kedro.io.core import (
 )
 
 from anmi.datasets import remote
-from anmi.datasets.disk import measured, told_plainly
-from anmi.lineage.process import owner
-
-
-@contextmanager
-def aside(target: Path) -> Iterator[Path]:
-    """Give a path beside ``target`` to write to; rename it to ``target`` when the block ends without an error.
-
-    The temporary name starts with a dot and does not end like an artifact, so what a killed process leaves behind is
-    never taken for a version. It tells which process it belongs to, for whoever tidies up.
-
-    Examples
-    --------
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> with aside(folder / "a.txt") as path:
-    ...     _ = path.write_text("done")
-    >>> sorted(p.name for p in folder.iterdir())
-    ['a.txt']
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    room = Path(tempfile.mkdtemp(prefix=f".{target.name}.{owner()}.", suffix=".tmp", dir=target.parent))
-    try:
-        yield room / target.name
-        if target.is_dir():
-            # A full folder cannot be renamed over: move the old one out first.
-            target.rename(room / f"{target.name}.old")
-        (room / target.name).replace(target)
-    finally:
-        shutil.rmtree(room, ignore_errors=True)
+from anmi.files import aside, disk_errors, measured, remove
 
 
 class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
@@ -106,7 +77,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def save(self, data: Any) -> None:
         """Write the artifact; nothing is seen of it before it is complete."""
-        with told_plainly(self._filepath if self._fs is None else self._url):
+        with disk_errors(self._filepath if self._fs is None else self._url):
             self._write_aside(data)
 
     def _write_aside(self, data: Any) -> None:
@@ -117,7 +88,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
                 self.written = measured(path)
             return
         local = self._copy_of(target)
-        with told_plainly(local, "TMPDIR"), aside(local) as path:
+        with disk_errors(local, "TMPDIR"), aside(local) as path:
             self._write(data, path)
             self.written = measured(path)
         remote.upload(self._fs, local, str(target), self._place_of(target))
@@ -129,9 +100,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         target = self._get_versioned_path(version) if version else self._filepath
         if self._fs is None:
             if Path(target).exists():
-                room = Path(tempfile.mkdtemp(prefix=f".{target.name}.{owner()}.", suffix=".tmp", dir=target.parent))
-                Path(target).rename(room / target.name)
-                shutil.rmtree(room)
+                remove(Path(target), beside=Path(target.parent))
         else:
             with remote.in_one_sentence(self._place_of(target)):
                 remote.remove(self._fs, str(target))

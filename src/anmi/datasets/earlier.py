@@ -28,6 +28,8 @@ class EarlierDataset(ArtifactDataset):
         See :class:`ArtifactDataset`.
     of
         How the artifact is read: the dataset it was saved by.
+    loader
+        Of a folder, see :class:`anmi.datasets.FolderDataset`.
     together
         Artifacts, by their path or URL, that must have the same newest version; else this one counts as absent. A
         path without a suffix is that of a folder. A run that was killed leaves some artifacts and not others.
@@ -42,12 +44,15 @@ class EarlierDataset(ArtifactDataset):
         fs_args: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
         of: str = _JSON,
+        loader: str | None = None,
         together: Sequence[str] = (),
     ) -> None:
         super().__init__(
             filepath=filepath, version=version, credentials=credentials, fs_args=fs_args, metadata=metadata
         )
         self._kind: Any = load_obj(of)
+        self._loader = loader
+        self._opened: Any = None
         # Each has its own; a folder in a bucket counts when its upload finished.
         self.is_folder = self._kind.is_folder  # type: ignore[misc]
         self._absent: Any = {} if of == _JSON else None
@@ -63,7 +68,8 @@ class EarlierDataset(ArtifactDataset):
         return self._absent if self.resolve_load_version() is None else super().load()
 
     def _read(self, path: Path) -> Any:
-        return self._kind._read(self, path)
+        options = {} if self._loader is None else {"loader": self._loader}
+        return self._kind(filepath=str(path), **options)._read(path)
 
     def _write(self, data: Any, path: Path) -> None:
         raise DatasetError(f"{self._filepath} is read here as that of an earlier run and saved under another name")

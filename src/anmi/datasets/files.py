@@ -1,18 +1,21 @@
-"""Single files: tables, JSON, text, arrays. Unlike the general ones they are never seen half-written."""
+"""Single files: tables, JSON and text as kedro-datasets writes them, never seen half-written, and arrays."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
-import pandas as pd
 from kedro.io.core import Version
+from kedro.utils import load_obj
 
 from anmi.datasets.artifact import ArtifactDataset
+
+if TYPE_CHECKING:
+    # By these names kedro-viz knows how to show a preview.
+    from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
 
 def plain(value: Any) -> Any:
@@ -34,40 +37,80 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-class JsonDataset(ArtifactDataset):
-    """One JSON document, UTF-8, indented."""
+class PlainDataset(ArtifactDataset):
+    """A file that a dataset of kedro-datasets writes and reads.
+
+    That dataset sees a local path only; versions, writing aside, buckets and errors are those of every artifact.
+
+    Attributes
+    ----------
+    kind
+        Its name inside ``kedro_datasets``.
+    options
+        What it is made with, besides the path.
+    """
+
+    kind: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+
+    def _plain(self, path: Path) -> Any:
+        return load_obj(f"kedro_datasets.{self.kind}")(filepath=path.as_posix(), **self.options)
 
     def _write(self, data: Any, path: Path) -> None:
-        path.write_text(json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        # The functions themselves: Kedro wraps them to name the file in errors, and would name a temporary one.
+        plain = self._plain(path)
+        plain.save.__wrapped__(plain, data)
 
     def _read(self, path: Path) -> Any:
-        return json.loads(path.read_text(encoding="utf-8"))
+        plain = self._plain(path)
+        return plain.load.__wrapped__(plain)
 
 
-class TextDataset(ArtifactDataset):
+_UTF8: Final = {"open_args_save": {"encoding": "utf-8"}, "open_args_load": {"encoding": "utf-8"}}
+
+
+class JsonDataset(PlainDataset):
+    """One JSON document, UTF-8, indented; numbers are finite."""
+
+    kind = "json.JSONDataset"
+    options: ClassVar = {"save_args": {"indent": 2, "ensure_ascii": False, "allow_nan": False}, "fs_args": _UTF8}
+
+    def _write(self, data: Any, path: Path) -> None:
+        super()._write(plain(data), path)
+
+    def preview(self) -> JSONPreview:
+        """Show the document in kedro-viz."""
+        return cast("JSONPreview", self._plain(self.local_copy()).preview())
+
+
+class FigureDataset(PlainDataset):
+    """One plotly figure as a JSON document, which kedro-viz draws."""
+
+    kind = "plotly.JSONDataset"
+    options: ClassVar = {"fs_args": {"open_args_save": {"encoding": "utf-8"}}}
+
+    def preview(self) -> PlotlyPreview:
+        """Show the figure in kedro-viz."""
+        return cast("PlotlyPreview", self._plain(self.local_copy()).preview())
+
+
+class TextDataset(PlainDataset):
     """One text file, UTF-8: the report, for example."""
 
-    def _write(self, data: str, path: Path) -> None:
-        path.write_text(data, encoding="utf-8")
-
-    def _read(self, path: Path) -> str:
-        return path.read_text(encoding="utf-8")
+    kind = "text.TextDataset"
+    options: ClassVar = {"fs_args": _UTF8}
 
 
-class TableDataset(ArtifactDataset):
+class TableDataset(PlainDataset):
     """One pandas table as a Parquet file; the index is not kept."""
 
-    def _write(self, data: pd.DataFrame, path: Path) -> None:
-        data.to_parquet(path, index=False, compression="zstd")
+    kind = "pandas.ParquetDataset"
+    options: ClassVar = {"save_args": {"index": False, "compression": "zstd"}}
 
-    def _read(self, path: Path) -> pd.DataFrame:
-        return pd.read_parquet(path)
-
-    def preview(self) -> Any:
+    def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
-        from kedro_datasets._typing import TablePreview
-
-        return TablePreview(self.load().head(5).astype(str).to_dict(orient="split"))
+        # As text, because lists and missing values are no JSON.
+        return cast("TablePreview", self.load().head(5).astype(str).to_dict(orient="split"))
 
 
 class NumpyDataset(ArtifactDataset):

@@ -55,7 +55,8 @@ class FolderDataset(ArtifactDataset):
     """A folder written by an object with ``save(path)``, or one that is made already.
 
     A folder given as a ``Path`` is moved when it lies in the system's temporary folder, copied otherwise. Loading
-    returns the path, or what ``loader`` makes of it.
+    returns the path, or what ``loader`` makes of it: once, for all nodes that read it before Kedro releases it, which
+    therefore must not change it.
 
     Parameters
     ----------
@@ -81,6 +82,7 @@ class FolderDataset(ArtifactDataset):
             filepath=filepath, version=version, credentials=credentials, fs_args=fs_args, metadata=metadata
         )
         self._loader = loader
+        self._opened: tuple[Path, Any] | None = None
 
     def _write(self, data: Any, path: Path) -> None:
         if isinstance(data, (str, Path)):
@@ -96,7 +98,15 @@ class FolderDataset(ArtifactDataset):
             raise DatasetError(f"{type(data).__name__} has no save(path), so it cannot become a folder")
 
     def _read(self, path: Path) -> Any:
-        return resolve_loader(self._loader)(path) if self._loader else path
+        if not self._loader:
+            return path
+        if self._opened is None or self._opened[0] != path:
+            self._opened = path, resolve_loader(self._loader)(path)
+        return self._opened[1]
+
+    def _release(self) -> None:
+        super()._release()
+        self._opened = None
 
 
 class JsonLinesChunks(ArtifactDataset):

@@ -6,7 +6,6 @@ Through the client only, so that nothing global is set. A version is a folder th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -20,7 +19,8 @@ from typing import Any, Final
 from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.errors import AnmiError, masked
-from anmi.store.sole import alone
+from anmi.fingerprint import hash_files
+from anmi.locks import alone
 
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
@@ -289,12 +289,8 @@ def digest(folder: Path) -> str:
     ...     one == digest(Path(folder))
     False
     """
-    state = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _NOT_OURS):
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").digest()
-        state.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)
-    return state.hexdigest()
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _NOT_OURS)
+    return hash_files(((path.relative_to(folder).as_posix(), path) for path in files), kind="sha256")
 
 
 def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Path:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import fsspec
 
-from anmi.errors import AnmiError, masked
+from anmi.errors import AnmiError, causes, masked
 from anmi.store.room import room
 
 COMPLETE: Final = "_complete"
@@ -60,7 +60,7 @@ def read_text(url: str) -> str | None:
 
 def lacks_bucket(error: BaseException) -> bool:
     """Tell whether the bucket itself is not there, rather than something in it."""
-    return any(re.search(r"bucket does not exist|NoSuchBucket", f"{type(found)} {found}") for found in _chain(error))
+    return any(re.search(r"bucket does not exist|NoSuchBucket", f"{type(found)} {found}") for found in causes(error))
 
 
 def upload(files: Any, local: Path, target: str, place: str) -> None:
@@ -147,7 +147,7 @@ def sentence(place: str, error: BaseException) -> str:
     's3://b/x may not be used (Forbidden): check the credentials in the environment (AWS_ACCESS_KEY_ID, \
 AWS_SECRET_ACCESS_KEY) and what they allow'
     """
-    names = {kind.__name__ for found in _chain(error) for kind in type(found).__mro__}
+    names = {kind.__name__ for found in causes(error) for kind in type(found).__mro__}
     # Masked before it is cut: of half a secret nobody could tell that it is one.
     reason = masked(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__))
     reason = reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "…"
@@ -170,11 +170,3 @@ AWS_SECRET_ACCESS_KEY) and what they allow'
     else:
         said = f" cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"
     return place + said
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

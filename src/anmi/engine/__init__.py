@@ -1,7 +1,7 @@
 """Where work on many items is done: a function and its items in, results as they are finished out."""
 
 from anmi.engine.base import Engine, Failure, Outcome
-from anmi.engine.blocks import make_blocks, map_blocks
+from anmi.engine.blocks import add_columns, make_blocks, map_blocks
 from anmi.engine.local import LocalEngine
 from anmi.engine.params import IN_PROCESS, EngineParams, RayParams
 from anmi.engine.running import running
@@ -14,6 +14,7 @@ __all__ = [
     "LocalEngine",
     "Outcome",
     "RayParams",
+    "add_columns",
     "make_blocks",
     "map_blocks",
     "running",

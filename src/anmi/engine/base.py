@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from anmi.errors import AnmiError, masked
+from anmi.errors import AnmiError, causes, masked
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,13 +41,9 @@ class Failure:
         'ZeroDivisionError: division by zero'
         """
         trace = masked("".join(traceback.format_exception(error)))
-        cause: BaseException | None = error
-        seen: list[BaseException] = []
-        while cause is not None and cause not in seen:
+        for cause in causes(error):
             if isinstance(cause, AnmiError):
                 return cls(masked(" ".join(str(cause).split())), trace, expected=True)
-            seen.append(cause)
-            cause = cause.__cause__ or cause.__context__
         text = masked(" ".join(str(error).split()))
         return cls(f"{type(error).__name__}: {text}" if text else type(error).__name__, trace)
 
@@ -66,22 +62,6 @@ class Engine(Protocol):
 
     The results must not depend on the engine, on how many workers it has, or on the order in which they finish.
     """
-
-    def map(
-        self, function: Callable[[Item], Result], items: Sequence[Item], *, description: str = ""
-    ) -> Iterator[Outcome[Item, Result]]:
-        """Yield the outcome of each item as it is finished, in whatever order that is.
-
-        Parameters
-        ----------
-        function
-            A function of a module, so that other processes can import it.
-        items
-            What it is called with; plain data that can be sent to other processes.
-        description
-            Name of the progress bar; none is drawn without.
-        """
-        ...
 
     def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of each item, in the order of the items; an error ends it.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, Layout
 from anmi.engine.params import EngineParams
 from anmi.engine.running import running
 
@@ -26,13 +26,26 @@ class _Encoded:
 
 
 @dataclass(frozen=True)
-class _OnParts:
-    """Applies a function to the bytes of a block."""
+class _OnBlocks:
+    """Applies a function to a block that is given by the bytes of its layers."""
 
     function: Callable[[Candidates], Candidates]
+    layout: Layout
 
-    def __call__(self, part: bytes) -> bytes:
-        return self.function(Candidates.from_bytes(part)).to_bytes()
+    def __call__(self, layers: tuple[bytes, ...]) -> bytes:
+        return self.function(self.layout(layers)).to_bytes()
+
+
+@dataclass(frozen=True)
+class _Adding:
+    """Returns only what a function adds to a block."""
+
+    function: Callable[[Candidates], Candidates]
+    layout: Layout
+
+    def __call__(self, layers: tuple[bytes, ...]) -> bytes:
+        block = self.layout(layers)
+        return Columns.added(block, self.function(block)).to_bytes(block)
 
 
 def make_blocks(
@@ -75,9 +88,26 @@ def map_blocks(
 
     Parameters are those of :func:`make_blocks`, but for the shards in place of the items.
     """
+    applied = _OnBlocks(function, shards.layout)
     return CandidateShards.of_parts(
-        lambda: _counted(running(engine).ordered(_OnParts(function), shards.parts()), description, total)
+        lambda: _counted(running(engine).ordered(applied, shards.layers()), description, total)
     )
+
+
+def add_columns(
+    engine: EngineParams,
+    function: Callable[[Candidates], Candidates],
+    shards: CandidateShards,
+    *,
+    description: str = "",
+    total: int | None = None,
+) -> ColumnShards:
+    """Return the columns that a function adds to each block, made by the workers of an engine when they are read.
+
+    Parameters are those of :func:`map_blocks`; the function returns the block that it is given with columns added.
+    """
+    adding = _Adding(function, shards.layout)
+    return ColumnShards(lambda: _counted(running(engine).ordered(adding, shards.layers()), description, total))
 
 
 def _counted(parts: Iterator[bytes], description: str, total: int | None) -> Iterator[bytes]:

@@ -81,7 +81,17 @@ class LocalEngine:
     def map(
         self, function: Callable[[Item], Result], items: Sequence[Item], *, description: str = ""
     ) -> Iterator[Outcome[Item, Result]]:
-        """Yield the outcome of each item as it is finished; see :class:`anmi.engine.Engine`."""
+        """Yield the outcome of each item as it is finished, in whatever order that is; an error ends no other item.
+
+        Parameters
+        ----------
+        function
+            A function of a module, so that other processes can import it.
+        items
+            What it is called with; plain data that can be sent to other processes.
+        description
+            Name of the progress bar; none is drawn without.
+        """
         with tqdm(total=len(items), desc=description, disable=not description, delay=2) as bar:
             for outcome in self._run(function, list(items)):
                 bar.update()

@@ -9,16 +9,15 @@ import os
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
-from tqdm import tqdm
 
-from anmi.engine.base import Failure, Item, Outcome, Result
+from anmi.engine.base import Item, Result
 from anmi.engine.params import EngineParams
 from anmi.engine.ray_session import Session, library, told
 from anmi.engine.threads import VARIABLES, limited
@@ -120,18 +119,6 @@ class RayEngine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def map(
-        self, function: Callable[[Item], Result], items: Sequence[Item], *, description: str = ""
-    ) -> Iterator[Outcome[Item, Result]]:
-        """Yield the outcome of each item; see :class:`anmi.engine.Engine`."""
-        with (
-            tqdm(total=len(items), desc=description, disable=not description, delay=2) as bar,
-            closing(self._tasks(function, items)) as tasks,
-        ):
-            for item, task in zip(items, tasks, strict=True):
-                bar.update()
-                yield Outcome(item, task.result, None if task.error is None else Failure.of(task.error))
 
     def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of each item, in their order; see :class:`anmi.engine.Engine`.

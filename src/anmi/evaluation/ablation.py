@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
 
 from anmi.evaluation.significance import compare, holm, interval
@@ -26,7 +27,8 @@ BEST_KNOWN: Final = "best known"
 METRIC: Final = "ndcg@10"
 KINDS: Final = ("documents", "hardness")
 _ORDER: Final = ("seen", "unseen", "easy", "medium", "hard")
-_BATCH: Final = 500
+# Resamples in memory at once.
+_BATCH: Final = 50
 _MEANS: Final = ("train_seconds", "search_seconds", "memory_mb")
 _PER_RECIPE: Final = ("leak", "leak_low", "leak_high", "leak_from", "coverage", "rows", "promoted")
 
@@ -73,25 +75,11 @@ class Design:
 def table(cells: pd.DataFrame, queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
     """Return a row per collection, judgments and recipe.
 
-    Parameters
-    ----------
-    cells
-        The finished ones: ``collection, recipe, seed`` and ``leak, leak_low, leak_high, leak_from, coverage, rows,
-        promoted, train_seconds, search_seconds, memory_mb``.
-    queries
-        ``collection, recipe, seed, judgments, query_id, ndcg@10``, and what kind of query it is: ``documents`` and
-        ``hardness``.
-    design
-        What is compared.
-
-    Returns
-    -------
-    list of dict
-        ``collection, encoder, recipe, seed_count, queries, judgments, ndcg_10`` in [0, 1] with its interval ``low,
-        high``; ``spread``, the standard deviation of the seeds' means (None with one seed); ``baseline, difference``
-        (to the baseline), ``p_value, p_holm``; ``focus, focus_difference`` (the focus' lead), ``p_holm_focus``;
-        ``buckets``, by kind of query its number and nDCG@10; and what is known of the recipe's cells, of which times
-        in seconds and memory in MiB are means over seeds. What cannot be is None: the test of a recipe against itself.
+    ``cells`` are the finished ones, ``queries`` their metrics with the kind of each query, ``documents`` and
+    ``hardness``. A row has nDCG@10 with its interval; ``spread``, the standard deviation of the seeds' means (None with
+    one seed); the differences to baseline and focus with p-values, raw and after Holm; ``buckets``, by kind of query
+    its number and nDCG@10; and what is known of the recipe's cells, of which times in seconds and memory in MiB are
+    means over seeds. What cannot be is None: the test of a recipe against itself.
     """
     rows = []
     for collection in design.collections:
@@ -164,16 +152,8 @@ def means(queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
 
     Collections count alike, whatever their number of queries; the interval resamples the queries of each.
 
-    Parameters
-    ----------
-    queries, design
-        As for :func:`table`.
-
-    Returns
-    -------
-    list of dict
-        ``recipe, judgments, collections, ndcg_10, low, high``; judgments ``best known`` (completed ones where there
-        are such, else the original) and ``original``.
+    Returns ``recipe, judgments, collections, ndcg_10, low, high``; judgments ``best known`` (completed ones where there
+    are such, else the original) and ``original``.
     """
     rows = []
     for judgments in (BEST_KNOWN, ORIGINAL):
@@ -181,16 +161,12 @@ def means(queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
         names = [name for name in design.recipes if all(name in found.columns for found in values)]
         if not names:
             continue
-        centre = np.mean([found[names].mean().to_numpy() for found in values], axis=0)
-        drawn = np.mean(
-            [
-                resampled(found[names].to_numpy(), stream(design.seed, "ablation/means", collection), design.resamples)
-                for collection, found in zip(design.collections, values, strict=True)
-            ],
-            axis=0,
-        )
-        tail = (1 - design.confidence) / 2
-        low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+        samples = [found[names].to_numpy().T for found in values]
+        centre = _mean_of_means(*samples)
+        low = high = np.full(len(names), np.nan)
+        # One query cannot be resampled.
+        if min(sample.shape[1] for sample in samples) > 1:
+            low, high = _interval(samples, design)
         for place in np.argsort(-centre, kind="stable"):
             rows.append({
                 "recipe": names[place], "judgments": judgments, "collections": len(values),
@@ -199,37 +175,31 @@ def means(queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
     return rows
 
 
+def _interval(samples: Sequence[NDArray[Any]], design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the percentile bootstrap interval of the mean over collections, each resampled by its queries."""
+    bounds = scipy.stats.bootstrap(
+        samples,
+        _mean_of_means,
+        vectorized=True,
+        axis=-1,
+        n_resamples=design.resamples,
+        batch=_BATCH,
+        confidence_level=design.confidence,
+        method="percentile",
+        rng=stream(design.seed, "ablation/means"),
+    ).confidence_interval
+    return bounds.low, bounds.high
+
+
+def _mean_of_means(*samples: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
+    result: NDArray[np.float64] = np.mean([sample.mean(axis=axis) for sample in samples], axis=0)
+    return result
+
+
 def _judged(queries: pd.DataFrame, collection: str, judgments: str) -> pd.DataFrame:
     mine = queries[queries.collection == collection]
     known = judgments == BEST_KNOWN and (mine.judgments == COMPLETED).any()
     return mine[mine.judgments == (COMPLETED if known else ORIGINAL)]
-
-
-def resampled(values: NDArray[Any], generator: np.random.Generator, resamples: int) -> NDArray[np.float64]:
-    """Return the column means of bootstrap samples of the rows.
-
-    Parameters
-    ----------
-    values
-        [n, columns]; all columns see the same samples.
-    generator
-        Of the draws.
-    resamples
-        Number of samples.
-
-    Returns
-    -------
-    numpy.ndarray
-        [resamples, columns].
-    """
-    n = len(values)
-    parts = []
-    for start in range(0, resamples, _BATCH):
-        size = min(_BATCH, resamples - start)
-        drawn = generator.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
-        parts.append(counts @ values / n)
-    return np.concatenate(parts)
 
 
 def best_known(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -54,20 +54,8 @@ def by_bucket(
 ) -> pd.DataFrame:
     """Average every metric, and describe the ranks, within each bucket.
 
-    Parameters
-    ----------
-    per_query
-        From :func:`anmi.evaluation.metrics.evaluate`, index ``query_id``.
-    hardness
-        By query id; queries without results do not matter.
-    borders
-        Below the first a query is easy, above the second hard.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per bucket that has queries, easiest first, and last ``all``; index ``bucket``. Columns as the keys of
-        :func:`anmi.evaluation.metrics.summarise`, ranks NaN where nothing was found, and ``hardness``, the mean.
+    Below the first border a query is easy, above the second hard. Returns a row per bucket that has queries, easiest
+    first, and last ``all``, with the keys of :func:`anmi.evaluation.metrics.summarise` and the mean ``hardness``.
 
     Raises
     ------
@@ -87,24 +75,9 @@ def profile(
 ) -> pd.DataFrame:
     """Return a metric against hardness, in groups of about equal size.
 
-    Parameters
-    ----------
-    per_query
-        From :func:`anmi.evaluation.metrics.evaluate`, index ``query_id``.
-    hardness
-        By query id.
-    metric
-        A column of ``per_query``.
-    groups
-        At most so many; queries of equal hardness are never parted, and a group has ten or more, if there are so many.
-    seed
-        Of the bootstrap.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``hardness`` (mean), ``value`` (mean), ``low``, ``high`` (95 % bootstrap interval over the group's queries; NaN
-        for a single one) and ``queries``, easiest group first.
+    There are at most ``groups``; queries of equal hardness are never parted, and a group has ten or more, if there are
+    so many. Returns means ``hardness`` and ``value``, the bootstrap interval ``low, high`` over the group's queries
+    (NaN for a single one) and ``queries``, easiest group first.
 
     Raises
     ------

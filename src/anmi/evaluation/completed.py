@@ -8,12 +8,7 @@ import pandas as pd
 def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.DataFrame:
     """Return the labels with what else is known to be relevant: own documents 2, the others 1.
 
-    Parameters
-    ----------
-    qrels
-        ``query_id, document_id, relevance``; every label above 0 is an own document.
-    equivalents
-        ``query_id, document_id``: relevant though no label says so.
+    Every label above 0 is an own document; equivalents are relevant though no label says so.
 
     Examples
     --------

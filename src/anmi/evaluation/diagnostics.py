@@ -1,14 +1,13 @@
-"""What the mining did: the funnel, the leak of relevant documents, and gaps.
+"""What the mining did: the funnel, false negatives, and gaps.
 
-All functions read the shards one at a time and return plain numbers, ready for JSON. Where several are asked for,
-:func:`diagnose` finds them all in one pass.
+Each diagnosis looks at one block after the other; :func:`diagnose` makes them all in one pass.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,9 @@ from numpy.typing import NDArray
 from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
 from anmi.engine.threads import ahead
 from anmi.evaluation.shares import share_of_pairs
-from anmi.selection.back_off import TIERS
+from anmi.selection.steps.back_off import TIERS
+
+_BINS: Final = 40
 
 
 class Diagnosis(Protocol):
@@ -41,15 +42,7 @@ class Diagnosis(Protocol):
 
 
 def diagnose(shards: Iterable[Candidates], *diagnoses: Diagnosis) -> list[Any]:
-    """Return what each of them finds in the shards, in one pass that reads no other measurement.
-
-    Parameters
-    ----------
-    shards
-        Blocks after selection.
-    diagnoses
-        Such as :class:`Funnel` and :class:`Origins`.
-    """
+    """Return what each of them finds in the shards, in one pass that reads no other measurement."""
     read = dict.fromkeys(column for each in diagnoses for column in each.columns)
     for block in ahead(shards.only(*read) if isinstance(shards, CandidateShards) else shards):
         for each in diagnoses:
@@ -57,36 +50,25 @@ def diagnose(shards: Iterable[Candidates], *diagnoses: Diagnosis) -> list[Any]:
     return [each.found() for each in diagnoses]
 
 
-def funnel(shards: Iterable[Candidates], n: int = 7) -> list[dict[str, Any]]:
-    """Count the way from candidates to negatives.
+class Funnel:
+    """Counts the way from candidates to negatives.
+
+    It finds rows ``step, kind, candidates, queries`` in this order: one of kind ``total``; one per verdict in the order
+    of the legend, with its ``rule`` besides and of the kind ``uncertain`` (for distillation only), ``promoted`` (to
+    positives) or ``rejected``; ``undecided`` (passed every filter, not drawn); ``negative`` (drawn; queries with at
+    least one); ``complete`` (negatives of queries that have ``n``). In the row of a verdict ``candidates`` are those
+    that carry it plus the still open ones of queries it dropped, and ``queries`` are those it dropped. The candidates
+    of verdicts + undecided + negative add up to the total. A query that stands once per positive counts as often.
 
     Parameters
     ----------
-    shards
-        Blocks after selection.
     n
         Negatives asked for per row.
-
-    Returns
-    -------
-    list of dict
-        Rows ``step, kind, candidates, queries`` in this order: one of kind ``total``; one per verdict in the order of
-        the legend, with its ``rule`` besides and of the kind ``uncertain`` (for distillation only), ``promoted`` (to
-        positives) or ``rejected``; ``undecided`` (passed every filter, not drawn); ``negative`` (drawn; queries with
-        at least one); ``complete`` (negatives of the queries that have ``n``). In the row of a verdict
-        ``candidates`` are those that carry it plus the still open ones of queries it dropped, and ``queries`` are
-        those it dropped. The candidates of verdicts + undecided + negative add up to the total. Rows of a block count
-        as queries, so a query that stands once per positive counts once per positive.
     """
-    return list(diagnose(shards, Funnel(n))[0])
-
-
-class Funnel:
-    """See :func:`funnel`."""
 
     columns: tuple[str, ...] = ()
 
-    def __init__(self, n: int = 7) -> None:
+    def __init__(self, n: int) -> None:
         self._n = n
         self._steps: dict[str, None] = {}
         self._rules: dict[str, Rule] = {}
@@ -139,25 +121,11 @@ def fate_of(block: Candidates) -> NDArray[np.int16]:
     return result
 
 
-def origins(shards: Iterable[Candidates]) -> dict[str, dict[str, int]]:
-    """Count where the selected negatives came from.
-
-    Parameters
-    ----------
-    shards
-        Blocks after selection.
-
-    Returns
-    -------
-    dict
-        ``sources``: negatives by the sources that found them, such as ``bm25+dense``; ``tiers``: by the tier of the
-        back-off they were drawn from, empty where the recipe has none. Both largest first.
-    """
-    return dict(diagnose(shards, Origins())[0])
-
-
 class Origins:
-    """See :func:`origins`."""
+    """Counts where the selected negatives came from, largest first.
+
+    By ``sources`` that found them, such as ``bm25+dense``, and by ``tiers`` of the back-off they were drawn from.
+    """
 
     columns: tuple[str, ...] = ("tier",)
 
@@ -181,23 +149,17 @@ class Origins:
 
 
 class Expected:
-    """Finds which share of the selected negatives the judge itself expects to be relevant.
+    """Finds which share of the selected negatives the judge itself expects to be relevant, by ``p_relevant``."""
 
-    Attributes
-    ----------
-    column
-        Calibrated probability of relevance.
-    """
+    columns: tuple[str, ...] = ("p_relevant", "tier")
 
-    def __init__(self, column: str = "p_relevant") -> None:
-        self.column = column
-        self.columns: tuple[str, ...] = (column, "tier")
+    def __init__(self) -> None:
         self._sum, self._judged, self._total, self._doubtful = 0.0, 0, 0, 0
 
     def see(self, block: Candidates) -> None:
         """Add up the negatives of a block."""
         drawn = block.negatives & (block.query_verdict == OPEN)[:, None]
-        values = block.columns.get(self.column, np.full(drawn.shape, np.nan))[drawn].astype(np.float64)
+        values = block.columns.get("p_relevant", np.full(drawn.shape, np.nan))[drawn].astype(np.float64)
         self._sum += float(np.nansum(values))
         self._judged += int(np.isfinite(values).sum())
         self._total += int(drawn.sum())
@@ -215,39 +177,21 @@ class Expected:
         return {"share": self._sum / self._judged, **counts}
 
 
-def by_source(
-    shards: Iterable[Candidates], rows: pd.DataFrame, source_of: Mapping[str, str], default: str
-) -> list[dict[str, Any]]:
-    """Count for each part of a collection what passed the consistency filter and how many negatives came of it.
+class BySource:
+    """Counts for each part of a collection what passed the consistency filter and how many negatives came of it.
+
+    It finds rows ``source, queries, passed, failed, rows, negatives_mean, negatives_min, negatives_max``; the numbers
+    of negatives are per row, None without one. Without the query column ``consistent`` all queries passed.
 
     Parameters
     ----------
-    shards
-        Blocks after selection; the query column ``consistent`` says what passed, and without it all did.
     rows
         Training rows with ``query_id`` and ``negative_ids``.
     source_of
         Source by query id.
     default
         Source of the other queries.
-
-    Returns
-    -------
-    list of dict
-        ``source, queries, passed, failed, rows, negatives_mean, negatives_min, negatives_max``; the numbers of
-        negatives are per row, None without one.
-
-    Examples
-    --------
-    >>> rows = pd.DataFrame({"query_id": ["q"], "negative_ids": [["d1", "d2"]]})
-    >>> by_source([], rows, {}, "mine")
-    []
     """
-    return list(diagnose(shards, BySource(rows, source_of, default))[0])
-
-
-class BySource:
-    """See :func:`by_source`."""
 
     columns: tuple[str, ...] = ("consistent",)
 
@@ -278,54 +222,33 @@ class BySource:
         return table
 
 
-def leak(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, Any]:
-    """Count the selected negatives that were in truth relevant.
+def false_negatives(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, Any]:
+    """Count the false negatives: selected negatives that were in truth relevant.
 
-    Parameters
-    ----------
-    rows
-        Training rows with ``query_id`` and ``negative_ids`` (a list of document ids).
-    equivalents
-        ``query_id, document_id``: relevant though no qrel says so; never seen by the mining.
-    qrels
-        ``query_id, document_id, relevance``; every label above 0 counts.
-
-    Returns
-    -------
-    dict
-        ``count``, ``total`` (selected negatives), ``share``, its 95 % interval ``low`` and ``high`` over queries
-        (:func:`anmi.evaluation.shares.share`); ``queries`` with at least one such negative, ``queries_total``, and
-        ``known``: queries for which any equivalent is known, without which a small leak means little. Without
-        negatives the share is 0 in [0, 1].
+    Equivalents are relevant though no qrel says so, and never seen by the mining; of qrels every label above 0 counts.
+    Returns ``count``, ``total`` (selected negatives), ``share``, its 95 % interval ``low`` and ``high`` over queries
+    (:func:`anmi.evaluation.shares.share`); ``queries`` with at least one such negative, ``queries_total``, and
+    ``known``: queries for which any equivalent is known, without which a small share means little. Without negatives
+    the share is 0 in [0, 1].
 
     Examples
     --------
     >>> rows = pd.DataFrame({"query_id": ["q"], "negative_ids": [["d1", "d2"]]})
     >>> same = pd.DataFrame({"query_id": ["q"], "document_id": ["d2"]})
     >>> none = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
-    >>> found = leak(rows, same, none)
+    >>> found = false_negatives(rows, same, none)
     >>> found["count"], found["total"], found["share"]
     (1, 2, 0.5)
     """
     chosen = rows[["query_id", "negative_ids"]].explode("negative_ids").dropna()
     pairs = chosen.rename(columns={"negative_ids": "document_id"})
-    return leak_of_pairs(pairs, set(rows["query_id"].astype(str)), equivalents, qrels)
+    return false_negatives_of_pairs(pairs, set(rows["query_id"].astype(str)), equivalents, qrels)
 
 
-def leak_of_pairs(
+def false_negatives_of_pairs(
     pairs: pd.DataFrame, queries: set[str], equivalents: pd.DataFrame, qrels: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the same as :func:`leak` for negatives as pairs.
-
-    Parameters
-    ----------
-    pairs
-        ``query_id, document_id``, and ``count`` where a document was a negative of its query several times.
-    queries
-        Those asked for negatives.
-    equivalents, qrels
-        As of :func:`leak`.
-    """
+    """Return the same as :func:`false_negatives` for negatives of ``queries`` as pairs, which may have a ``count``."""
     relevant = qrels.loc[pd.to_numeric(qrels["relevance"]) > 0, ["query_id", "document_id"]]
     found = share_of_pairs(pairs, pd.concat([equivalents[["query_id", "document_id"]], relevant]))
     return {
@@ -340,33 +263,16 @@ def leak_of_pairs(
     }
 
 
-def gap(shards: Iterable[Candidates], column: str = "elo", bins: int = 40) -> dict[str, Any]:
-    """Measure how far the selected negatives lie below the positive of their row.
-
-    Parameters
-    ----------
-    shards
-        Blocks after selection. The positive of a row is column 0 of the positive arrays.
-    column
-        A measurement that candidates and positives both have.
-    bins
-        Of the histogram.
-
-    Returns
-    -------
-    dict
-        ``column``, ``count``, ``mean``, ``median``, ``edges`` (bins + 1) and ``counts`` of positive minus negative.
-        Empty when no selected negative has the measurement.
-    """
-    return dict(diagnose(shards, Gap(column, bins))[0])
-
-
 class Gap:
-    """See :func:`gap`."""
+    """Measures how far the selected negatives lie below the positive of their row, by a measurement of both.
 
-    def __init__(self, column: str = "elo", bins: int = 40) -> None:
+    It finds ``column, count, mean, median``, and a histogram of ``counts`` between ``edges``; nothing where no selected
+    negative has the measurement.
+    """
+
+    def __init__(self, column: str) -> None:
         self.columns: tuple[str, ...] = (column,)
-        self._column, self._bins = column, bins
+        self._column = column
         self._parts = [np.zeros(0)]
 
     def see(self, block: Candidates) -> None:
@@ -381,7 +287,7 @@ class Gap:
         gaps = np.concatenate(self._parts).astype(np.float64)
         if not len(gaps):
             return {}
-        counts, edges = np.histogram(gaps, bins=self._bins)
+        counts, edges = np.histogram(gaps, bins=_BINS)
         return {
             "column": self._column,
             "count": len(gaps),

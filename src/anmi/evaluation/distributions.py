@@ -10,48 +10,22 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.errors import AnmiError
-from anmi.evaluation.diagnostics import diagnose, fate_of
+from anmi.evaluation.diagnostics import fate_of
 
+_BINS: Final = 40
 SCORE_COLUMNS: Final = ("dense", "bm25", "p_relevant", "elo")
 
 
-def distributions(
-    shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS, bins: int = 40
-) -> dict[str, dict[str, Any]]:
-    """Histogram the scores of positives, kept and rejected candidates.
-
-    Parameters
-    ----------
-    shards
-        Blocks after selection. They are read twice (once for the range), so an iterator will not do.
-    columns
-        Measurements; those no shard has are left out.
-    bins
-        Of equal width between the smallest and the largest value.
-
-    Returns
-    -------
-    dict
-        By column: ``edges`` (bins + 1) and counts (bins) for ``positives`` (of the row), ``kept`` (passed every
-        filter), ``negatives`` (the part of ``kept`` that was drawn) and ``rejected``, a dict by step.
-
-    Raises
-    ------
-    AnmiError
-        When ``shards`` can be read only once.
-    """
-    if iter(shards) is shards:
-        raise AnmiError("score distributions read the shards twice; pass CandidateShards or a list, not an iterator")
-    return dict(diagnose(shards, Distributions(ranges(shards, columns), bins))[0])
-
-
 class Distributions:
-    """See :func:`distributions`; the ranges are those of :func:`ranges`."""
+    """Histograms of the scores of positives, kept and rejected candidates, between the ranges of :func:`ranges`.
 
-    def __init__(self, ranges: Mapping[str, tuple[float, float]], bins: int = 40) -> None:
+    By column: ``edges`` and counts for ``positives`` (of the row), ``kept`` (passed every filter), ``negatives`` (the
+    part of ``kept`` that was drawn) and ``rejected``, a dict by step.
+    """
+
+    def __init__(self, ranges: Mapping[str, tuple[float, float]]) -> None:
         self.columns: tuple[str, ...] = tuple(ranges)
-        self._ranges, self._bins = ranges, bins
+        self._ranges = ranges
         self._counts: dict[str, dict[str, Any]] = {}
 
     def see(self, block: Candidates) -> None:
@@ -70,7 +44,7 @@ class Distributions:
             entry = self._counts.setdefault(name, {"rejected": {}})
             for target, groups in ((entry, parts), (entry["rejected"], rejected)):
                 for group, found in groups.items():
-                    counts = np.histogram(found[np.isfinite(found)], self._bins, (low, high))[0]
+                    counts = np.histogram(found[np.isfinite(found)], _BINS, (low, high))[0]
                     target[group] = counts + target.get(group, 0)
 
     def found(self) -> dict[str, dict[str, Any]]:
@@ -79,7 +53,7 @@ class Distributions:
         for name, entry in self._counts.items():
             rejected = {step: counts.tolist() for step, counts in entry["rejected"].items() if counts.any()}
             groups = {group: entry[group].tolist() for group in ("positives", "kept", "negatives")}
-            edges = np.histogram_bin_edges(np.zeros(0), self._bins, self._ranges[name])
+            edges = np.histogram_bin_edges(np.zeros(0), _BINS, self._ranges[name])
             result[name] = {"edges": edges.tolist(), **groups, "rejected": rejected}
         return result
 

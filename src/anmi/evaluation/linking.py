@@ -24,17 +24,8 @@ _NO_TYPE: Final = "no type"
 def uri_ranking(run: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
     """Turn a ranking of documents into one of entities, each where a document about it first stands.
 
-    Parameters
-    ----------
-    run
-        ``query_id, document_id, rank`` with ranks from 1.
-    about
-        Number of the entity of a document, by id; documents that are missing or -1 are about none and passed over.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, entity, rank``, the rank among entities, from 1.
+    Entities are numbered by document id; documents that are missing or -1 are about none and passed over. Returns
+    ``query_id, entity, rank``, the rank among entities, from 1.
 
     Examples
     --------
@@ -53,19 +44,9 @@ def uri_ranking(run: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
 def linking(run: pd.DataFrame, qrels: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
     """Score how well a ranking names the entity that a query is about, query by query.
 
-    Parameters
-    ----------
-    run, about
-        See :func:`uri_ranking`.
-    qrels
-        ``query_id, document_id``: the truth is the entity of a query's own document, or one of them where it has
-        several. Queries whose documents are about none are left out.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Indexed by query: ``accuracy``, 1 where the first entity is right, else 0; and ``mrr_10``, one over the rank of
-        the first right one, 0 beyond 10.
+    The truth is the entity of a query's own document, or one of them where it has several; queries whose documents are
+    about none are left out. Returns by query ``accuracy``, 1 where the first entity is right, else 0; and ``mrr_10``,
+    one over the rank of the first right one, 0 beyond 10.
 
     Examples
     --------
@@ -94,25 +75,9 @@ def neighbours(
 ) -> pd.DataFrame:
     """Return the nearest documents of every query, and how each is related to the query's own.
 
-    Parameters
-    ----------
-    run
-        ``query_id, document_id, rank``.
-    qrels
-        ``query_id, document_id``: the own documents.
-    graph
-        What documents state.
-    document_ids
-        By document index of the graph.
-    depth
-        Documents per query.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, document_id, rank, own, entity, right, entails, same_uri``: numbers of the entity of the query's
-        first own document and of the document's, -1 for none; whether it is labelled relevant; whether it states all
-        facts of an own document; whether it is about an entity that an own document is about.
+    Returns ``query_id, document_id, rank, own, entity, right, entails, same_uri``: numbers of the entity of the query's
+    first own document and of the document's, -1 for none; whether it is labelled relevant; whether it states all facts
+    of an own document; whether it is about an entity that an own document is about.
     """
     number = pd.Index(document_ids)
     near = run[(run["rank"] <= depth) & run.query_id.isin(qrels.query_id)]
@@ -140,19 +105,8 @@ def neighbours(
 def confusions(near: pd.DataFrame, types: Sequence[str], most: int = 15) -> list[dict[str, Any]]:
     """Count which types of entity stand near queries about which others, the most frequent first.
 
-    Parameters
-    ----------
-    near
-        From :func:`neighbours`; documents that are right, entail or are about the same entity are no confusion.
-    types
-        The type of each entity.
-    most
-        Pairs returned.
-
-    Returns
-    -------
-    list of dict
-        ``own, retrieved, count, share``, the share of all confusions.
+    Of rows of :func:`neighbours` those that are right, entail or are about the same entity are no confusion. Returns
+    ``own, retrieved, count, share``, the share of all confusions.
 
     Examples
     --------
@@ -195,24 +149,9 @@ def neighbour_examples(
 ) -> list[dict[str, Any]]:
     """Return the nearest documents of a random sample of queries, for people to look at.
 
-    Parameters
-    ----------
-    near
-        From :func:`neighbours`.
-    queries
-        ``query_id, text``.
-    texts
-        Of documents, by id.
-    graph
-        For URIs and labels.
-    count, seed
-        Of the sample; the same queries are drawn for every model.
-
-    Returns
-    -------
-    list of dict
-        ``query_id, query, uri, label`` and under ``documents`` ``document_id, text, uri, label, right, entails,
-        same_uri``, nearest first; texts are shortened, and an entity that there is not is None.
+    The same queries are drawn for every model. Returns ``query_id, query, uri, label`` and under ``documents``
+    ``document_id, text, uri, label, right, entails, same_uri``, nearest first; texts are shortened, and an entity that
+    there is not is None.
     """
     ids = near.query_id.unique()
     draws = seeds.stream(seed, "evaluation/neighbours").random(len(ids))

@@ -121,17 +121,9 @@ def _f2(precision: pd.Series[float], recall: pd.Series[float]) -> pd.Series[floa
 def summarise(per_query: pd.DataFrame) -> dict[str, float]:
     """Average the metrics and describe the ranks.
 
-    Parameters
-    ----------
-    per_query
-        From :func:`evaluate`.
-
-    Returns
-    -------
-    dict
-        The mean of every metric under its own name; ``rank_mean``, ``rank_median``, ``rank_min``, ``rank_max`` of
-        the first relevant document over the queries where one was found (left out when there is no such query);
-        ``rank_not_found``, the number of queries where none was; and ``queries``.
+    Returns the mean of every metric of :func:`evaluate`; ``rank_mean``, ``rank_median``, ``rank_min``, ``rank_max`` of
+    the first relevant document where one was found; ``rank_not_found``, the number of queries where none was; and
+    ``queries``.
     """
     means = per_query.drop(columns=RANK).mean()
     summary = {str(name): float(value) for name, value in means.items()}

@@ -7,6 +7,7 @@ Two kinds: *hidden* positives (a query with several keeps one, and the others ar
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -51,7 +52,7 @@ def plant(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     equivalents: pd.DataFrame,
-    duplicates: pd.DataFrame,
+    copies: Mapping[str, str],
     *,
     kinds: Kinds = "auto",
     limit: int = 0,
@@ -70,8 +71,8 @@ def plant(
         ``query_id, document_id, relevance``; every label above 0 counts.
     equivalents
         ``query_id, document_id``; may be empty.
-    duplicates
-        ``document_id, duplicate_of``.
+    copies
+        For each document that is a copy, the first one of the same text.
     kinds
         ``hidden``, ``equivalents``, or ``auto`` for both as far as the collection offers them.
     limit
@@ -88,14 +89,14 @@ def plant(
     --------
     >>> queries = pd.DataFrame({"query_id": ["q"], "text": ["?"], "split": ["train"]})
     >>> qrels = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["a", "b"], "relevance": [1, 1]})
-    >>> none = pd.DataFrame({"query_id": [], "document_id": [], "duplicate_of": []})
+    >>> none = pd.DataFrame({"query_id": [], "document_id": []})
     >>> planted = plant(queries, qrels, none, none, seed=1)
     >>> sorted([*planted.qrels.document_id, *planted.truth.document_id])
     ['a', 'b']
     """
     train = queries[queries["split"] == "train"]
     known = qrels[(qrels["relevance"] > 0) & qrels["query_id"].isin(train["query_id"])]
-    first = pd.Series(duplicates["duplicate_of"].to_numpy(), index=duplicates["document_id"].to_numpy(), dtype=object)
+    first = pd.Series(dict(copies), dtype=object)
     parts = [empty(*_PAIR, "kind")]
     if kinds in ("auto", "hidden"):
         hidden = _hidden(known, _text(known["document_id"], first), seed)

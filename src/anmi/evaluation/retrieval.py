@@ -25,22 +25,7 @@ if TYPE_CHECKING:
 def run_table(
     query_ids: Sequence[str], document_ids: Sequence[str], documents: NDArray[np.int32], scores: NDArray[np.float32]
 ) -> pd.DataFrame:
-    """Return ranked lists as a table.
-
-    Parameters
-    ----------
-    query_ids
-        Q identifiers.
-    document_ids
-        By document index.
-    documents, scores
-        [Q, k], best first, padded with -1.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, document_id, score, rank``.
-    """
+    """Return ranked lists, [Q, k], best first and padded with -1, as a table ``query_id, document_id, score, rank``."""
     row, place = np.nonzero(documents >= 0)
     names = np.array(document_ids, dtype=object)
     return pd.DataFrame({
@@ -75,19 +60,7 @@ class Ranking:
 
     @staticmethod
     def of(queries: pd.DataFrame, qrels: pd.DataFrame, document_ids: list[str], depth: int) -> Ranking:
-        """Find out which queries are documents.
-
-        Parameters
-        ----------
-        queries
-            ``query_id, same_as``; without the latter column, none is.
-        qrels
-            ``query_id, document_id, relevance``.
-        document_ids
-            By document index.
-        depth
-            Documents per query.
-        """
+        """Find out which queries are documents, by ``same_as`` of the queries; without that column, none is."""
         relevant = qrels[(qrels.relevance > 0) & (qrels.query_id == qrels.document_id)]
         own = own_documents(queries, dict(zip(document_ids, range(len(document_ids)), strict=True)))
         names = queries.get("same_as", queries.query_id)
@@ -126,23 +99,8 @@ def search(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Encode, with the model's prompts, and search exactly.
 
-    Parameters
-    ----------
-    model
-        The encoder.
-    query_texts, document_texts
-        Q and N texts.
-    k
-        Documents per query.
-    store
-        Cache for models that are used more than once.
-    precision, batch_size, description
-        See :func:`anmi.retrieval.encoders.encode`.
-
-    Returns
-    -------
-    documents, scores
-        int32 and float32 [Q, k], best first.
+    Returns documents and scores, int32 and float32 [Q, k], best first. The store is for models that are used more than
+    once; see :func:`anmi.retrieval.encoders.encode` for the rest.
     """
     from anmi.retrieval.dense import DenseIndex
 
@@ -152,6 +110,28 @@ def search(
     queries = vectors(model, query_texts, "query", **options)
     index = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
     return index.search(queries, k)
+
+
+def ranked(
+    model: SentenceTransformer,
+    asked: pd.DataFrame,
+    qrels: pd.DataFrame,
+    corpus: pd.DataFrame,
+    depth: int,
+    *,
+    store: Store | None = None,
+    precision: str = "auto",
+    batch_size: int = 64,
+    description: str = "",
+) -> pd.DataFrame:
+    """Return a model's ranking of the whole corpus for some queries; a query that is a document does not find itself.
+
+    See :meth:`Ranking.of` and :func:`search`.
+    """
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), depth)
+    options: dict[str, Any] = {"precision": precision, "batch_size": batch_size, "description": description}
+    texts = document_texts(corpus)
+    return ranking.run(*search(model, asked.text.tolist(), texts, ranking.searched, store=store, **options))
 
 
 def vectors(
@@ -168,21 +148,7 @@ def vectors(
 
     A static encoder does not tokenise again what this process read before.
 
-    Parameters
-    ----------
-    model
-        The encoder.
-    texts
-        T texts.
-    role
-        What they are.
-    store, precision, batch_size, description
-        See :func:`anmi.retrieval.encoders.encode`.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32 [T, D], rows of length 1.
+    Returns float32 [T, D], rows of length 1. See :func:`anmi.retrieval.encoders.encode`.
     """
     from anmi.evaluation.static_tokens import encode_static, is_readable
     from anmi.retrieval.encoders import encode
@@ -221,16 +187,8 @@ def dev_pool(
 ) -> DevPool | None:
     """Return what to measure on; None when no dev query has a relevant document.
 
-    Parameters
-    ----------
-    corpus, queries, qrels
-        The collection.
-    most_documents
-        A larger corpus is reduced to the dev positives and a random sample, so that measuring stays cheap.
-    seed
-        Of the samples.
-    most_queries
-        More dev queries are reduced to a random sample; None takes all.
+    A larger corpus is reduced to the dev positives and a random sample, and so are more dev queries, so that measuring
+    stays cheap.
     """
     dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
     if dev.empty:
@@ -254,16 +212,7 @@ def dev_metric(
 ) -> Callable[[Any], float] | None:
     """Return a function that gives a model's mean nDCG@10 on the dev queries; None when there are none.
 
-    Parameters
-    ----------
-    corpus, queries, qrels
-        The collection.
-    most_documents
-        A larger corpus is reduced to the dev positives and a random sample, so that measuring stays cheap.
-    precision
-        Of encoding.
-    seed
-        Of the sample.
+    The pool is that of :func:`dev_pool`.
     """
     pool = dev_pool(corpus, queries, qrels, most_documents, seed)
     if pool is None:

@@ -13,12 +13,16 @@ from scipy import sparse
 from anmi.candidates import PADDING
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import DevPool, dev_pool, side_by_side, vectors
-from anmi.retrieval.kin import Kin
 from anmi.retrieval.pool import own_documents
+from anmi.retrieval.related import RelatedDocuments
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+# The same for every model and recipe, not the one trained with: with its own, a recipe that learns its temperature, or
+# was given another, would change the unit of its loss, and no two could be compared. At 0.05 a document that is 0.05
+# less similar counts for 1/e.
+_TEMPERATURE: Final = 0.05
 # Similarities held in memory at once, 4 bytes each.
 _MOST_VALUES: Final = 1 << 22
 
@@ -34,9 +38,8 @@ def dev_loss(
     precision: str,
     seed: int,
     *,
-    temperature: float = 0.05,
     most_queries: int | None = None,
-    kin: Kin | None = None,
+    related: RelatedDocuments | None = None,
 ) -> Callable[[SentenceTransformer], float] | None:
     """Return a function that gives a model's mean loss on the dev queries; None when there are none.
 
@@ -57,11 +60,7 @@ def dev_loss(
         See :func:`anmi.evaluation.retrieval.dev_pool`, which the dev metric is measured on, too.
     precision
         Of encoding.
-    temperature
-        The same for every model and recipe, not the one trained with: with its own, a recipe that learns its
-        temperature, or was given another, would change the unit of its loss, and no two could be compared. At 0.05 a
-        document that is 0.05 less similar counts for 1/e.
-    kin
+    related
         Copies, near-duplicates and siblings of documents, which are barred as well.
 
     Returns
@@ -74,12 +73,12 @@ def dev_loss(
         return None
     texts, asked = document_texts(pool.documents), pool.queries.text.tolist()
     query, place = _own(pool)
-    masked = _masked(pool, query, place, corpus, barred, kin or Kin.of_none(len(corpus)))
+    masked = _masked(pool, query, place, corpus, barred, related or RelatedDocuments.of_none(len(corpus)))
 
     def measure(model: SentenceTransformer) -> float:
         found = vectors(model, asked, "query", precision=precision)
         documents = vectors(model, texts, "document", precision=precision)
-        return mean_loss(found, documents, query, place, masked, temperature)
+        return mean_loss(found, documents, query, place, masked, _TEMPERATURE)
 
     return measure
 
@@ -93,17 +92,6 @@ def mean_loss(
     temperature: float,
 ) -> float:
     """Return the mean over queries of −log softmax of their own documents' similarity.
-
-    Parameters
-    ----------
-    queries, documents
-        Unit vectors, float32 [Q, d] and [N, d].
-    query, place
-        Pairs of a query and an own document, int64 [P]; every query is in at least one.
-    masked
-        Which documents are no negatives of a query, own documents included, bool [Q, N].
-    temperature
-        Above 0.
 
     Examples
     --------
@@ -149,12 +137,12 @@ def _masked(
     place: NDArray[np.int64],
     corpus: pd.DataFrame,
     barred: Barred | None,
-    kin: Kin,
+    related: RelatedDocuments,
 ) -> sparse.csr_array:
     rows = pd.Index(corpus.document_id).get_indexer(pd.Index(pool.documents.document_id))
     positives = side_by_side(query, rows[place], len(pool.queries))
     own = own_documents(pool.queries, dict(zip(corpus.document_id, range(len(corpus)), strict=True)))
-    documents = kin.barred(positives, own[:, None])
+    documents = related.barred(positives, own[:, None])
     row, slot = np.nonzero(documents != PADDING)
     pairs = (np.ones(len(row), np.int32), (row, documents[row, slot]))
     masked = sparse.csr_array(pairs, (len(pool.queries), len(corpus)))

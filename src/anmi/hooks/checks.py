@@ -20,8 +20,8 @@ from kedro.validation.type_extractor import TypeExtractor
 from pydantic import ValidationError
 
 from anmi.candidates import MEASURED
-from anmi.datasets.disk import disk_error
 from anmi.errors import AnmiError, nearest
+from anmi.files import disk_error
 from anmi.hooks.parameters import (
     check_model,
     check_names,
@@ -128,7 +128,7 @@ class CheckHooks:
                 f"nothing could be evaluated: add labels for the split, raise ingestion.{split}_share, or run "
                 "`--pipelines mining,training`"
             )
-        if self._draws_on_facts and not len(outputs["facts"]):
+        if self._draws_on_facts and not len(outputs["knowledge"].facts):
             raise AnmiError(
                 f'the recipe draws negatives from mixed sources, and the documents of "{inputs["params:collection"]}" '
                 "state no facts: read a collection with a graph by kg:DIR, or choose another recipe"

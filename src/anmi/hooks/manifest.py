@@ -1,7 +1,7 @@
 # mypy: allow-untyped-decorators
 """The run manifest: what a run read, wrote, was told and took, as one JSON file.
 
-Which versions a run loads is fixed at its start (see :mod:`anmi.lineage.versions`); the manifest says which they were,
+Which versions a run loads is fixed at its start (see :mod:`anmi.runs.versions`); the manifest says which they were,
 and ``--load-versions`` replays them.
 """
 
@@ -26,13 +26,13 @@ from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
 from anmi.corpus.contents import code_digest
-from anmi.datasets.disk import told_plainly
 from anmi.errors import AnmiError
-from anmi.hooks import unchanged
-from anmi.hooks.record import RunRecord, data_root, now, write_beside_data
-from anmi.lineage import facts, replay, versions
-from anmi.lineage.manifests import LOCK, read_manifest
-from anmi.lineage.process import Held, this_process
+from anmi.files import disk_errors
+from anmi.locks import Lock, process
+from anmi.runs import origin, replay, unchanged, versions
+from anmi.runs.manifests import LOCK, read_manifest
+from anmi.runs.places import Place
+from anmi.runs.record import RunRecord, data_root, now
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class ManifestHooks:
         self._parameters: dict[str, Any] = {}
         self._catalog: CatalogProtocol | None = None
         self._context: KedroContext | None = None
-        self._held: Held | None = None
+        self._held: Lock | None = None
         self._written = 0.0
         self._lock = threading.Lock()
 
@@ -88,6 +88,8 @@ class ManifestHooks:
         """
         self._catalog = catalog
         self._record.begin(run_params, self._parameters, self._project)
+        if origin.COLLECTION in pipeline.inputs():
+            self._record.collection = origin.collection_facts(str(self._record.parameters["collection"]))
         if unchanged.is_whole(run_params):
             self._compare(pipeline, catalog)
         before = read_manifest(self._root, self._record.run_id)
@@ -97,18 +99,20 @@ class ManifestHooks:
         versions.fix(catalog, _to_run(pipeline, catalog, run_params), origins, begun)
         self._note_origin(run_params, pipeline, catalog)
         if before:
-            # A scheduler's tasks share a run (see anmi.cli_task); a killed one noted nothing of what it had saved.
-            there = [name for name in pipeline.all_outputs() if self._has_versions(name) and catalog.exists(name)]
-            self._record.go_on(before, there)
+            # A scheduler's tasks share a run (see anmi.cli.task).
+            self._record.go_on(before)
         if "://" not in self._root:
             log = Path(self._root) / "logs" / "anmi.log"
-            with told_plainly(log):
+            with disk_errors(log):
                 add_log_file(log)
         self._write()
         if self._held is not None:
-            self._held.close()
-        local = "://" not in self._root
-        self._held = Held(Path(self._root) / "runs" / self._record.run_id / LOCK if local else None)
+            self._held.release(remove=True)
+        if "://" not in self._root:
+            # Others see from it that this process lives. Where nothing can be locked, the process id has to do.
+            self._held = Lock(Path(self._root) / "runs" / self._record.run_id / LOCK)
+            with suppress(AnmiError):
+                self._held.take()
 
     @hook_impl
     def after_dataset_loaded(self, dataset_name: str, data: Any, node: Node) -> None:
@@ -166,7 +170,7 @@ class ManifestHooks:
         if "://" not in self._root:
             folder = Path(self._root) / "runs" / self._record.run_id
             try:
-                with told_plainly(folder):
+                with disk_errors(folder):
                     folder.parent.mkdir(parents=True, exist_ok=True)
                     folder.mkdir()
             except FileExistsError:
@@ -181,11 +185,9 @@ class ManifestHooks:
         """Note what the run is made from: all that running it again takes."""
         assert self._context is not None
         record, inputs = self._record, pipeline.inputs()
-        record.process, record.code = this_process(), code_digest()
-        record.filters = facts.filters_of(run_params)
-        record.configured = facts.exact(self._context.config_loader["parameters"])
-        if facts.COLLECTION in inputs:
-            record.collection = facts.collection_facts(str(record.parameters["collection"]))
+        record.process, record.code = process(), code_digest()
+        record.filters = origin.filters_of(run_params)
+        record.configured = origin.exact(self._context.config_loader["parameters"])
         for name in inputs:
             if self._has_versions(name):
                 # What only nodes that are left out read may be missing.
@@ -210,15 +212,15 @@ class ManifestHooks:
         assert self._context is not None
         entries = self._context.config_loader["catalog"]
         made = {name: entry for name, entry in entries.items() if name in pipeline.all_outputs()}
-        forced = unchanged.is_forced(self._record.parameters)
-        try:
-            now = unchanged.fingerprint(
-                pipeline.inputs(), self._record.parameters, self._record.versions, made, self._project
-            )
-        except (AnmiError, OSError):
-            # What is wrong with the collection is for ingestion to say.
+        record = self._record
+        forced, collection = unchanged.is_forced(record.parameters), record.collection.get("digest", "")
+        if record.collection and not collection:
+            # What is wrong with it is for ingestion to say.
             return
-        self._record.fingerprint = now
+        now = unchanged.fingerprint(
+            pipeline.inputs(), record.parameters, collection, record.versions, made, self._project
+        )
+        record.fingerprint = now
         if forced or not unchanged.is_asked():
             return
         before, changes = unchanged.compare(catalog, pipeline.all_outputs(), self._root, now)
@@ -244,7 +246,7 @@ class ManifestHooks:
         with self._lock:
             self._record.updated = now()
             text = json.dumps(self._record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            write_beside_data(self._root, f"runs/{self._record.run_id}/manifest.json", text)
+            Place(self._root).write(f"runs/{self._record.run_id}/manifest.json", text)
             self._written = time.monotonic()
 
     def _try_to_write(self) -> None:
@@ -258,7 +260,7 @@ class ManifestHooks:
         # Hooks live as long as the process, and a catalog holds the store open.
         self._catalog = None
         if self._held is not None:
-            self._held.close()
+            self._held.release(remove=True)
             self._held = None
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +15,9 @@ from kedro.pipeline.node import Node
 
 from anmi.errors import AnmiError
 from anmi.hooks.claim import Claim, describe
-from anmi.hooks.record import RunRecord, data_root, now
-from anmi.hooks.tracking import read_settings, tracking_uri
-from anmi.store.sole import SoleLock, host, process_mark
+from anmi.locks import Lock, process
+from anmi.runs.record import RunRecord, data_root, now
+from anmi.runs.tracking import read_settings, tracking_uri
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class RetrainHooks:
     def __init__(self, record: RunRecord) -> None:
         self._record = record
         self._context: KedroContext | None = None
-        self._lock: SoleLock | None = None
+        self._lock: Lock | None = None
         self._claim: Claim | None = None
         self._watched = False
         self.decision: str | None = None
@@ -102,12 +101,13 @@ class RetrainHooks:
 
         params = catalog.load("params:retrain")
         name = model_name(params, catalog.load("params:collection"))
+        mine = process()
         holder = {
-            "model": name, "host": host(), "pid": os.getpid(), "run_id": self._record.run_id, "since": now(),
-            "mlflow_run": registry.run, "process": process_mark(),
+            "model": name, "host": mine["host"], "pid": mine["pid"], "run_id": self._record.run_id, "since": now(),
+            "mlflow_run": registry.run, "process": mine,
         }  # fmt: skip
         path = Path(catalog.get("store")._describe()["filepath"]) / LOCK
-        self._lock, self._claim = SoleLock(path), Claim(registry, name, params.claim_minutes)
+        self._lock, self._claim = Lock(path), Claim(registry, name, params.claim_minutes)
         try:
             other = self._lock.take(holder)
             where = f"{path} is locked"
@@ -128,8 +128,8 @@ class RetrainHooks:
         """Make sure that the claim is still ours before the registry is changed."""
         if node.name == "register_challenger" and self._claim is not None and not self._claim.is_held():
             raise AlreadyRetraining(
-                "the claim on the registered model was lost while this retraining ran, so nothing is promoted: give "
-                "retrain.claim_minutes more time than this machine may sleep or be cut off"
+                "another retraining took the claim on the registered model while this one ran, so nothing is promoted: "
+                "let the scheduler run one at a time, and give retrain.claim_minutes more time than a retraining takes"
             )
 
     @hook_impl

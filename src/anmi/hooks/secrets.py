@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from anmi.errors import AnmiError, holds_address_secret, masked, secrets_of_environment
-from anmi.hooks.record import flatten
+from anmi.errors import AnmiError, causes, holds_address_secret, masked, secrets_of_environment
+from anmi.runs.record import flatten
 
 
 def check_no_secrets(parameters: Mapping[str, Any]) -> None:
@@ -76,12 +76,8 @@ def mask_logs() -> None:
 
 def mask_error(error: BaseException) -> None:
     """Mask the secrets in the messages of an error and its causes, so that a traceback may be shown."""
-    seen: list[BaseException] = []
-    found: BaseException | None = error
-    while found is not None and found not in seen:
-        seen.append(found)
+    for found in causes(error):
         found.args = tuple(masked(part) if isinstance(part, str) else part for part in found.args)
         if isinstance(found, OSError) and isinstance(found.strerror, str):
             # These are shown by their own fields.
             found.strerror = masked(found.strerror)
-        found = found.__cause__ or found.__context__

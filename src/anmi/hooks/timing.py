@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import logging
-import resource
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from kedro.framework.hooks import hook_impl
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
-from anmi.hooks.record import RunRecord
+from anmi.runs.memory import peak_mib, reset_peak
+from anmi.runs.record import RunRecord
 
 logger = logging.getLogger(__name__)
 
@@ -81,23 +79,3 @@ class TimingHooks:
         done = sum(entry["node"] in self._started for entry in self._record.nodes)
         place = f"{done}/{self._total}"
         logger.info("%5s  %-32s %7.1f s %6d MiB", place, node.name, entry["seconds"], entry["peak_mib"])
-
-
-def reset_peak() -> None:
-    """Let the peak count from now on, where the system allows it (Linux)."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return
-
-
-def peak_mib() -> float:
-    """Return the largest resident memory of this process in MiB, since the last reset where that is possible."""
-    try:
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return largest / (2**20 if sys.platform == "darwin" else 2**10)

@@ -21,13 +21,13 @@ from kedro.framework.hooks import hook_impl
 from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anmi.datasets.files import plain
 from anmi.datasets.model_registry import connect
 from anmi.errors import AnmiError, masked
-from anmi.hooks.record import RunRecord, all_masked, data_root, flatten, of_this_run
 from anmi.report.inputs import by_pass
+from anmi.runs.record import RunRecord, all_masked, data_root, flatten, of_this_run
+from anmi.runs.tracking import TrackingSettings, quiet, read_settings, tracking_uri
 
 logger = logging.getLogger(__name__)
 
@@ -40,26 +40,6 @@ _LONGEST_VALUE: Final = 6000
 _LONGEST_KEY: Final = 250
 _LONGEST_MESSAGE: Final = 200
 _FAILED: Final = "failed."
-
-
-class TrackingSettings(BaseModel):
-    """``conf/*/mlflow.yml``.
-
-    Attributes
-    ----------
-    enabled
-        Whether runs are tracked at all.
-    tracking_uri
-        Where to; null for a SQLite database under the data root. ``MLFLOW_TRACKING_URI`` goes before both.
-    experiment
-        Name of the experiment; made when absent.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    enabled: bool = True
-    tracking_uri: str | None = None
-    experiment: str = "anmi"
 
 
 class TrackingHooks:
@@ -105,7 +85,7 @@ class TrackingHooks:
                 self._log_parameters()
         except Exception as error:
             raise AnmiError(
-                f"the tracking store {without_password(uri)} cannot be used ({_first_line(error)}): check "
+                f"the tracking store {masked(uri)} cannot be used ({_first_line(error)}): check "
                 "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
             ) from None  # a traceback of the cause would show the address as it is
 
@@ -319,30 +299,6 @@ class TrackingHooks:
             logger.warning("tracking: %s failed: %s", what, _first_line(error))
 
 
-def read_settings(context: KedroContext) -> TrackingSettings:
-    """Return the settings of the environment; what is not there keeps its default."""
-    from kedro.config import MissingConfigException
-
-    try:
-        return TrackingSettings.model_validate(context.config_loader["mlflow"])
-    except MissingConfigException:
-        return TrackingSettings()
-    except ValidationError as error:
-        first = error.errors()[0]
-        known = ", ".join(TrackingSettings.model_fields)
-        raise AnmiError(f"mlflow.yml: {'.'.join(map(str, first['loc']))}: {first['msg']} (it takes {known})") from error
-
-
-def tracking_uri(settings: TrackingSettings, root: str) -> str:
-    """Return where runs are tracked: the environment variable, the setting, or a database under the data root."""
-    asked = os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri
-    if asked:
-        return asked
-    if "://" in root:
-        raise AnmiError(f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI")
-    return f"sqlite:///{root}/tracking/mlflow.db"
-
-
 def _name(key: str) -> str:
     """Return a key that MLflow accepts.
 
@@ -367,23 +323,3 @@ def _first_line(error: BaseException) -> str:
     # Masked before it is cut: half an address is not seen to hold a password.
     first = masked((str(error).strip() or type(error).__name__).splitlines()[0])
     return first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…"
-
-
-def without_password(uri: str) -> str:
-    """Return the address with user and password masked; see :func:`anmi.errors.masked`."""
-    return masked(uri)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep MLflow's accounts of its start and of database migrations out of the console."""
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-    names = ("alembic", "mlflow", "mlflow.store.db.utils")
-    levels = {name: logging.getLogger(name).level for name in names}
-    try:
-        for name in names:
-            logging.getLogger(name).setLevel(logging.WARNING)
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)

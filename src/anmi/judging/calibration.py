@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError
 
 log = logging.getLogger(__name__)
 Method = Literal["platt", "isotonic"]
-METHODS: Final = ("platt", "isotonic")
 # A step function has as many parameters as it finds steps: on fewer labels it repeats them instead of learning.
 FEWEST_ISOTONIC: Final = 50
 
@@ -84,11 +83,6 @@ class Isotonic:
         """Return the knots."""
         return {"x": list(self.x), "y": list(self.y)}
 
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> Isotonic:
-        """Rebuild from :meth:`as_dict`."""
-        return Isotonic(tuple(map(float, values["x"])), tuple(map(float, values["y"])))
-
 
 def calibrator_from_dict(values: Mapping[str, Any]) -> Calibrator:
     """Rebuild a calibrator of either kind from its ``as_dict``.
@@ -106,7 +100,7 @@ def calibrator_from_dict(values: Mapping[str, Any]) -> Calibrator:
     if set(values) == {"slope", "intercept"}:
         return Platt(float(values["slope"]), float(values["intercept"]))
     if set(values) == {"x", "y"} and 0 < len(values["x"]) == len(values["y"]):
-        return Isotonic.from_dict(values)
+        return Isotonic(tuple(map(float, values["x"])), tuple(map(float, values["y"])))
     raise AnmiError(
         "a stored calibration holds slope and intercept, or as many x as y, and this one holds "
         f"{', '.join(sorted(values)) or 'nothing'}; run the judging on again"
@@ -167,55 +161,37 @@ def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] 
     return Platt(slope, float(model.intercept_[0]) - slope * centre)
 
 
-def fit_isotonic(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None) -> Isotonic:
+def fit_isotonic(scores: NDArray[Any], labels: NDArray[Any]) -> Isotonic:
     """Fit isotonic regression on labelled scores; parameters and errors are those of :func:`fit_platt`."""
     from sklearn.isotonic import IsotonicRegression
 
-    score, relevant, weight = labelled(scores, labels, weights)
+    score, relevant, weight = labelled(scores, labels)
     model = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip")
     model.fit(score, relevant.astype(np.float64), sample_weight=weight)
     return Isotonic(tuple(model.X_thresholds_.tolist()), tuple(model.y_thresholds_.tolist()))
 
 
-def fit_calibrator(
-    scores: NDArray[Any], labels: NDArray[Any], method: Method = "platt", weights: NDArray[Any] | None = None
-) -> Calibrator:
-    """Fit a calibrator on labelled scores.
+def fit_calibrator(scores: NDArray[Any], labels: NDArray[Any], method: Method = "platt") -> Calibrator:
+    """Fit a calibrator on labelled scores; see :func:`fit_platt`.
 
-    Parameters
-    ----------
-    scores, labels, weights
-        [n]; see :func:`fit_platt`.
-    method
-        ``platt`` assumes an S-shape and needs few labels; ``isotonic`` assumes only that more score means no less
-        relevant, and falls back to ``platt``, with a warning, on fewer than 50 labelled scores.
-
-    Raises
-    ------
-    AnmiError
-        An unknown method, and see :func:`labelled`.
+    ``platt`` assumes an S-shape and needs few labels; ``isotonic`` assumes only that more score means no less
+    relevant, and falls back to ``platt``, with a warning, on fewer than 50 labelled scores.
     """
-    if method not in METHODS:
-        raise AnmiError(f'unknown calibration method "{method}"; {nearest(method, METHODS)}')
     count = int(np.isfinite(np.asarray(scores, np.float64)).sum())
     if method == "isotonic" and 0 < count < FEWEST_ISOTONIC:
         log.warning("calibration: %d labelled scores are too few for an isotonic fit; Platt scaling is used", count)
         method = "platt"
-    return (fit_platt if method == "platt" else fit_isotonic)(scores, labels, weights)
+    return fit_platt(scores, labels) if method == "platt" else fit_isotonic(scores, labels)
 
 
 def cross_fitted(
-    scores: NDArray[Any],
-    labels: NDArray[Any],
-    folds: NDArray[Any],
-    method: Method = "platt",
-    weights: NDArray[Any] | None = None,
+    scores: NDArray[Any], labels: NDArray[Any], folds: NDArray[Any], method: Method = "platt"
 ) -> tuple[NDArray[np.float64], dict[int, Calibrator]]:
     """Calibrate each score by a calibrator that did not see its fold.
 
     Parameters
     ----------
-    scores, labels, weights
+    scores, labels
         [n]; see :func:`fit_platt`.
     folds
         Fold of each score, [n] integers of at least two kinds. Examples that know of each other, such as those of one
@@ -235,19 +211,14 @@ def cross_fitted(
     """
     score, label, fold = np.asarray(scores, np.float64), np.asarray(labels), np.asarray(folds)
     names = [int(name) for name in np.unique(fold)]
-    if not len(score) == len(label) == len(fold):
-        raise AnmiError(
-            f"cross-fitting got {len(score)} scores, {len(label)} labels and {len(fold)} folds; give one per example"
-        )
     if len(names) < 2:
         raise AnmiError("cross-fitting needs scores of at least two folds; judge more queries")
     probabilities = np.full(len(score), np.nan)
     calibrators: dict[int, Calibrator] = {}
     for name in names:
         inside = fold == name
-        others = None if weights is None else np.asarray(weights)[~inside]
         try:
-            calibrators[name] = fit_calibrator(score[~inside], label[~inside], method, others)
+            calibrators[name] = fit_calibrator(score[~inside], label[~inside], method)
         except AnmiError as error:
             raise AnmiError(f"without fold {name}: {error}") from error
         probabilities[inside] = calibrators[name](score[inside])

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from anmi.fingerprint import digest
 from anmi.judging.calibration import Platt
 from anmi.judging.pointwise import PointwiseJudge
-from anmi.store import Store, digest
+from anmi.store import Store
 
 
 class Cascade:

@@ -14,9 +14,10 @@ from pydantic import Field
 from tqdm import tqdm
 
 from anmi import seeds
+from anmi.fingerprint import digest
 from anmi.judging.endpoint import Endpoint, EndpointOptions
 from anmi.judging.pointwise import SEPARATOR
-from anmi.store import Store, digest
+from anmi.store import Store
 
 log = logging.getLogger(__name__)
 

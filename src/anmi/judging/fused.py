@@ -1,7 +1,7 @@
 """P(relevant | evidence): one calibrated judgment from many small ones.
 
 A logistic model over the evidence, each piece also relative to the known positive's own value. Coefficients are
-never negative, since every piece of evidence speaks for relevance, and a ridge pulls them to a centre: to one another
+never negative, since every piece of evidence speaks for relevance, and a ridge pulls them to one another
 when collections with planted truth are fitted for shipping, to the shipped ones when a collection's own hidden
 positives refine them.
 """
@@ -169,7 +169,6 @@ def fit_model(
     labels: NDArray[Any],
     groups: NDArray[Any],
     ridge: float,
-    centre: FusedModel | None = None,
     extra: NDArray[np.float32] | None = None,
     extra_weight: float = 0.0,
     without: Sequence[str] = (),
@@ -185,10 +184,8 @@ def fit_model(
     groups
         Collection of each candidate, [n]; every collection weighs the same, and so do both classes within it.
     ridge
-        Weight of the squared distance of the coefficients from their centre.
-    centre
-        Model whose coefficients are the centre and whose standardisation is kept; without it the centre is the
-        coefficients' own mean and the inputs are standardised by the collections' average mean and deviation.
+        Weight of the squared distance of the coefficients from their mean; inputs are standardised by the collections'
+        average mean and deviation.
     extra
         Further relevant examples [m, K] that are not calibrated on, such as made-up supersets of positives.
     extra_weight
@@ -205,7 +202,7 @@ def fit_model(
         raise AnmiError(
             "the fused judge needs both relevant and other documents to learn from, and found one kind only"
         )
-    mean, scale = _scaling(values, groups) if centre is None else (np.array(centre.mean), np.array(centre.scale))
+    mean, scale = _scaling(values, groups)
     model = FusedModel(tuple(mean.tolist()), tuple(scale.tolist()), (0.0,) * len(mean), 0.0)
     weights = np.zeros(len(labels))
     for group in np.unique(groups):
@@ -220,9 +217,8 @@ def fit_model(
         fit_weights = np.concatenate([weights, np.full(len(extra), share)])
     else:
         fit_weights = weights
-    pull = None if centre is None else np.array(centre.coefficients)
     used = np.array([name not in without for name in FEATURES])
-    coefficients, intercept = _maximise(inputs, targets, fit_weights / fit_weights.sum(), ridge, pull, used)
+    coefficients, intercept = _maximise(inputs, targets, fit_weights / fit_weights.sum(), ridge, used)
     natural = np.zeros(len(labels))
     for group in np.unique(groups):
         natural[groups == group] = 1.0 / (groups == group).sum()
@@ -251,7 +247,6 @@ def _maximise(
     targets: NDArray[np.float64],
     weights: NDArray[np.float64],
     ridge: float,
-    centre: NDArray[np.float64] | None,
     used: NDArray[np.bool_],
 ) -> tuple[NDArray[np.float64], float]:
     """Coefficients ≥ 0 and intercept of the penalised likelihood."""
@@ -259,12 +254,12 @@ def _maximise(
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         slopes, score = point[:width], inputs @ point[:width] + point[width]
-        off = np.where(used, slopes - (slopes[used].mean() if centre is None else centre), 0)
+        off = np.where(used, slopes - slopes[used].mean(), 0)
         error = weights * (expit(score) - targets)
         loss = float((weights * (np.logaddexp(0, score) - targets * score)).sum() + ridge * (off**2).sum())
         return loss, np.append(inputs.T @ error + 2 * ridge * off, error.sum())
 
-    start = np.append(np.where(used, 0.3 if centre is None else centre, 0.0), -1.0)
+    start = np.append(np.where(used, 0.3, 0.0), -1.0)
     bounds = [(0.0, None if each else 0.0) for each in used] + [(None, None)]
     found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500})
     return found.x[:width], float(found.x[width])

@@ -7,13 +7,13 @@ teachers that are kept have not seen the new queries of the fold that they judge
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from anmi.fingerprint import hash_text
 from anmi.judging.teacher import TeacherOptions, TrainedOptions, normalised
 
 _SAMPLE: Final = 512
@@ -42,7 +42,9 @@ class Fitted:
         """Describe a training on the queries of these texts."""
         names = {*TrainedOptions.model_fields, "folds", "negatives"}
         settings = json.dumps([seed, options.model_dump(mode="json", include=names)], sort_keys=True)
-        return Fitted(collection, _hash(settings), sorted({_hash(normalised(text)) for text in texts})[:_SAMPLE])
+        return Fitted(
+            collection, hash_text(settings, 8), sorted({hash_text(normalised(text), 8) for text in texts})[:_SAMPLE]
+        )
 
     def new_share(self, other: Fitted) -> float:
         """Estimate which share of the queries of another description are not among these, in [0, 1].
@@ -97,7 +99,3 @@ def kept(
 def noted(fitted: Fitted) -> dict[str, Any]:
     """Return what a later run has to know, for JSON."""
     return asdict(fitted)
-
-
-def _hash(text: str) -> str:
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()

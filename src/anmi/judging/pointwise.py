@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
+from anmi.fingerprint import digest
 from anmi.retrieval.encoders import (
     Role,
     autocast,
@@ -32,7 +33,7 @@ from anmi.retrieval.encoders import (
 )
 from anmi.retrieval.model_folder import checked_model
 from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
-from anmi.store import Store, digest
+from anmi.store import Store
 
 SEPARATOR: Final = "\x1f"
 # Pairs per commit to the store, and per item of an engine.

@@ -82,24 +82,6 @@ def preference(
     return result
 
 
-def from_votes(votes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Read votes of −1 (second wins), 0 (tie) and 1 (first wins) as preferences 0, ½ and 1; NaN stays missing.
-
-    Raises
-    ------
-    AnmiError
-        A vote that is none of the three.
-
-    Examples
-    --------
-    >>> from_votes(np.array([-1.0, 0.0, 1.0])).tolist()
-    [0.0, 0.5, 1.0]
-    """
-    if not (np.isnan(votes) | np.isin(votes, (-1, 0, 1))).all():
-        raise AnmiError("a vote is -1 (second wins), 0 (tie), 1 (first wins) or NaN (missing); the judge gave another")
-    return (1.0 + votes) / 2.0
-
-
 def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDArray[np.float64]:
     """Weighted mean of the judges' preferences, each [Q, E]; a missing vote counts for neither side.
 

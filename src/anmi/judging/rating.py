@@ -237,7 +237,7 @@ class Rater:
         return panel, sizes
 
     def __call__(self, block: Candidates) -> Candidates:
-        """Return one row per (query, positive) with ``elo``, ``elo_se`` and ``gap_se``.
+        """Return a block of one row per (query, positive) with ``elo``, ``elo_se`` and ``gap_se``.
 
         Node 0 of each comparison graph is the row's own positive, the others its rated candidates; ``gap_se`` is the
         standard error of Elo(own positive) − Elo(candidate). A document that no chain of answered comparisons joins
@@ -245,7 +245,6 @@ class Rater:
         """
         if not self._weights and not self.options.pairwise_judges:
             raise AnmiError("the rater was not fitted")
-        block = block.by_positive()
         panel, sizes = self._panel(block)
         first, second, valid = preferences.comparisons(panel.keys, sizes, self.options.comparisons, self.seed)
         share, votes = panel.ask(first, second, valid)

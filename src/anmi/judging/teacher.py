@@ -25,6 +25,7 @@ from tqdm import tqdm
 from anmi import seeds
 from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
+from anmi.fingerprint import hash_text
 from anmi.judging.calibration import Method
 from anmi.judging.pointwise import AT_ONCE, SEPARATOR, JudgeOptions, checked, logits, split
 from anmi.retrieval.encoders import MINILM_SHA256, device, minilm_folder, quiet, resolve_precision, verify
@@ -186,7 +187,7 @@ class Teacher:
         # Only what the model depends on: a second judge behind it must not cause a new training.
         settings = options.model_dump_json(include=set(TrainedOptions.model_fields))
         parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
-        self.fingerprint = hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest()
+        self.fingerprint = hash_text("".join(parts))
         self.path = models / f"teacher-{self.fingerprint}"
         fold = "" if pairs.fold is None else f", fold {pairs.fold}"
         self.name = f"teacher {options.base}, layers {options.layers}{fold}"

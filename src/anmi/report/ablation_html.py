@@ -6,8 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from anmi.report.ablation_text import bucket_table, cells, legend, mean_table, note, sentences, tables
-from anmi.report.figures import JUDGE, NEUTRAL, POSITIVE, REJECTED, Figure, _layout, plain
+from anmi.report.ablation import bucket_table, cells, legend, mean_table, note, sentences, tables
+from anmi.report.figures import JUDGE, NEUTRAL, POSITIVE, REJECTED, Figure, error_bars, plot_layout, scatter
 from anmi.report.page import embedded, page
 
 _TEMPLATE: Final = "ablation.html.jinja"
@@ -20,18 +20,7 @@ _NAMES: Final = {
 
 
 def render(results: Mapping[str, Any]) -> str:
-    """Return an ablation as one self-contained HTML document.
-
-    Parameters
-    ----------
-    results
-        As the node ``compare_recipes`` returns.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
-    """
+    """Return an ablation, as the node ``compare_recipes`` returns it, as one self-contained HTML document."""
     sections = []
     for place, (collection, judgments, found) in enumerate(tables(results)):
         texts = [cells(row, results) for row in found]
@@ -65,19 +54,19 @@ def dots(name: str, rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any
     for sign in _COLOURS:
         mine = [(row, text) for row, text, mark in zip(rows, texts, marks, strict=True) if mark == sign]
         if mine:
-            traces.append({
-                "type": "scatter", "mode": "markers", "name": _NAMES[sign],
-                "x": [row["ndcg_10"] for row, _ in mine], "y": [html.escape(row["recipe"]) for row, _ in mine],
-                "error_x": {
-                    "type": "data", "symmetric": False, "thickness": 2, "width": 5,
-                    "array": plain(_number(row["high"]) - row["ndcg_10"] for row, _ in mine),
-                    "arrayminus": plain(row["ndcg_10"] - _number(row["low"]) for row, _ in mine),
-                },
-                "marker": {"color": _COLOURS[sign], "size": 10, "symbol": _SYMBOLS[sign]},
-                "text": ["<br>".join(html.escape(f"{k}: {v}") for k, v in text.items()) for _, text in mine],
-                "hoverinfo": "text",
-            })  # fmt: skip
-    layout = _layout(140 + 26 * len(rows), "nDCG@10, mean over test queries and seeds", "")
+            traces.append(
+                scatter(
+                    _NAMES[sign],
+                    [row["ndcg_10"] for row, _ in mine],
+                    [html.escape(row["recipe"]) for row, _ in mine],
+                    "markers",
+                    error_x=error_bars([row for row, _ in mine], "ndcg_10"),
+                    marker={"color": _COLOURS[sign], "size": 10, "symbol": _SYMBOLS[sign]},
+                    text=["<br>".join(html.escape(f"{k}: {v}") for k, v in text.items()) for _, text in mine],
+                    hoverinfo="text",
+                )
+            )
+    layout = plot_layout(140 + 26 * len(rows), "nDCG@10, mean over test queries and seeds", "")
     order = [html.escape(row["recipe"]) for row in rows]
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": order[::-1]}
     note = (
@@ -85,8 +74,3 @@ def dots(name: str, rows: Sequence[Mapping[str, Any]], results: Mapping[str, Any
         "queries are hard for all. Further right is better."
     )
     return Figure(name, "Retrieval quality of each recipe", note, {"data": traces, "layout": layout})
-
-
-def _number(value: float | None) -> float:
-    """Of one query there is no interval, which JSON writes as null."""
-    return float("nan") if value is None else value

@@ -12,15 +12,10 @@ from rich.table import Table
 
 
 def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
-    """Return every recipe as it is: leak, gap and coverage, the smallest leak first.
+    """Return every recipe as it is: false negatives, gap and coverage, the cleanest first.
 
-    Parameters
-    ----------
-    recipes
-        ``recipe, setting, threshold, default, leak, leak_low, leak_high, gap, coverage, queries_lost, negatives,
-        failed``, as :func:`anmi.evaluation.audit.audit_recipes` returns.
-    summary
-        With ``collection``, and under ``audit`` the numbers of ``queries`` and, by kind, of ``planted`` documents.
+    Rows are those of :func:`anmi.evaluation.audit.audit_recipes`; the summary has the ``collection`` and, under
+    ``audit``, the numbers of ``queries`` and, by kind, of ``planted`` documents.
     """
     found = summary["audit"]
     planted = ", ".join(f"{count:,} {kind}" for kind, count in found["planted"].items())
@@ -28,7 +23,7 @@ def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
     table = Table(title=escape(title), title_justify="left")
     table.add_column("recipe", no_wrap=True)
     table.add_column("main threshold")
-    for name in ("leak", "95 % interval", "gap", "coverage", "queries lost", "negatives"):
+    for name in ("false negatives", "95 % interval", "gap", "coverage", "queries lost", "negatives"):
         table.add_column(name, justify="right")
     for row in recipes[recipes["default"]].sort_values("leak", kind="stable").to_dict("records"):
         cells = (setting(row), *measured(row).values())
@@ -58,13 +53,7 @@ def measured(row: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def judges_table(judges: pd.DataFrame) -> Table:
-    """Return every judgment with its AUC, the best first.
-
-    Parameters
-    ----------
-    judges
-        ``judge, auc, auc_low, auc_high, planted, others, missing``.
-    """
+    """Return every judgment with its AUC, the best first, from :func:`anmi.evaluation.audit.audit_judges`."""
     table = Table(title="Judges: AUC on planted against other candidates", title_justify="left")
     table.add_column("judge", no_wrap=True)
     for name in ("AUC", "95 % interval", "planted", "others", "not judged"):
@@ -77,11 +66,11 @@ def judges_table(judges: pd.DataFrame) -> Table:
 
 
 def recipe_lines(recipes: pd.DataFrame) -> list[str]:
-    """Return one short line per recipe as it is, for a log, the smallest leak first."""
+    """Return one short line per recipe as it is, for a log, the cleanest first."""
     own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
     width = max(map(len, own["recipe"]), default=0)
     rows = [{"name": row["recipe"]} | measured(row) for row in own.to_dict("records")]
     return [
-        f"{row['name']:<{width}}  leak {row['leak']:>6}  gap {row['gap']:>6}  coverage {row['coverage']:>6}"
+        f"{row['name']:<{width}}  false negatives {row['leak']:>6}  gap {row['gap']:>6}  coverage {row['coverage']:>6}"
         for row in rows
     ]

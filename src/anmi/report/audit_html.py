@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from anmi.report.audit_console import measured, setting
-from anmi.report.figures import DASHES, JUDGE, SYMBOLS, Figure, _layout
+from anmi.report.figures import DASHES, JUDGE, SYMBOLS, Figure, error_bars, plot_layout, scatter
 from anmi.report.page import embedded, page
 
 _TEMPLATE: Final = "audit.html.jinja"
@@ -19,22 +19,7 @@ _COLOURS: Final = ("#2F7FC1", "#C77700", "#009E73", "#A0568A", "#D55E00", "#0F8F
 
 
 def render(recipes: pd.DataFrame, judges: pd.DataFrame, summary: Mapping[Any, Any]) -> str:
-    """Return the audit as one self-contained HTML document.
-
-    Parameters
-    ----------
-    recipes
-        As :func:`anmi.evaluation.audit.audit_recipes` returns.
-    judges
-        As :func:`anmi.evaluation.audit.audit_judges` returns.
-    summary
-        ``collection, encoder, date, depth, audit, lost, failed``; see :func:`anmi.evaluation.audit.summarise`.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
-    """
+    """Return the audit as one self-contained HTML document."""
     own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
     return page(
         _TEMPLATE,
@@ -58,7 +43,7 @@ def _three(value: float) -> str:
 
 
 def curves(recipes: pd.DataFrame) -> Figure | None:
-    """Leak against gap over each recipe's sweep; the recipe as it is stands out, with its interval.
+    """False-negative rate against gap over each recipe's sweep; the recipe as it is stands out, with its interval.
 
     Recipes without a threshold are single points. None where no recipe chose a negative.
     """
@@ -70,40 +55,55 @@ def curves(recipes: pd.DataFrame) -> Figure | None:
         colour, symbol = _COLOURS[place % len(_COLOURS)], SYMBOLS[place % len(SYMBOLS)]
         # In the order of the threshold, if one is set: a line in the order of the gap would zigzag.
         sweep, own = found[found["threshold"].notna()].sort_values("threshold"), found[found["default"]]
-        shared: dict[str, Any] = {"type": "scatter", "legendgroup": name}
         texts = [_hover(row) for row in sweep.to_dict("records")]
         dash = DASHES[(place // len(_COLOURS)) % len(DASHES)] if place >= len(_COLOURS) else "solid"
         if len(sweep) > 1:
-            traces.append(shared | {
-                "mode": "lines+markers", "showlegend": own.empty, "name": html.escape(str(name)),
-                "x": sweep["gap"].tolist(), "y": (100 * sweep["leak"]).tolist(), "text": texts, "hoverinfo": "text",
-                "line": {"color": colour, "width": 1.5, "dash": dash}, "marker": {"color": colour, "size": 5},
-            })  # fmt: skip
+            traces.append(
+                scatter(
+                    str(name),
+                    sweep["gap"].tolist(),
+                    (100 * sweep["leak"]).tolist(),
+                    "lines+markers",
+                    legendgroup=name,
+                    showlegend=own.empty,
+                    text=texts,
+                    hoverinfo="text",
+                    line={"color": colour, "width": 1.5, "dash": dash},
+                    marker={"color": colour, "size": 5},
+                )
+            )
         if len(own):
-            upper, lower = own["leak_high"] - own["leak"], own["leak"] - own["leak_low"]
-            traces.append(shared | {
-                "mode": "markers", "name": html.escape(str(name)),
-                "x": own["gap"].tolist(), "y": (100 * own["leak"]).tolist(),
-                "text": [_hover(row) for row in own.to_dict("records")], "hoverinfo": "text",
-                "error_y": {
-                    "type": "data", "symmetric": False, "array": (100 * upper).tolist(),
-                    "arrayminus": (100 * lower).clip(lower=0).tolist(), "thickness": 1.5, "width": 4,
-                },
-                "marker": {"color": colour, "size": 12, "symbol": symbol},
-            })  # fmt: skip
-    layout = _layout(520, "hardness: gap between positive and negative (smaller is harder)", "leak (%)")
+            rows = own.rename(columns={"leak_low": "low", "leak_high": "high"}).to_dict("records")
+            traces.append(
+                scatter(
+                    str(name),
+                    own["gap"].tolist(),
+                    (100 * own["leak"]).tolist(),
+                    "markers",
+                    legendgroup=name,
+                    text=[_hover(row) for row in own.to_dict("records")],
+                    hoverinfo="text",
+                    error_y=error_bars(rows, "leak", 100),
+                    marker={"color": colour, "size": 12, "symbol": symbol},
+                )
+            )
+    layout = plot_layout(520, "hardness: gap between positive and negative (smaller is harder)", "false negatives (%)")
     layout["yaxis"] |= {"rangemode": "tozero"}
     note = (
         "Large marks: the recipes as they are, with 95 % intervals; small ones: other values of their main threshold. "
         "Better is down (clean) and left (hard)."
     )
-    return Figure("curves", "Leak against hardness", note, {"data": traces, "layout": layout})
+    return Figure("curves", "False negatives against hardness", note, {"data": traces, "layout": layout})
 
 
 def _hover(row: Mapping[Any, Any]) -> str:
     values = measured(row)
     lines = [f"<b>{html.escape(row['recipe'])}</b>", html.escape(setting(row))]
-    lines += [f"leak {values['leak']} ({values['interval']})", f"gap {values['gap']}", f"coverage {values['coverage']}"]
+    lines += [
+        f"false negatives {values['leak']} ({values['interval']})",
+        f"gap {values['gap']}",
+        f"coverage {values['coverage']}",
+    ]
     return "<br>".join(lines)
 
 
@@ -115,17 +115,16 @@ def judge_bars(judges: pd.DataFrame, depth: int) -> Figure | None:
     bars = {
         "type": "bar", "orientation": "h", "base": 0.5, "name": "AUC",
         "x": (known["auc"] - 0.5).tolist(), "y": [html.escape(name) for name in known["judge"]],
-        "error_x": {
-            "type": "data", "symmetric": False, "array": (known["auc_high"] - known["auc"]).clip(lower=0).tolist(),
-            "arrayminus": (known["auc"] - known["auc_low"]).clip(lower=0).tolist(), "thickness": 1.5, "width": 4,
-        },
+        "error_x": error_bars(
+            known.rename(columns={"auc_low": "low", "auc_high": "high"}).to_dict("records"), "auc"
+        ),
         "marker": {"color": JUDGE}, "hoverinfo": "text",
         "text": [
             f"{row['auc']:.3f} ({row['auc_low']:.3f} to {row['auc_high']:.3f})" for row in known.to_dict("records")
         ],
         "textposition": "none",
     }  # fmt: skip
-    layout = _layout(120 + 26 * len(known), "AUC (0.5 is chance, 1 tells them all apart)", "")
+    layout = plot_layout(120 + 26 * len(known), "AUC (0.5 is chance, 1 tells them all apart)", "")
     layout["yaxis"] |= {"autorange": "reversed", "type": "category"}
     layout["xaxis"] |= {"range": [min(0.48, float(known["auc_low"].min()) - 0.02), 1.0]}
     layout |= {"showlegend": False}

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anmi.report.figures import SYMBOLS, Figure, colours
+from anmi.report.figures import SYMBOLS, Figure, colours, error_bars, plot_layout, scatter
 from anmi.report.inputs import metric_name, system_name
 
 
 def hardness_figure(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
     """Draw a metric against the hardness of queries, one line with its intervals per system.
 
-    Parameters
-    ----------
-    rows
-        ``system, hardness, value, low, high, queries``; low and high may be None.
-    metric
-        As in ``ndcg@10``.
+    Rows have ``system, hardness, value, low, high, queries``; low and high may be None.
     """
     if not rows:
         return None
@@ -29,34 +23,19 @@ def hardness_figure(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | 
     for place, system in enumerate(names):
         mine = [row for row in rows if row["system"] == system]
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": html.escape(system_name(system)),
-                "x": [row["hardness"] for row in mine],
-                "y": [row["value"] for row in mine],
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [_length(row["value"], row["high"]) for row in mine],
-                    "arrayminus": [_length(row["low"], row["value"]) for row in mine],
-                    "thickness": 1.5,
-                    "width": 4,
-                },
-                "text": [f"{row['queries']:,} queries" for row in mine],
-                "marker": {"color": palette[system], "size": 8, "symbol": SYMBOLS[place % len(SYMBOLS)]},
-                "line": {"color": palette[system], "width": 2},
-                "hovertemplate": "hardness %{x:.2f}: %{y:.3f}, %{text}",
-            }
+            scatter(
+                system_name(system),
+                [row["hardness"] for row in mine],
+                [row["value"] for row in mine],
+                "lines+markers",
+                error_y=error_bars(mine),
+                text=[f"{row['queries']:,} queries" for row in mine],
+                marker={"color": palette[system], "size": 8, "symbol": SYMBOLS[place % len(SYMBOLS)]},
+                line={"color": palette[system], "width": 2},
+                hovertemplate="hardness %{x:.2f}: %{y:.3f}, %{text}",
+            )
         )
-    layout = {
-        "height": 420,
-        "margin": {"l": 8, "r": 16, "t": 16, "b": 8},
-        "xaxis": {"title": {"text": "hardness of the query (0 to 1)"}, "automargin": True},
-        "yaxis": {"title": {"text": f"mean {metric_name(metric)}"}, "automargin": True},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
-        "hovermode": "closest",
-    }
+    layout = plot_layout(420, "hardness of the query (0 to 1)", f"mean {metric_name(metric)}")
     note = "Each dot is a group of about equally many queries, bars are 95 % intervals. Further right is harder."
     return Figure("hardness", "Retrieval quality by the hardness of queries", note, {"data": traces, "layout": layout})
 
@@ -74,10 +53,6 @@ def hardness_rows(hardness: Mapping[str, Any]) -> list[dict[str, str]]:
         }
         for row in hardness.get("buckets", ())
     ]
-
-
-def _length(low: float | None, high: float | None) -> float:
-    return 0.0 if low is None or high is None else max(high - low, 0.0)
 
 
 def _rank(value: float | None) -> str:

@@ -26,13 +26,7 @@ from anmi.report.inputs import (
 def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     """Return the systems as rows, the headline metrics as columns.
 
-    Parameters
-    ----------
-    results
-        ``recipe, metric, value, low, high``.
-    comparisons
-        ``system, baseline, metric, difference, low, high, p_value``; the last column shows nDCG@10 against
-        ``zero_shot``. May be empty.
+    The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty.
     """
     table = Table(title="Results on the test queries", title_justify="left")
     table.add_column("system")
@@ -52,13 +46,7 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
 
 
 def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:
-    """Return what became of the candidates, step by step.
-
-    Parameters
-    ----------
-    funnel
-        From :func:`anmi.evaluation.diagnostics.funnel`, or the same rows as a table.
-    """
+    """Return what became of the candidates, step by step: a funnel, or the same rows as a table."""
     table = Table(title="From candidates to negatives", title_justify="left")
     table.add_column("step")
     table.add_column("candidates", justify="right")

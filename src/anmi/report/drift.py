@@ -1,69 +1,60 @@
-"""The page about drift: whether today's training data are still like those of the champion."""
+"""What a comparison of training data found: the lines that a run logs, and the page."""
 
 from __future__ import annotations
 
 import html
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from anmi.evaluation.binned import merge_starts
-from anmi.report.drift_text import (
-    SCORE_NAMES,
-    differences,
-    drift_name,
-    findings,
-    number,
-    percent,
-    verdict_sentence,
-)
-from anmi.report.figures import NEUTRAL, TRAINED_COLOURS, Figure, _layout
+from anmi.report.figures import NEUTRAL, SCORES, TRAINED_COLOURS, Figure, plot_layout
 from anmi.report.page import embedded, page
 
-_TEMPLATE: Final = "drift.html.jinja"
 _ORDER: Final = ("strong", "slight", "none")
-# Of a drawn histogram: finer than a comparison, and coarse enough not to draw noise.
-_BINS: Final = 40
-_LEAST: Final = 0.005
-_TAIL: Final = 0.002
-_TICKS: Final = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
+_NAMES: Final = {
+    "query_length": "length of queries (tokens)",
+    "document_length": "length of documents (tokens)",
+    "query_hardness": "hardness of queries (0 to 1)",
+    "positives_per_query": "positives per query",
+    "consistent": "queries that passed the consistency filter",
+    "all_negatives": "rows with all negatives",
+    "dropped": "rows dropped",
+    "near_duplicates": "documents with a near-duplicate",
+    "training_labels": "training labels",
+    "training_rows": "training rows",
+    "documents": "documents",
+    **{f"{split}_queries": f"{split} queries" for split in ("train", "dev", "test")},
+}
+_KINDS: Final = {"positive": "of positives", "negative": "of negatives", "gap": "of the positive minus the negatives'"}
+_VERDICTS: Final = {
+    "none": "The training data are like the champion's: nothing differs both surely and by much.",
+    "slight": "The training data differ slightly from the champion's.",
+    "strong": "The training data differ strongly from the champion's.",
+}
 
 
 def render(drift: Mapping[str, Any], current: Mapping[str, Any], reference: Mapping[str, Any] | None = None) -> str:
-    """Return the drift as one self-contained HTML document.
+    """Return a drift of :func:`anmi.evaluation.drift.drift` as one self-contained HTML document.
 
-    Parameters
-    ----------
-    drift
-        From :func:`anmi.evaluation.drift.drift`.
-    current, reference
-        The profiles of today's and of the champion's training data, from
-        :func:`anmi.evaluation.training_profile.profile`; the latter None or empty where there is no champion.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
+    The profiles are those of today's and of the champion's data, the latter None or empty where there is no champion.
     """
-    before = reference if drift["compared"] else None
     made = current.get("made_with") or {}
+    before = reference if drift["compared"] else None
     return page(
-        _TEMPLATE,
+        "drift.html.jinja",
         title=made.get("collection", "training data"),
-        made={name: str(value) for name, value in made.items() if name != "collection"},
-        tokens=current["tokens"],
-        verdict=drift["verdict"] if drift["compared"] else "",
+        made={name: str(value) for name, value in made.items() if name != "collection"} | {"tokens": current["tokens"]},
         sentence=verdict_sentence(drift),
         findings=findings(drift),
         differences=differences(drift),
-        rows=_distribution_rows(drift),
-        shares=_share_rows(drift),
-        counts=_count_rows(drift, current),
+        tables={
+            kind: [(drift_name(name, kind), row) for name, row in sorted(drift.get(kind, {}).items(), key=_by_verdict)]
+            for kind in ("counts", "shares", "new_terms", "distributions")
+        },
+        counts={drift_name(name): count for name, count in current["counts"].items()},
         skipped={drift_name(name): reason for name, reason in drift.get("not_compared", {}).items()},
         figures=[embedded(figure) for figure in figures(drift, current, before)],
+        number=number,
+        percent=percent,
     )
 
 
@@ -71,125 +62,107 @@ def figures(
     drift: Mapping[str, Any], current: Mapping[str, Any], reference: Mapping[str, Any] | None = None
 ) -> list[Figure]:
     """Return a histogram of each distribution, the champion's beside today's, the strongest drift first."""
-    rows = drift.get("distributions", {})
-    old = (reference or {}).get("distributions", {})
+    rows, old = drift.get("distributions", {}), (reference or {}).get("distributions", {})
     made = []
-    for name, entry in current["distributions"].items():
-        verdict = rows.get(name, {}).get("verdict", "none")
-        known = old.get(name)
-        if known is not None and known["edges"] != entry["edges"]:
-            known = None
-        made.append((_ORDER.index(verdict), _histogram(name, entry, known, verdict if name in rows else "")))
+    for name, values in current["distributions"].items():
+        groups = [("champion", old[name], NEUTRAL)] if name in old else []
+        traces = [
+            {
+                "type": "histogram", "histnorm": "percent", "bingroup": 1, "nbinsx": 40, "opacity": 0.6, "x": group,
+                "name": f"{side} ({len(group):,})", "marker": {"color": colour},
+            }
+            for side, group, colour in [*groups, ("now", values, TRAINED_COLOURS[0])]
+        ]  # fmt: skip
+        title = drift_name(name)
+        layout = plot_layout(320, html.escape(title), "share (%)") | {"barmode": "overlay"}
+        note = f"Drift: {rows[name]['verdict']}." if name in rows else "Not compared."
+        figure = Figure(f"drift-{name}", title[0].upper() + title[1:], note, {"data": traces, "layout": layout})
+        made.append((_ORDER.index(rows.get(name, {}).get("verdict", "none")), figure))
     return [figure for _, figure in sorted(made, key=lambda pair: pair[0])]
 
 
-def _histogram(name: str, new: Mapping[str, Any], old: Mapping[str, Any] | None, verdict: str) -> Figure:
-    """Draw densities, since bins are of unequal width; probabilities over a scale that spreads both ends."""
-    groups = [("champion", old, NEUTRAL, "dash")] if old else []
-    groups.append(("now", new, TRAINED_COLOURS[0], "solid"))
-    shares = [np.asarray(entry["counts"], np.float64) / entry["count"] for _, entry, _, _ in groups if entry]
-    borders, starts = _borders(name, np.asarray(new["edges"], np.float64), np.mean(shares, axis=0))
-    traces = []
-    for (group, entry, colour, dash), mine in zip(groups, shares, strict=True):
-        density = 100 * np.add.reduceat(mine, starts)[: len(borders) - 1] / np.diff(borders)
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"{group} ({(entry or new)['count']:,})",
-                "x": borders.tolist(),
-                "y": [*density.tolist(), float(density[-1])],
-                "line": {"color": colour, "width": 2.5, "dash": dash, "shape": "hv"},
-                "hoverinfo": "skip",
-            }
-        )
-    layout = _layout(360, html.escape(drift_name(name)), "density")
-    layout["yaxis"] |= {"rangemode": "tozero", "showticklabels": False}
-    if _is_probability(name):
-        layout["xaxis"] |= {"tickvals": [_logit(p) for p in _TICKS], "ticktext": [f"{p:g}" for p in _TICKS]}
-    title = drift_name(name)
-    note = f"Drift: {verdict}. " if verdict else "Not compared. "
-    note += "Each line encloses all values of its side, whose number stands in the legend."
-    return Figure(f"drift-{name}", f"{title[0].upper()}{title[1:]}", note, {"data": traces, "layout": layout})
+def drift_name(name: str, kind: str = "") -> str:
+    """Return how a row of a comparison is written.
+
+    Examples
+    --------
+    >>> drift_name("positive_dense"), drift_name("train_queries"), drift_name("taken out: barred")
+    ('cosine similarity of positives', 'train queries', 'candidates taken out: barred')
+    """
+    part, _, score = name.partition("_")
+    if part in _KINDS and score in SCORES:
+        return f"{SCORES[score]} {_KINDS[part]}"
+    if name.startswith("taken out: "):
+        return f"candidates {name}"
+    return f"new terms in {name}" if kind == "new_terms" else _NAMES.get(name, name)
 
 
-def _borders(
-    name: str, edges: NDArray[np.float64], shares: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the borders of the drawn bins and where they start; the open bins get the width of their neighbours."""
-    if _is_probability(name):
-        edges = np.log(edges / (1 - edges))
-    # What has only positive edges cannot be below 0.
-    first = 0.0 if edges[0] > 0 else 2 * edges[0] - edges[1]
-    outer = np.concatenate([[first], edges, [2 * edges[-1] - edges[-2]]])
-    starts = merge_starts(shares, _BINS, _LEAST)
-    borders = outer[starts].copy()
-    # Rare values at either end would flatten the drawing; they are counted in the bins at its ends.
-    cumulated = np.cumsum(shares)
-    low, high = np.searchsorted(cumulated, [_TAIL, 1 - _TAIL])
-    borders[0] = outer[min(low, *(starts[1:] - 1))] if len(starts) > 1 else outer[low]
-    return np.append(borders, max(outer[high + 1], outer[starts[-1] + 1])), starts
+def verdict_sentence(drift: Mapping[str, Any]) -> str:
+    """Return the verdict in one sentence.
+
+    Examples
+    --------
+    >>> verdict_sentence({"compared": False, "reason": "there is no champion to compare with"})
+    'Drift was not measured: there is no champion to compare with.'
+    """
+    return _VERDICTS[drift["verdict"]] if drift["compared"] else f"Drift was not measured: {drift['reason']}."
 
 
-def _is_probability(name: str) -> bool:
-    kind, _, score = name.partition("_")
-    return kind in ("positive", "negative") and score.startswith("p_") and score in SCORE_NAMES
+def findings(drift: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return verdict and sentence of everything that is not ``none``, the strong ones first."""
+    found = [(row["verdict"], text) for row, text in _sentences(drift) if row["verdict"] != "none"]
+    return sorted(found, key=lambda entry: _ORDER.index(entry[0]))
 
 
-def _logit(p: float) -> float:
-    return math.log(p / (1 - p))
+def summary(drift: Mapping[str, Any]) -> list[str]:
+    """Return the lines that a run logs."""
+    return [verdict_sentence(drift), *(f"{verdict}: {text}" for verdict, text in findings(drift)), *differences(drift)]
 
 
-def _sorted(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    return sorted(rows, key=lambda row: _ORDER.index(row["verdict"]))
-
-
-def _distribution_rows(drift: Mapping[str, Any]) -> list[dict[str, str]]:
-    return _sorted([
-        {
-            "name": drift_name(name),
-            "verdict": row["verdict"],
-            "before": number(row["mean_reference"]),
-            "now": number(row["mean_current"]),
-            "shift": f"{row['shift']:+.2f}",
-            "psi": f"{row['psi']:.3f}",
-            "noise": f"{row['noise']:.3f}",
-            "distance": f"{row['jensen_shannon']:.3f}",
-            "moved": percent(row["moved"]),
-            "p": _p_value(row["p_value"]),
-        }
-        for name, row in drift.get("distributions", {}).items()
-    ])  # fmt: skip
-
-
-def _share_rows(drift: Mapping[str, Any]) -> list[dict[str, str]]:
-    named = [(f"new terms in {name}", row) for name, row in drift.get("new_terms", {}).items()]
-    named += [(drift_name(name), row) for name, row in drift.get("shares", {}).items()]
-    return _sorted([
-        {
-            "name": name,
-            "verdict": row["verdict"],
-            "before": percent(row["reference"]),
-            "now": percent(row["current"]),
-            "h": f"{row['h']:+.2f}",
-            "p": _p_value(row["p_value"]),
-        }
-        for name, row in named
-    ])  # fmt: skip
-
-
-def _count_rows(drift: Mapping[str, Any], current: Mapping[str, Any]) -> list[dict[str, str]]:
-    found = drift.get("counts", {})
+def differences(drift: Mapping[str, Any]) -> list[str]:
+    """Say what scores depend on besides the data, where it has changed."""
     return [
-        {
-            "name": drift_name(name),
-            "verdict": found[name]["verdict"] if name in found else "–",
-            "before": f"{found[name]['reference']:,}" if name in found else "–",
-            "now": f"{count:,}",
-        }
-        for name, count in current["counts"].items()
+        f"{name} was {value['reference']} and is {value['current']}: what scores show may come of that."
+        for name, value in drift.get("different", {}).items()
     ]
 
 
-def _p_value(value: float) -> str:
-    return "<\u00a00.001" if value < 0.001 else f"{value:.3f}"
+def _by_verdict(entry: tuple[str, Mapping[str, Any]]) -> int:
+    return _ORDER.index(entry[1]["verdict"])
+
+
+def _sentences(drift: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    for name, row in drift.get("counts", {}).items():
+        yield row, f"{drift_name(name)}: {row['reference']:,} before, {row['current']:,} now."
+    for name, row in drift.get("new_terms", {}).items():
+        known = f"did not occur in the champion's data; {percent(row['reference'])} would be usual."
+        yield row, f"{percent(row['current'])} of the terms in {name} {known}"
+    for name, row in drift.get("distributions", {}).items():
+        means = f"{number(row['mean_reference'])} on average before, {number(row['mean_current'])} now"
+        yield row, f"{drift_name(name)}: {means} ({row['shift']:+.2f} standard deviations)."
+    for name, row in drift.get("shares", {}).items():
+        yield row, f"{drift_name(name)}: {percent(row['reference'])} before, {percent(row['current'])} now."
+
+
+def percent(share: float) -> str:
+    """Return a share for readers.
+
+    Examples
+    --------
+    >>> [percent(share).replace(chr(160), " ") for share in (0.1234, 0.00012, 1e-6, 0.0)]
+    ['12.3 %', '0.01 %', '< 0.01 %', '0.0 %']
+    """
+    if 0 < share < 1e-4:
+        return "<\u00a00.01\u00a0%"
+    return f"{100 * share:.1f}\u00a0%" if share >= 0.001 or not share else f"{100 * share:.2f}\u00a0%"
+
+
+def number(value: float) -> str:
+    """Return a mean for readers: three digits, or all before the point.
+
+    Examples
+    --------
+    >>> number(1234.5), number(5.127), number(0.02179)
+    ('1,234', '5.13', '0.0218')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -145,7 +145,7 @@ def tier_name(tier: int) -> str:
     >>> tier_name(0), tier_name(9)
     ('window', 'tier 9')
     """
-    from anmi.selection.back_off import TIERS
+    from anmi.selection.steps.back_off import TIERS
 
     return TIERS[tier] if 0 <= tier < len(TIERS) else f"tier {tier}"
 
@@ -153,14 +153,7 @@ def tier_name(tier: int) -> str:
 def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     """Return a rule that is relative to a positive of the row in this row's numbers; empty for any other.
 
-    Parameters
-    ----------
-    rule
-        Text of a :class:`~anmi.candidates.Rule`.
-    row
-        A block of one row.
-    place
-        Slot of the candidate; only what is told of an interval of gaps depends on it.
+    The block has one row; on ``place`` depends only what is told of an interval of gaps.
 
     Examples
     --------
@@ -198,18 +191,8 @@ def not_a_candidate(
 ) -> str:
     """Say why a document of the corpus is not among the candidates of a row.
 
-    Parameters
-    ----------
-    document
-        Index of the document.
-    row
-        A block of one row.
-    corpus
-        ``document_id``; a document's index is its row.
-    group
-        By the id of a document that repeats another's text the id of the first that has it.
-    itself
-        Id of the document that the query is itself or has the text of; empty where there is none.
+    ``group`` gives by the id of a document that repeats another's text the id of the first that has it; ``itself`` is
+    the id of the document that the query is itself or has the text of, empty where there is none.
     """
     ids = corpus["document_id"]
     positives = row.positives[0][row.positives[0] != PADDING].tolist()

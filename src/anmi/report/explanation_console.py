@@ -30,7 +30,7 @@ _BELOW: Final = {
 }
 _FIRST: Final = ("dense", "bm25", "p_relevant", "elo", "gap", "cross")
 # What a student is trained towards is no judgment of its own, and the order of fused ranks is that of the rows.
-_HIDDEN: Final = {"soft_label", "fused", "preferred", "kin", *(name for _, name in _BELOW.values())}
+_HIDDEN: Final = {"soft_label", "fused", "preferred", "related", *(name for _, name in _BELOW.values())}
 _REASONS: Final = {False: 2, True: 3}
 _SMALL: Final = 0.05
 # A console of so many cells and more is wide, and has room for sources of their own.
@@ -43,20 +43,10 @@ _OTHERS: Final = {False: 33, True: 42}
 def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     """Return the positives and candidates of one row, each with the rule that decided on it.
 
-    Parameters
-    ----------
-    found
-        From :func:`anmi.report.explanation.explain`.
-    top
-        Candidates to show from the front; what was chosen or promoted is shown wherever it stands.
-    width
-        Cells of the console; scores are shown as far as they fit, those first that most rules go by.
-
-    Returns
-    -------
-    rich.table.Table
-        Under each document the start of its text, under a score its rank or standard error, under a rule the
-        evidence that moved the fused judge most, in log-odds against an average candidate.
+    The first ``top`` are shown, and what was chosen or promoted wherever it stands; scores as far as ``width`` cells
+    hold them, those first that most rules go by. Under each document stands the start of its text, under a score its
+    rank or standard error, under a rule the evidence that moved the fused judge most, in log-odds against an average
+    candidate.
     """
     rows = found["candidates"]
     shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")]
@@ -157,12 +147,7 @@ def _caption(rows: list[Mapping[str, Any]], shown: int) -> str:
 def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:
     """Return everything about one candidate, or another positive, beside the row's own positive.
 
-    Parameters
-    ----------
-    found
-        From :func:`anmi.report.explanation.explain`.
-    candidate
-        One of its ``candidates`` or ``positives``.
+    Both are of what :func:`anmi.report.explanation.explain` returns.
     """
     own = found["positives"][0]
     table = Table(show_lines=False)

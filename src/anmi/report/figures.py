@@ -31,6 +31,7 @@ SCORES: Final = {
     "dense": "cosine similarity",
     "bm25": "BM25 score",
     "p_relevant": "calibrated probability of relevance",
+    "p_evidence": "probability of relevance by the evidence",
     "elo": "Elo (points)",
 }
 
@@ -61,29 +62,21 @@ def metrics(results: pd.DataFrame) -> Figure | None:
         shown = [(i, entry) for i, entry in found if entry]
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": html.escape(system_name(system)),
-                "x": [entry["value"] for _, entry in shown],
-                "y": [i + offset for i, _ in shown],
-                "error_x": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": plain(max(entry["high"] - entry["value"], 0.0) for _, entry in shown),
-                    "arrayminus": plain(max(entry["value"] - entry["low"], 0.0) for _, entry in shown),
-                    "thickness": 2,
-                    "width": 5,
-                },
-                "marker": {"color": palette[system], "size": 10, "symbol": SYMBOLS[place % len(SYMBOLS)]},
-                "hovertemplate": "%{x:.3f}",
-            }
+            scatter(
+                system_name(system),
+                [entry["value"] for _, entry in shown],
+                [i + offset for i, _ in shown],
+                "markers",
+                error_x=error_bars([entry for _, entry in shown]),
+                marker={"color": palette[system], "size": 10, "symbol": SYMBOLS[place % len(SYMBOLS)]},
+                hovertemplate="%{x:.3f}",
+            )
         )
     if not any(trace["x"] for trace in traces):
         return None
     ticks = list(range(len(HEADLINE_METRICS)))
     labels = [metric_name(metric) for metric in HEADLINE_METRICS]
-    layout = _layout(380, "mean over test queries (0 to 1)", "")
+    layout = plot_layout(380, "mean over test queries (0 to 1)", "")
     layout["yaxis"] |= {"tickvals": ticks, "ticktext": labels, "range": [len(ticks) - 0.5, -0.5], "zeroline": False}
     note = "Dots are means over the test queries, bars 95 % intervals. Further right is better."
     return Figure("metrics", "Retrieval quality of each system", note, {"data": traces, "layout": layout})
@@ -106,7 +99,7 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
         if way == _TAKEN or any(mine):
             pattern = {"shape": ["", *[shape] * len(steps)]}
             traces.append(shared | {"name": way, "x": mine, "marker": {"color": colour, "pattern": pattern}})
-    layout = _layout(120 + 40 * len(labels), "candidates", "")
+    layout = plot_layout(120 + 40 * len(labels), "candidates", "")
     layout |= {"barmode": "stack"}
     layout["yaxis"] |= {"autorange": "reversed", "type": "category"}
     note = "Top to bottom in the order of the steps; the last bar holds the negatives that were drawn."
@@ -133,21 +126,19 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
         if len(rejected) < 2:
             groups = groups[:3]
         traces = [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": html.escape(f"{name} ({int(np.sum(counts)):,})"),
-                "x": entry["edges"],
-                "y": _shares(counts),
-                "line": line | {"shape": "hv"},
-                "visible": True if shown else "legendonly",
-                "hovertemplate": "%{y:.1f} %",
-            }
+            scatter(
+                f"{name} ({int(np.sum(counts)):,})",
+                entry["edges"],
+                _shares(counts),
+                line=line | {"shape": "hv"},
+                visible=True if shown else "legendonly",
+                hovertemplate="%{y:.1f} %",
+            )
             for name, counts, line, shown in groups
             if np.sum(counts)
         ]
         if traces:
-            layout = _layout(460, SCORES.get(column, column), "share of the group (%)")
+            layout = plot_layout(460, SCORES.get(column, column), "share of the group (%)")
             title = f"{SCORES.get(column, column)[0].upper()}{SCORES.get(column, column)[1:]}: who was kept"
             note = "Each group adds up to 100 %; its size stands in the legend."
             if len(rejected) > 1:
@@ -236,7 +227,7 @@ def _dev_panel(log: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
 def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]) -> dict[str, Any]:
     """Return plots over the steps one above the other, each a title and its lines, as a specification."""
     step = log["step"].tolist()
-    layout = _layout(60 + 190 * len(panels), "step (optimiser updates)", "")
+    layout = plot_layout(60 + 190 * len(panels), "step (optimiser updates)", "")
     traces = []
     for i, (title, lines) in enumerate(panels):
         axis = "" if i == 0 else str(i + 1)
@@ -250,11 +241,6 @@ def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any
     layout["xaxis"] |= {"anchor": f"y{len(panels)}" if len(panels) > 1 else "y"}
     layout["showlegend"] = False
     return {"data": traces, "layout": layout}
-
-
-def calibration(reliability: Mapping[str, Any]) -> Figure | None:
-    """Predicted against observed probability of relevance, of the only judge."""
-    return _reliability("calibration", "Calibration of the judge", "judge", reliability)
 
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
@@ -273,28 +259,19 @@ def _reliability(figure: str, title: str, judge: str, reliability: Mapping[str, 
     counts = np.array([entry["count"] for entry in bins], np.float64)
     sizes = 7 + 17 * np.sqrt(counts / max(counts.max(), 1.0))
     traces = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "perfect",
-            "x": [0, 1],
-            "y": [0, 1],
-            "line": {"color": NEUTRAL, "dash": "dot"},
-            "hoverinfo": "skip",
-        },
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": html.escape(judge),
-            "x": [entry["predicted"] for entry in bins],
-            "y": [entry["observed"] for entry in bins],
-            "text": [f"{entry['count']:,} pairs" for entry in bins],
-            "marker": {"color": JUDGE, "size": sizes.tolist(), "opacity": 0.85},
-            "line": {"color": JUDGE, "width": 1.5},
-            "hovertemplate": "predicted %{x:.2f}, observed %{y:.2f}, %{text}",
-        },
+        scatter("perfect", [0, 1], [0, 1], line={"color": NEUTRAL, "dash": "dot"}, hoverinfo="skip"),
+        scatter(
+            judge,
+            [entry["predicted"] for entry in bins],
+            [entry["observed"] for entry in bins],
+            "lines+markers",
+            text=[f"{entry['count']:,} pairs" for entry in bins],
+            marker={"color": JUDGE, "size": sizes.tolist(), "opacity": 0.85},
+            line={"color": JUDGE, "width": 1.5},
+            hovertemplate="predicted %{x:.2f}, observed %{y:.2f}, %{text}",
+        ),
     ]
-    layout = _layout(420, "predicted probability of relevance", "observed share of relevant pairs")
+    layout = plot_layout(420, "predicted probability of relevance", "observed share of relevant pairs")
     for axis in ("xaxis", "yaxis"):
         layout[axis] |= {"range": [-0.05, 1.05]}
     error = reliability.get("expected_calibration_error")
@@ -318,26 +295,14 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         "hovertemplate": "gap %{x:.0f}: %{y:,} negatives",
     }
     low, high = min(float(edges[0]), 0.0), max(float(edges[-1]), 700.0)
-    layout = _layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
+    layout = plot_layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
     layout["xaxis"] |= {"range": [low, high]}
     shapes, notes, start = [], [], low
     for name, border in ZONES:
         end = min(border, high)
-        notes.append(
-            {
-                "x": (max(start, low) + end) / 2,
-                "y": 1.0,
-                "yref": "paper",
-                "yanchor": "bottom",
-                "textangle": -35,
-                "xanchor": "left",
-                "text": name,
-                "showarrow": False,
-            }
-        )
+        notes.append(top_text(name, (max(start, low) + end) / 2) | {"textangle": -35, "xanchor": "left"})
         if math.isfinite(border):
-            line = {"color": NEUTRAL, "width": 1.5, "dash": "dash"}
-            shapes.append({"type": "line", "x0": border, "x1": border, "y0": 0, "y1": 1, "yref": "paper", "line": line})
+            shapes.append(vertical(border, {"color": NEUTRAL, "width": 1.5, "dash": "dash"}))
         start = end
     layout |= {"shapes": shapes, "annotations": notes, "showlegend": False, "bargap": 0}
     layout["margin"] |= {"t": 64}
@@ -348,7 +313,37 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
     return Figure("elo-gap", "How far the negatives lie below their positive", note, {"data": [bars], "layout": layout})
 
 
-def _layout(height: int, x: str, y: str) -> dict[str, Any]:
+def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[str, Any]:
+    """Return a trace of lines or markers; the name is escaped."""
+    return {"type": "scatter", "mode": mode, "name": html.escape(name), "x": x, "y": y, **more}
+
+
+def error_bars(rows: Iterable[Mapping[Any, Any]], value: str = "value", scale: float = 1.0) -> dict[str, Any]:
+    """Return intervals of rows with ``low`` and ``high``, none where an end is missing; as `error_x` or `error_y`."""
+
+    def length(low: float | None, high: float | None) -> float:
+        return math.nan if low is None or high is None else scale * max(high - low, 0.0)
+
+    ends = [(row[value], row["low"], row["high"]) for row in rows]
+    return {
+        "type": "data", "symmetric": False, "thickness": 1.5, "width": 4,
+        "array": plain(length(middle, high) for middle, _, high in ends),
+        "arrayminus": plain(length(low, middle) for middle, low, _ in ends),
+    }  # fmt: skip
+
+
+def vertical(x: float, line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line over the whole height, as a shape of a layout."""
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": dict(line)}
+
+
+def top_text(text: str, x: float) -> dict[str, Any]:
+    """Return a text above the plot, as an annotation of a layout; it is escaped."""
+    return {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "text": html.escape(text)}
+
+
+def plot_layout(height: int, x: str, y: str) -> dict[str, Any]:
+    """Return the layout that all figures share, with the titles of the axes."""
     return {
         "height": height,
         "margin": {"l": 8, "r": 16, "t": 16, "b": 8},

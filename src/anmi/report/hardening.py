@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.report.figures import KEPT, NEUTRAL, REJECTED, TRAINED_COLOURS, Figure, over_steps, plain
+from anmi.report.figures import KEPT, NEUTRAL, REJECTED, TRAINED_COLOURS, Figure, over_steps, plain, top_text, vertical
 from anmi.report.inputs import system_name
 
 # Name in the log: how it is written, and its colour; from easy to hard, as they are stacked.
@@ -55,11 +54,8 @@ def is_mixed(log: pd.DataFrame) -> bool:
 def transitions(log: pd.DataFrame) -> list[Transition]:
     """Return where the mix of sources changed for good: at every new stage, or where it stopped moving.
 
-    Parameters
-    ----------
-    log
-        ``step``; ``stage`` for schedules that go by stages; else ``difficulty``, the share of negatives that are not
-        to be random, tells where a gradual schedule comes to its end. A schedule that has not ended has no transition.
+    By ``stage`` for schedules that go by stages; else by ``difficulty``, the share of negatives that are not to be
+    random. A schedule that has not ended has no transition.
 
     Examples
     --------
@@ -163,13 +159,7 @@ def transition_rows(log: pd.DataFrame) -> list[dict[str, str]]:
 
 
 def factuality_rows(knowledge: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of the table of factuality, a row per kind of variant with the cells of every system.
-
-    Parameters
-    ----------
-    knowledge
-        The artifact ``knowledge_metrics``: by system ``factuality_*`` and under ``factuality`` the same by kind.
-    """
+    """Return the rows of the table of factuality: a row per kind of variant, cells by system."""
     entries = {
         system: {"": {name.removeprefix("factuality_"): value for name, value in found.items()}} | found["factuality"]
         for system, found in knowledge.items()
@@ -233,16 +223,10 @@ def hardening(
     neighbours: Mapping[str, Any],
     kept_epoch: int | None = None,
 ) -> dict[str, Any] | None:
-    """Return what the section shows; None where negatives were not drawn from sources and no entity is known.
+    """Return what the section shows of ``training_log``, ``knowledge_metrics`` and ``neighbours``.
 
-    Parameters
-    ----------
-    log
-        The artifact ``training_log``.
-    knowledge, neighbours
-        The artifacts ``knowledge_metrics`` and ``neighbours``.
-    kept_epoch
-        Of the weights of the trained model; None for the last.
+    None where negatives were not drawn from sources and no entity is known. ``kept_epoch`` is that of the trained
+    model's weights, None for the last.
     """
     if not is_mixed(log) and not knowledge:
         return None
@@ -298,29 +282,8 @@ def _marks(log: pd.DataFrame, colour: str = NEUTRAL, *, named: bool = False) -> 
     changes = [change.step - 0.5 for change in transitions(log)]
     marks = [(end + 0.5, "dot", 1.0) for end in ends[:-1] if end + 0.5 not in changes]
     marks += [(x, "dash", 2.0) for x in changes]
-    shapes = [
-        {
-            "type": "line",
-            "x0": x,
-            "x1": x,
-            "y0": 0,
-            "y1": 1,
-            "yref": "paper",
-            "line": {"color": colour, "width": width, "dash": dash},
-        }
-        for x, dash, width in marks
-    ]
-    texts = [
-        {
-            "x": change.step,
-            "y": 1,
-            "yref": "paper",
-            "yanchor": "bottom",
-            "showarrow": False,
-            "text": html.escape(change.what),
-        }
-        for change in (transitions(log) if named else ())
-    ]
+    texts = [top_text(change.what, change.step) for change in (transitions(log) if named else ())]
+    shapes = [vertical(x, {"color": colour, "width": width, "dash": dash}) for x, dash, width in marks]
     return {"shapes": shapes, "annotations": texts}
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from anmi.report import figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
+from anmi.report.false_negatives import false_negatives_sentence
 from anmi.report.hardening import hardening
 from anmi.report.inputs import (
     EXAMPLE_COLUMNS,
@@ -32,7 +33,6 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.report.leak import leak_sentence
 from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
 
@@ -42,18 +42,7 @@ _MOST_EXAMPLES: Final = 10
 
 
 def render(inputs: ReportInputs) -> str:
-    """Return the report as one self-contained HTML document.
-
-    Parameters
-    ----------
-    inputs
-        Whatever is empty is said to be missing in a sentence.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside (about 5 MB). Its content security policy forbids fetching anything.
-    """
+    """Return the report as one self-contained HTML document."""
     parameters = json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str) if inputs.parameters else ""
     return page(
         _TEMPLATE,
@@ -67,12 +56,11 @@ def render(inputs: ReportInputs) -> str:
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
         origins=_origins(inputs),
         expected=expected_sentence(inputs.expected),
-        leak=leak_sentence(inputs.leak),
+        leak=false_negatives_sentence(inputs.leak),
         gap=embedded(figures.elo_gap(inputs.gap)),
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
-        calibration=None if inputs.judges else embedded(figures.calibration(inputs.calibration)),
-        judges=_judges(inputs.judges or {}),
-        judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges or {})],
+        judges=_judges(inputs.judges),
+        judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges)],
         training=embedded(figures.training(inputs.training_log)),
         passes=inputs.passes,
         hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),

@@ -23,94 +23,47 @@ _ROUTES: Final = {
     "uncertain": "uncertain, for distillation only",
     "promoted": "promoted to positives",
 }
+_SHOWN: Final = 7
 _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """Plain tables and dictionaries; whatever is empty is said to be missing.
+    """Plain tables and dictionaries; whatever is empty is said to be missing."""
 
-    Attributes
-    ----------
-    results
-        ``collection, encoder, recipe, seed_count, metric, value, low, high``; recipe ``bm25``, ``zero_shot`` or the
-        name of the trained model's recipe. One collection and one encoder.
-    comparisons
-        ``system, baseline, metric, difference, low, high, p_value``; difference is system minus baseline.
-    funnel
-        From :func:`anmi.evaluation.diagnostics.funnel`; a row may name its ``rule``, and its ``kind`` may be one of
-        :data:`anmi.candidates.Kind`.
-    origins
-        Where the negatives came from: from :func:`anmi.evaluation.diagnostics.origins`, counts under ``sources`` and
-        ``tiers``, or rows ``source, tier, negatives``. May be empty.
-    distributions
-        From :func:`anmi.evaluation.distributions.distributions`.
-    training_log
-        ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs. Where negatives were
-        drawn from mixed sources also ``share_*`` and what :mod:`anmi.report.hardening` reads besides. Of a training
-        in two passes ``pass`` tells them apart, 1 or 2.
-    calibration
-        From :func:`anmi.judging.calibration.reliability`: ``bins`` of ``predicted, observed, count`` and
-        ``expected_calibration_error``. Of the only judge; not shown where there are ``judges``.
-    judges
-        By name what is known of each judge: ``auc``, ``reliability`` (as ``calibration``) and ``method`` (how it was
-        calibrated); any of the three may be missing. See :func:`judge_entries`. None or empty omits the section.
-    gap
-        From :func:`anmi.evaluation.diagnostics.gap` on ``elo``.
-    expected
-        From :class:`anmi.evaluation.diagnostics.Expected`.
-    leak
-        From :func:`anmi.evaluation.diagnostics.leak`.
-    hardness
-        Results by the hardness of queries: ``metric``; ``profile``, rows ``system, hardness, value, low, high,
-        queries`` from :func:`anmi.evaluation.buckets.profile`; and ``buckets``, rows ``system, bucket, queries`` with
-        the metric and ``rank_*``, from :func:`anmi.evaluation.buckets.by_bucket`. Empty omits the section.
-    knowledge, neighbours
-        The artifacts ``knowledge_metrics`` and ``neighbours``; empty where no entities are known.
-    kept_epoch
-        Whose weights the trained model has, where they are not those of the last step; of two passes the epoch that
-        the second ended with.
-    passes
-        A sentence on what each pass of training was, from :func:`passes_sentence`; empty of a single pass.
-    examples
-        ``query_id, query, role, document_id, text`` with role ``positive`` or ``negative``, one row per document,
-        rows of a query together; every further numeric column is shown as a score. See :func:`example_table`.
-    parameters
-        What the run was given; nested, JSON-like.
-    summary
-        ``collection``, ``recipe``, ``encoder``, ``prompts`` (what the encoder puts before texts, in words; left out
-        where it is empty), ``date``, ``versions`` (name → version), and under ``counts``
-        numbers to be named in the head (for example ``documents``, ``test queries``).
-    """
-
+    # recipe: bm25, zero_shot or the trained model's; metric, value, low, high. One collection and one encoder.
     results: pd.DataFrame
+    # collection, recipe, encoder, prompts in words, date, versions by name, and counts to be named in the head.
     summary: Mapping[str, Any]
+    # system, baseline, metric, difference (system minus baseline), low, high, p_value
     comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # What the diagnoses of anmi.evaluation.diagnostics and anmi.evaluation.distributions found; the gap is of Elo.
     funnel: Sequence[Mapping[str, Any]] = ()
     distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
-    calibration: Mapping[str, Any] = field(default_factory=dict)
     gap: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Any] = field(default_factory=dict)
     leak: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
+    training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # From example_table.
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # What the run was given; nested, JSON-like.
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    judges: Mapping[str, Mapping[str, Any]] | None = None
+    # From judge_entries: by name auc, reliability and method, any of which may be missing.
+    judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # The artifacts hardness_results, knowledge_metrics and neighbours; empty omits the section.
     hardness: Mapping[str, Any] = field(default_factory=dict)
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     neighbours: Mapping[str, Any] = field(default_factory=dict)
+    # Whose weights the trained model has, where they are not those of the last step; of two passes the second's end.
     kept_epoch: int | None = None
+    # From passes_sentence; empty of a single pass.
     passes: str = ""
-    origins: Mapping[str, Mapping[str, int]] | Sequence[Mapping[str, Any]] = ()
 
 
 def passes_sentence(summary: Mapping[str, Any]) -> str:
     """Say which pass dev figures are of, and which one the trained model; nothing where there was one pass only.
-
-    Parameters
-    ----------
-    summary
-        The artifact ``training_summary``.
 
     Examples
     --------
@@ -154,24 +107,11 @@ def first_pass(log: pd.DataFrame) -> pd.DataFrame:
     return log[log["pass"] == 1] if "pass" in log else log
 
 
-def example_table(
-    rows: pd.DataFrame,
-    scores: Mapping[str, tuple[str | None, str]] | None = None,
-    *,
-    count: int = 10,
-    negatives: int = 7,
-) -> pd.DataFrame:
-    """Turn the first training rows into the ``examples`` of a report.
+def example_table(rows: pd.DataFrame, count: int = 10) -> pd.DataFrame:
+    """Turn the first training rows into the ``examples`` of a report, with all scores and the weights.
 
-    Parameters
-    ----------
-    rows
-        Training rows: ``query_id, query, positive_id, positive, negative_ids, negatives``.
-    scores
-        Shown name → (column of the positive's score or None, column of the negatives' scores as a list). By default
-        every ``positive_<name>`` with its ``negative_<name>``, and the weights.
-    count, negatives
-        Queries, and negatives of each, at most. Only rows that have negatives are taken, one per query.
+    All scores (``positive_<name>`` with its ``negative_<name>``) and the weights are shown. Only rows that have
+    negatives are taken, one per query, and seven of their negatives.
 
     Examples
     --------
@@ -180,7 +120,7 @@ def example_table(
     >>> example_table(rows)[["role", "document_id", "elo"]].values.tolist()
     [['positive', 'p', 1200.0], ['negative', 'n', 950.0]]
     """
-    scores = _score_columns(rows) if scores is None else scores
+    scores = _score_columns(rows)
     found: list[dict[str, Any]] = []
     chosen = rows[rows["negative_ids"].map(len) > 0].drop_duplicates("query_id").head(count)
     for row in chosen.to_dict("records"):
@@ -189,7 +129,7 @@ def example_table(
         found.append({**shared, "role": "positive", "document_id": row["positive_id"], "text": row["positive"], **own})
         listed = {name: row[column] for name, (_, column) in scores.items()}
         for i, (document_id, text) in enumerate(zip(row["negative_ids"], row["negatives"], strict=True)):
-            if i < negatives:
+            if i < _SHOWN:
                 values = {name: column[i] for name, column in listed.items()}
                 found.append({**shared, "role": "negative", "document_id": document_id, "text": text, **values})
     return pd.DataFrame(found, columns=[*EXAMPLE_COLUMNS, *scores])
@@ -210,13 +150,8 @@ def judge_entries(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the ``judges`` of a report from what the judging stages wrote.
 
-    Parameters
-    ----------
-    teacher
-        The artifact ``teacher``: ``auc_positive_against_candidates``, ``calibration`` (one entry per fold) and
-        ``reliability``. Without a reliability, as when nothing was judged, it is left out.
-    fused_judge
-        Under ``judges`` by name what :class:`ReportInputs` takes; a judge of the name ``teacher`` replaces that above.
+    A ``teacher`` without a reliability, as when nothing was judged, is left out. Under ``judges`` the fused judge names
+    others; one of the name ``teacher`` replaces that above.
 
     Examples
     --------
@@ -283,28 +218,16 @@ def routes(funnel: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return found if len(found) > 1 else {}
 
 
-def origin_counts(
-    origins: Mapping[str, Mapping[str, int]] | Sequence[Mapping[str, Any]],
-) -> list[tuple[str, str, int]]:
+def origin_counts(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
     """Return (``source`` or ``tier``, its name, negatives); a negative counts once by source and once by tier.
 
     Examples
     --------
     >>> origin_counts({"sources": {"bm25": 3, "dense": 4}, "tiers": {}})
     [('source', 'bm25', 3), ('source', 'dense', 4)]
-    >>> rows = [{"source": "bm25", "tier": "window", "negatives": n} for n in (3, 4)]
-    >>> origin_counts(rows)
-    [('source', 'bm25', 7), ('tier', 'window', 7)]
     """
-    if isinstance(origins, Mapping):
-        kinds = {"source": origins.get("sources") or {}, "tier": origins.get("tiers") or {}}
-        return [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()]
-    total: dict[tuple[str, str], int] = {}
-    for kind in ("source", "tier"):
-        for row in origins:
-            if row.get(kind):
-                total[kind, str(row[kind])] = total.get((kind, str(row[kind])), 0) + row["negatives"]
-    return [(kind, name, count) for (kind, name), count in total.items()]
+    kinds = {"source": origins.get("sources", {}), "tier": origins.get("tiers", {})}
+    return [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()]
 
 
 def systems(results: pd.DataFrame) -> list[str]:
@@ -338,15 +261,12 @@ def lookup(results: pd.DataFrame, recipe: str, metric: str) -> Mapping[str, floa
     return _last(rows, ["value", "low", "high"])
 
 
-def difference(
-    comparisons: pd.DataFrame, system: str, baseline: str = ZERO_SHOT, metric: str = "ndcg@10"
-) -> Mapping[str, float] | None:
-    """Return ``difference, low, high, p_value`` of one comparison, or None."""
+def difference(comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10") -> Mapping[str, float] | None:
+    """Return ``difference, low, high, p_value`` of a system against the encoder as it was, or None."""
     if not len(comparisons):
         return None
-    rows = comparisons[
-        (comparisons["system"] == system) & (comparisons["baseline"] == baseline) & (comparisons["metric"] == metric)
-    ]
+    asked = (comparisons["system"] == system) & (comparisons["metric"] == metric)
+    rows = comparisons[asked & (comparisons["baseline"] == ZERO_SHOT)]
     return _last(rows, ["difference", "low", "high", "p_value"])
 
 

@@ -12,13 +12,7 @@ _SHOWN: Final = 20
 
 
 def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return what each part of the collection gave.
-
-    Parameters
-    ----------
-    rows
-        From :func:`anmi.evaluation.diagnostics.by_source`.
-    """
+    """Return what each part of the collection gave, from :class:`anmi.evaluation.diagnostics.BySource`."""
     table = Table(title="Negatives by source", title_justify="left")
     table.add_column("source", overflow="fold")
     for name in ("queries", "passed", "failed", "pass rate", "rows", "mean", "min", "max"):
@@ -34,13 +28,7 @@ def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
-    """Return where the negatives came from: by source, and by tier of the back-off where there is one.
-
-    Parameters
-    ----------
-    origins
-        From :func:`anmi.evaluation.diagnostics.origins`.
-    """
+    """Return where the negatives came from: by source, and by tier of the back-off where there is one."""
     table = Table(title="Where the negatives came from", title_justify="left")
     for name in ("by", "origin"):
         table.add_column(name)
@@ -54,13 +42,7 @@ def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 def dropped_table(funnel: Sequence[Mapping[str, Any]]) -> Table | None:
-    """Return which steps dropped whole rows, by which rule; None where none did.
-
-    Parameters
-    ----------
-    funnel
-        From :func:`anmi.evaluation.diagnostics.funnel`.
-    """
+    """Return which steps of a funnel dropped whole rows, by which rule; None where none did."""
     found = [row for row in funnel if row["kind"] == "rejected" and row["queries"]]
     if not found:
         return None
@@ -101,10 +83,7 @@ def source_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def expected_sentence(expected: Mapping[str, Any] | None) -> str:
     """Say which share of the negatives the judge expects to be relevant; empty where it judged none.
 
-    Parameters
-    ----------
-    expected
-        From :class:`anmi.evaluation.diagnostics.Expected`.
+    From :class:`anmi.evaluation.diagnostics.Expected`.
 
     Examples
     --------

@@ -66,7 +66,7 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, PartOptions):
         return value.kind
     if isinstance(value, BaseModel):
-        return f"{{{', '.join(f'{name}: {written(each)}' for name, each in value.model_dump().items())}}}"
+        return written(value.model_dump())
     return written(value)
 
 

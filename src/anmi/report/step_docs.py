@@ -5,21 +5,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from anmi.selection.recipe import STEPS, StepType, _load_steps
+from anmi.selection.steps import STEPS, StepType
 
 START: Final = "<!-- steps: python -m anmi.report.step_docs docs/selection.md writes the lines up to the next mark -->"
 END: Final = "<!-- end of steps -->"
-# Sections of a design document that readers do not have.
-_SECTION: Final = re.compile(r"; methods §[\d.]+| \(methods §[^)]*\)")
 _SIGNS: Final = {Ge: ("≥", "ge"), Gt: (">", "gt"), Le: ("≤", "le"), Lt: ("<", "lt")}
 
 
@@ -32,7 +29,6 @@ def steps_table() -> str:
         A row per step with the first sentence of its documentation, and below it a row per parameter with its
         default, its bounds or choices, and its description. Steps of one module stand together.
     """
-    _load_steps()
     lines = ["| step | parameter | default | meaning |", "|---|---|---|---|"]
     for kind in sorted(STEPS.values(), key=lambda kind: (kind.sampler, kind.apply.__module__)):
         lines.append(f"| **`{kind.name}`** | | | {cell(_summary(kind))} |")
@@ -44,7 +40,7 @@ def steps_table() -> str:
 
 
 def _summary(kind: StepType) -> str:
-    return _SECTION.sub("", (kind.apply.__doc__ or "").strip().split("\n\n")[0])
+    return (kind.apply.__doc__ or "").strip().split("\n\n")[0]
 
 
 def cell(text: str) -> str:
@@ -57,13 +53,15 @@ def written(value: Any) -> str:
 
     Examples
     --------
-    >>> written(None), written(True), written((0.5, 1.0)), written("own")
-    ('null', 'true', '[0.5, 1]', 'own')
+    >>> written(None), written(True), written((0.5, 1.0)), written({"own": 7})
+    ('null', 'true', '[0.5, 1]', '{own: 7}')
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {written(each)}' for name, each in value.items())}}}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

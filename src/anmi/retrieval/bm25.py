@@ -6,40 +6,21 @@ import copy
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError, nearest
-from anmi.retrieval.tokenize import Tokenize, resolve, tokenizer
+from anmi.retrieval.terms import Terms
+from anmi.retrieval.tokenize import Tokenize, tokenizer
 
 ENGINES: Final = ("bm25s", "rank_bm25")
 _SETTINGS: Final = "settings.json"
 _CELLS: Final = 4_000_000
 # Documents per query, such as positives, whose ranks are counted faster than sorted for.
 _FEW: Final = 16
-
-
-class Retrieved(NamedTuple):
-    """What a search found, and where the given documents stand.
-
-    Attributes
-    ----------
-    documents, scores, ranks
-        int32, float32, float32 [Q, k], best first; padded with -1, 0 and NaN.
-    given_scores, given_ranks
-        Of the given documents, float32 [Q, G]; NaN in padding.
-
-    A rank is 1 + the number of documents of the corpus with a higher score.
-    """
-
-    documents: NDArray[np.int32]
-    scores: NDArray[np.float32]
-    ranks: NDArray[np.float32]
-    given_scores: NDArray[np.float32]
-    given_ranks: NDArray[np.float32]
 
 
 class BM25Index:
@@ -81,22 +62,24 @@ class BM25Index:
         b: float = 0.4,
         method: str = "lucene",
     ) -> BM25Index:
-        """Index texts; see the class for the parameters."""
+        """Cut and index texts; see the class for the parameters."""
+        return BM25Index.of_terms(Terms.cut(texts, language, kind), engine, k1, b, method)
+
+    @staticmethod
+    def of_terms(
+        terms: Terms, engine: str = "bm25s", k1: float = 0.9, b: float = 0.4, method: str = "lucene"
+    ) -> BM25Index:
+        """Index documents that are cut into terms; see the class for the parameters."""
         if engine not in ENGINES:
             raise AnmiError(f'unknown BM25 engine "{engine}"; {nearest(engine, ENGINES)}')
         settings: dict[str, Any] = {
-            "documents": len(texts), "language": language, "tokenizer": resolve(kind, language),
-            "engine": engine, "k1": k1, "b": b, "method": method,
+            "documents": len(terms.lengths), **terms.settings, "engine": engine, "k1": k1, "b": b, "method": method,
         }  # fmt: skip
-        tokenize = tokenizer(settings["tokenizer"], language)
-        tokens = tokenize(texts)
-        if not any(tokens):
-            raise AnmiError(f'the tokenizer "{settings["tokenizer"]}" found no token in {len(texts)} documents')
-        return (
-            BM25Index(_index(tokens, settings), settings, tokenize)
-            if engine == "bm25s"
-            else BM25Index(_RankBM25(tokens, k1, b), settings, tokenize)
-        )
+        if engine == "bm25s":
+            return BM25Index(_index(terms, settings), settings, terms.tokenize)
+        names = list(terms.vocabulary)
+        tokens = [[names[term] for term in row] for row in terms.rows()]
+        return BM25Index(_RankBM25(tokens, k1, b), settings, terms.tokenize)
 
     def __getstate__(self) -> dict[str, Any]:
         """Give up the mapping of files: another process shares the arrays by its engine."""
@@ -140,29 +123,11 @@ class BM25Index:
         scores
             float32 [Q, k], 0 where there is no document.
         """
-        found = self.retrieve(queries, k, np.zeros((len(queries), 0), np.int32))
-        return found.documents, found.scores
-
-    def retrieve(self, queries: Sequence[str], k: int, given: NDArray[np.int32]) -> Retrieved:
-        """Search, and rank given documents, in one pass over the index.
-
-        Parameters
-        ----------
-        queries
-            Q texts.
-        k
-            Documents wanted per query.
-        given
-            Documents to score and rank besides, such as the positives, int32 [Q, G], padded with -1.
-        """
         k = min(k, self.settings["documents"])
-        parts = [
-            Retrieved(*_best(full, k), *score_and_rank(full, given[part])) for part, full in self._scored(queries, k)
-        ]
-        if not parts:
-            nothing = np.zeros((0, k), np.float32)
-            return Retrieved(nothing.astype(np.int32), nothing, nothing, *np.zeros((2, *given.shape), np.float32))
-        return Retrieved(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        documents, scores = np.full((len(queries), k), -1, np.int32), np.zeros((len(queries), k), np.float32)
+        for part, full in self.scored(queries, k):
+            documents[part], scores[part] = best(full, k)
+        return documents, scores
 
     def scores_and_ranks(
         self, queries: Sequence[str], documents: NDArray[np.int32]
@@ -183,12 +148,20 @@ class BM25Index:
         """
         scores = np.full(documents.shape, np.nan, np.float32)
         ranks = np.full(documents.shape, np.nan, np.float32)
-        for part, full in self._scored(queries, documents.shape[1]):
+        for part, full in self.scored(queries, documents.shape[1]):
             scores[part], ranks[part] = score_and_rank(full, documents[part])
         return scores, ranks
 
-    def _scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next."""
+    def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next.
+
+        Parameters
+        ----------
+        queries
+            Q texts.
+        width
+            Documents per query that the caller looks at, at most; bounds how many queries come at a time.
+        """
         rows = self._tokenize(queries)
         # Few enough to stay near the processor's caches, which is where the time goes.
         step = max(1, _CELLS // max(self.settings["documents"], width, 1))
@@ -206,14 +179,13 @@ class BM25Index:
             yield part, full
 
 
-def _best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
-    """Return the k best documents with scores and ranks, [Q, k]; padded with -1, 0 and NaN where a score is 0.
+def best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the k best documents with their scores, [Q, k]; padded with -1 and 0 where a score is 0.
 
     Examples
     --------
-    >>> documents, scores, ranks = _best(np.array([[1.0, 0.0, 3.0, 1.0]], np.float32), 4)
-    >>> documents.tolist(), ranks.tolist()
-    ([[2, 0, 3, -1]], [[1.0, 2.0, 2.0, nan]])
+    >>> best(np.array([[1.0, 0.0, 3.0, 1.0]], np.float32), 4)[0].tolist()
+    [[2, 0, 3, -1]]
     """
     least = np.partition(full, full.shape[1] - k, axis=1)[:, full.shape[1] - k]
     row, document = np.nonzero((full >= least[:, None]) & (full > 0))
@@ -228,11 +200,7 @@ def _best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray
     documents = np.full((len(full), k), -1, np.int32)
     scores = np.zeros((len(full), k), np.float32)
     documents[slots], scores[slots] = document[kept], value[kept]
-    # Nothing that scores higher is missing from the list, so a rank is the place where its run of ties begins.
-    starts = np.ones(scores.shape, bool)
-    starts[:, 1:] = scores[:, 1:] < scores[:, :-1]
-    ranks = np.maximum.accumulate(np.where(starts, np.arange(1, k + 1), 0), axis=1)
-    return documents, scores, np.where(documents >= 0, ranks, np.nan).astype(np.float32)
+    return documents, scores
 
 
 def score_and_rank(
@@ -271,14 +239,12 @@ def score_and_rank(
     return np.where(hidden, np.nan, scores).astype(np.float32), np.where(hidden, np.nan, ranks).astype(np.float32)
 
 
-def _index(tokens: list[list[str]], settings: dict[str, Any]) -> Any:
+def _index(terms: Terms, settings: dict[str, Any]) -> Any:
     import bm25s
 
     engine = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
     # Numbered as they come: bm25s would do so in the order of a set, which is another in every process.
-    vocabulary: dict[str, int] = {}
-    ids = [[vocabulary.setdefault(term, len(vocabulary)) for term in row] for row in tokens]
-    vocabulary.setdefault("", len(vocabulary))
+    ids, vocabulary = terms.rows(), {**terms.vocabulary, "": len(terms.vocabulary)}
     engine.index((ids, vocabulary), show_progress=False)
     # BM25L and BM25+ give every document a share for the terms it lacks. It is the same for all documents, so the
     # order stands without it, and a score of 0 means in every variant that nothing is shared.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.errors import AnmiError, nearest
+from anmi.fingerprint import hash_file
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
@@ -53,7 +54,7 @@ def verify(file: Path, sha256: str) -> None:
     --------
     >>> verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     """
-    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    found = hash_file(file, "sha256")
     if found != sha256:
         raise AnmiError(
             f"{file}: SHA-256 is {found[:12]}… but {sha256[:12]}… was expected; "

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from anmi.fingerprint import hash_file
 
 # Settings that say where a model comes from or how it is run, not what it computes; the type of the weights is taken
 # from the weights.
@@ -87,4 +88,4 @@ def _vocabulary_files(tokenizer: Any) -> list[str]:
             files = tokenizer.save_vocabulary(folder) or ()
         except NotImplementedError:
             return []
-        return [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files]
+        return [hash_file(Path(file), "sha256") for file in files]

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, SOURCES
+from anmi.corpus.related import copies
 
 RECIPROCAL_RANK_CONSTANT = 60.0
 
@@ -101,21 +102,7 @@ def compacted(documents: NDArray[np.int32], *others: NDArray[Any]) -> list[NDArr
 def union(
     first: NDArray[np.int32], first_source: NDArray[np.uint8], second: NDArray[np.int32], second_source: str
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Merge two candidate lists per query; a document in both carries both source bits.
-
-    Parameters
-    ----------
-    first, second
-        int32 [Q, A] and [Q, B], padded with -1, no repeats within a row.
-    first_source
-        uint8 [Q, A].
-    second_source
-        Name of the second source.
-
-    Returns
-    -------
-    documents, source
-        [Q, up to A + B], in order of document index.
+    """Merge candidates per query with those of one source; see :func:`merged`.
 
     Examples
     --------
@@ -123,16 +110,39 @@ def union(
     >>> [x.tolist() for x in union(a, np.array([[1, 1]], np.uint8), b, "dense")]
     [[[1, 2, 3]], [[3, 2, 1]]]
     """
+    return merged(first, first_source, second, np.full(second.shape, SOURCES[second_source], np.uint8))
+
+
+def merged(
+    first: NDArray[np.int32],
+    first_source: NDArray[np.uint8],
+    second: NDArray[np.int32],
+    second_source: NDArray[np.uint8],
+) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Merge two candidate lists per query; a document in both carries the bits of both.
+
+    Parameters
+    ----------
+    first, second
+        int32 [Q, A] and [Q, B], padded with -1, no repeats within a row.
+    first_source, second_source
+        Bit-masks of :data:`anmi.candidates.SOURCES`, uint8 [Q, A] and [Q, B].
+
+    Returns
+    -------
+    documents, source
+        [Q, up to A + B], in order of document index.
+    """
     documents = np.concatenate([first, second], axis=1)
-    bits = np.concatenate([first_source, np.full(second.shape, SOURCES[second_source], np.uint8)], axis=1)
+    bits = np.concatenate([first_source, second_source], axis=1)
     order = np.argsort(documents, axis=1, kind="stable")
     documents, bits = (np.take_along_axis(values, order, axis=1) for values in (documents, bits))
     same = documents[:, 1:] == documents[:, :-1]
     bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
     documents[:, 1:][same] = PADDING
     bits[documents == PADDING] = 0
-    merged, merged_bits = compacted(documents, bits)
-    return merged.astype(np.int32), merged_bits.astype(np.uint8)
+    unique, unique_bits = compacted(documents, bits)
+    return unique.astype(np.int32), unique_bits.astype(np.uint8)
 
 
 def fused_rank(*ranks: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -141,24 +151,25 @@ def fused_rank(*ranks: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.sum(shares, axis=0).astype(np.float32)
 
 
-def duplicate_groups(document_ids: list[str], duplicates: pd.DataFrame) -> NDArray[np.int32]:
+def duplicate_groups(document_ids: list[str], related: pd.DataFrame) -> NDArray[np.int32]:
     """Return for every document the index of the first one with the same text, int32 [N].
 
     Parameters
     ----------
     document_ids
         In corpus order.
-    duplicates
-        ``document_id, duplicate_of`` as made by ingestion.
+    related
+        ``document_id, other_id, kind``; see :func:`anmi.corpus.related.find_related`.
 
     Examples
     --------
-    >>> table = pd.DataFrame({"document_id": ["c"], "duplicate_of": ["a"]})
+    >>> table = pd.DataFrame({"document_id": ["c"], "other_id": ["a"], "kind": ["copy"]})
     >>> duplicate_groups(["a", "b", "c"], table).tolist()
     [0, 1, 0]
     """
     position = pd.Series(np.arange(len(document_ids), dtype=np.int32), index=document_ids)
     group = np.arange(len(document_ids), dtype=np.int32)
-    if len(duplicates):
-        group[position.loc[duplicates.document_id]] = position.loc[duplicates.duplicate_of].to_numpy()
+    same = copies(related)
+    if same:
+        group[position.loc[list(same)]] = position.loc[list(same.values())].to_numpy()
     return group

@@ -106,11 +106,11 @@ def together(first: CandidateShards, second: CandidateShards) -> CandidateShards
         yield from first
         yield from second
 
-    def parts() -> Iterator[bytes]:
-        yield from first.parts()
-        yield from second.parts()
+    def layers() -> Iterator[tuple[bytes, ...]]:
+        for shards in (first, second):
+            yield from ((part,) for part in shards.parts())
 
-    return CandidateShards(blocks, parts=parts)
+    return CandidateShards(blocks, layers=layers)
 
 
 def _moved(places: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.int32]:

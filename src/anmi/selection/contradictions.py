@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from anmi.selection.steps import STEPS
+
 if TYPE_CHECKING:
     from anmi.selection.recipe import Recipe, Step
 
@@ -22,8 +24,6 @@ def contradiction(recipe: Recipe) -> str | None:
 
 
 def _sampling(recipe: Recipe) -> str | None:
-    from anmi.selection.recipe import STEPS
-
     drawing = [place for place, item in enumerate(recipe.steps) if item.type.sampler]
     if len(drawing) > 1:
         first, second = (recipe.steps[place].name for place in drawing[:2])
@@ -41,8 +41,6 @@ def _sampling(recipe: Recipe) -> str | None:
 
 
 def _order(steps: list[Step]) -> str | None:
-    from anmi.selection.recipe import STEPS
-
     makers = {column: name for name, kind in STEPS.items() for column in kind.makes}
     made: set[str] = set()
     for place, item in enumerate(steps):

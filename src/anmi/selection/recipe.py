@@ -1,8 +1,8 @@
-"""A recipe is a list of steps; this module holds the registry of steps and runs recipes."""
+"""A recipe is a list of steps; this module validates and runs recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -13,92 +13,7 @@ from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.selection.contradictions import contradiction
 from anmi.selection.fits import fit_from, plain_fit
 from anmi.selection.inheritance import inherited
-
-
-class Params(BaseModel):
-    """Base of the parameters of a step."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a step may know besides the block.
-
-    Attributes
-    ----------
-    seed
-        Of the run; draws are keyed by it, the query and the step.
-    negatives
-        Negatives wanted per row: the recipe's pool, or without one what a step of training takes.
-    fitted
-        What the step's own ``fit`` returned; None for steps without one.
-    """
-
-    seed: int
-    negatives: int
-    fitted: Any = None
-
-
-Apply = Callable[[Candidates, Any, Context], Candidates]
-Fit = Callable[[Iterable[Candidates], Any, Context], Any]
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """The parameter by which a step trades false negatives against hardness.
-
-    Attributes
-    ----------
-    parameter
-        Name in the step's parameters.
-    grid
-        Values an audit tries besides the recipe's own.
-    """
-
-    parameter: str
-    grid: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class StepType:
-    """A kind of step.
-
-    Its parameters, the columns it reads, what it does to a block, what an audit sweeps, the columns it makes for
-    later steps, whether it draws the negatives, and the type of what it fits: a number or a dataclass.
-    """
-
-    name: str
-    params: type[Params]
-    apply: Apply
-    requires: Callable[[Any], set[str]]
-    fit: Fit | None = None
-    thresholds: tuple[Threshold, ...] = ()
-    makes: tuple[str, ...] = ()
-    sampler: bool = False
-    fitted: Callable[[Any], type] = lambda params: float
-
-
-STEPS: Final[dict[str, StepType]] = {}
-
-
-def step(
-    name: str,
-    params: type[Params],
-    requires: Callable[[Any], set[str]] = lambda p: set(),
-    fit: Fit | None = None,
-    thresholds: tuple[Threshold, ...] = (),
-    makes: tuple[str, ...] = (),
-    sampler: bool = False,
-    fitted: Callable[[Any], type] = lambda params: float,
-) -> Callable[[Apply], Apply]:
-    """Register a function as the step ``name``."""
-
-    def register(apply: Apply) -> Apply:
-        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds, makes, sampler, fitted)
-        return apply
-
-    return register
+from anmi.selection.steps import STEPS, Context, StepType, Threshold
 
 
 class Step(BaseModel):
@@ -112,7 +27,6 @@ class Step(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _parse(cls, value: Any) -> Any:
-        _load_steps()
         if isinstance(value, str):
             value = {value: {}}
         if not isinstance(value, dict) or len(value) != 1:
@@ -138,9 +52,6 @@ class Step(BaseModel):
     @property
     def type(self) -> StepType:
         """The registered kind of this step."""
-        if self.name not in STEPS:
-            # In a worker process nobody has parsed a recipe.
-            _load_steps()
         return STEPS[self.name]
 
     @property
@@ -150,6 +61,15 @@ class Step(BaseModel):
         given = [found for found in known if getattr(self.params, found.parameter) is not None]
         return next(iter(given or known), None)
 
+
+# Columns by what makes them.
+OF_BM25: Final = frozenset({"bm25", "bm25_rank", "consistent", "positive_rank", "fused"})
+OF_ENCODER: Final = frozenset({"dense", "dense_rank", "fused"})
+OF_CROSS_ENCODER: Final = frozenset({"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se"})
+OF_EVIDENCE: Final = frozenset(
+    ["p_relevant", "p_evidence", "coverage", "match", "likeness", "likeness_terms", "containment", "contained", "facts"]
+)
+OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se"})
 
 _PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross"})
 
@@ -196,6 +116,17 @@ class Recipe(BaseModel):
         """Columns the recipe reads and does not make; stages that make none of them are passed through."""
         made = {column for item in self.steps for column in item.type.makes}
         return set(self.reads).union(*(item.type.requires(item.params) for item in self.steps)) - made
+
+    @property
+    def judged(self) -> bool:
+        """Whether the recipe reads any judgment, and so the evidence behind all of them."""
+        return bool(self.requires & (OF_EVIDENCE | OF_CROSS_ENCODER))
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """What candidates are retrieved by: ``bm25``, ``dense``, both or neither; judgments are of what both find."""
+        wanted = {"bm25": OF_BM25, "dense": OF_ENCODER}
+        return frozenset(name for name, columns in wanted.items() if self.judged or self.requires & columns)
 
     @property
     def main_threshold(self) -> int | None:
@@ -369,19 +300,3 @@ class Runner:
                     f"before it makes for what is read; {nearest(str(error.args[0]), block.columns)}"
                 ) from error
         return block
-
-
-def _load_steps() -> None:
-    """Import the modules whose steps register themselves."""
-    from anmi.selection import (  # noqa: F401
-        back_off,
-        ceilings,
-        elo_zones,
-        filters,
-        guard,
-        mixture,
-        routing,
-        samplers,
-        simans,
-        weighters,
-    )

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.metadata import values_by_id
 from anmi.engine.threads import ahead
-from anmi.retrieval.kin import Kin
 from anmi.retrieval.pool import compacted, without
+from anmi.retrieval.related import RelatedDocuments
 
 _SCORES: Final = ("bm25", "bm25_rank", "dense", "dense_rank", "cross", "p_relevant", "elo", "elo_se", "gap_se")
 # Measurements that a row is made of; nothing else need be read.
@@ -31,7 +31,7 @@ def training_rows(
     document_ids: Sequence[str],
     document_texts: Sequence[str],
     query_texts: dict[str, str],
-    kin: Kin | None = None,
+    related: RelatedDocuments | None = None,
     own: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
     """Return one row per kept (query, positive), its negatives as lists of equal length, best first.
@@ -48,7 +48,7 @@ def training_rows(
         By document index.
     query_texts
         By query id.
-    kin
+    related
         Copies, near-duplicates and siblings of documents; without it every document is like no other.
     own
         By query id, the document that the query is itself or has the text of, where there is one.
@@ -60,11 +60,11 @@ def training_rows(
         negative_ids, negatives, weights, sources``, for every score the lists ``negative_<score>`` beside the number
         ``positive_<score>``; ``uncertain_ids, uncertain, uncertain_p``: the likeliest few that are fit for
         distillation only; and ``excluded_ids``: documents of other rows that must not become negatives of this one
-        inside a batch, because they are copies or kin of a positive, or their relevance here was judged uncertain or
-        likely; and in any case the query itself, which may be drawn from the corpus in training.
+        inside a batch, because they are copies, near-duplicates or siblings of a positive, or their relevance here
+        was judged uncertain or likely; and in any case the query itself, which training may draw from the corpus.
     """
     names, texts = np.array(document_ids, dtype=object), np.array(document_texts, dtype=object)
-    maker = _RowMaker(names, texts, query_texts, kin or Kin.of_none(len(names)), own or {})
+    maker = _RowMaker(names, texts, query_texts, related or RelatedDocuments.of_none(len(names)), own or {})
     tables = [maker(block) for block in ahead(shards.only(*_READ))]
     # A table without rows has columns of no type, and would take the others' from them.
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
@@ -79,7 +79,7 @@ class _RowMaker:
     names: NDArray[Any]
     texts: NDArray[Any]
     query_texts: dict[str, str]
-    kin: Kin
+    related: RelatedDocuments
     own: Mapping[str, int]
     used: NDArray[np.bool_] = field(init=False)
 
@@ -92,14 +92,14 @@ class _RowMaker:
         (found,) = compacted(np.where(promoted, block.documents, PADDING))
         positives = np.concatenate([block.positives, found], axis=1)
         selves = np.array([self.own.get(query, PADDING) for query in block.query_ids.tolist()], np.int32)[:, None]
-        copies = self.kin.barred(found[:, :0], found)
+        copies = self.related.barred(found[:, :0], found)
         row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
         if len(row):
             order = np.lexsort((block.columns["choice"][row, slot], row))
             row, slot = row[order], slot[order]
         chosen = block.documents[row, slot]
         self.used[chosen] = self.used[own] = self.used[block.documents[promoted]] = True
-        itself = self.kin.barred(found[:, :0], selves)
+        itself = self.related.barred(found[:, :0], selves)
         self.used[itself[itself != PADDING]] = True
         lists = _Lists(row, len(block))
         table: dict[str, Any] = {
@@ -121,7 +121,7 @@ class _RowMaker:
                 if score in block.positive_columns:
                     table[f"positive_{score}"] = block.positive_columns[score][:, 0]
         doubtful = np.where(block.barred_in_batch, block.documents, PADDING)
-        others = np.concatenate([doubtful, without(self.kin.barred(positives, selves), positives)], axis=1)
+        others = np.concatenate([doubtful, without(self.related.barred(positives, selves), positives)], axis=1)
         table |= self._uncertain(block) | {"excluded": _ragged(others)}
         return self._with_promoted(pd.DataFrame(table), block, promoted)
 

@@ -1,5 +1,6 @@
 """Content-addressed cache: what was computed once for a text is never computed again."""
 
-from anmi.store.cache import Store, digest
+from anmi.fingerprint import digest
+from anmi.store.cache import Store
 
 __all__ = ["Store", "digest"]

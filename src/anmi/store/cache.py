@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.errors import AnmiError
+from anmi.fingerprint import digest
 from anmi.store import upkeep
 from anmi.store.database import Database
 from anmi.store.registry import PREFIX_SIZE, TEXT_SIZE, Record
@@ -28,24 +29,6 @@ from anmi.store.registry import PREFIX_SIZE, TEXT_SIZE, Record
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 _FLOAT_SIZE: Final = 4
 _REMOVED_AT_ONCE: Final = 100_000
-
-
-def digest(*parts: str | bytes, size: int = 16) -> bytes:
-    """Return a short hash of the parts; their borders count.
-
-    Lone surrogates, which JSON lets through and UTF-8 does not, are hashed as they are.
-
-    Examples
-    --------
-    >>> digest("ab", "c") == digest("a", "bc")
-    False
-    """
-    state = hashlib.blake2b(digest_size=size)
-    for part in parts:
-        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
-        state.update(len(data).to_bytes(8, "little"))
-        state.update(data)
-    return state.digest()
 
 
 class Store:

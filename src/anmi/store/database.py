@@ -14,7 +14,7 @@ from typing import Any, Final
 import lmdb
 
 from anmi.errors import AnmiError
-from anmi.store.lock import Users
+from anmi.locks import Users
 from anmi.store.registry import Registry
 
 FORMAT: Final = b"anmi-store-2"

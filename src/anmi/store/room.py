@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
 import threading
 from pathlib import Path
 from typing import Final
+
+from anmi.locks import Lock, is_held
 
 _LOCK_FILE: Final = ".lock"
 _lock = threading.Lock()
@@ -30,23 +31,14 @@ def room(prefix: str) -> Path:
         if key not in _rooms:
             _sweep(Path(tempfile.gettempdir()), prefix)
             made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-            # Never closed, so that the lock lives as long as the process.
-            fcntl.flock(os.open(Path(made.name) / _LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600), fcntl.LOCK_EX)
+            # Never released, so that the lock lives as long as the process.
+            Lock(Path(made.name) / _LOCK_FILE).take()
             _rooms[key] = made
         return Path(_rooms[key].name)
 
 
 def _sweep(parent: Path, prefix: str) -> None:
     for lock in parent.glob(f"{prefix}*/{_LOCK_FILE}"):
-        try:
-            handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:
-            # Of another user, or gone in between.
-            continue
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Those of other users, or gone in between, cannot be told.
+        if is_held(lock) is False:
             shutil.rmtree(lock.parent, ignore_errors=True)
-        except OSError:
-            continue
-        finally:
-            os.close(handle)

@@ -191,7 +191,7 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
        not come back through another row. Listed twice, the smaller weight holds.
     3. No document known to be relevant to the query is a negative: the row's positive, any of its ``positive_ids``,
        the positives of other rows of the same query, and any document with the text of one of these. Nor is one of
-       the row's ``excluded_ids``: kin of its positive, or judged likely or uncertain to be relevant when it was mined.
+       the row's ``excluded_ids``: related to its positive, or judged likely or uncertain to be relevant in mining.
     4. A row's uncertain documents are nobody's negatives; they are there to be learned from as they are judged.
     """
     column: dict[str, int] = {}
@@ -274,14 +274,8 @@ class Batcher:
 
     Documents are tokenised in groups of similar length, so that a long one does not pad all the others.
 
-    Parameters
-    ----------
-    tokenise
-        Texts and a role (``query`` or ``document``) to the encoder's input features.
-    in_batch
-        See :func:`assemble`.
-    texts_per_pass
-        Most texts in a group.
+    ``tokenise`` turns texts and a role (``query`` or ``document``) into the encoder's input features;
+    ``texts_per_pass`` are most texts in a group. See :func:`assemble`.
     """
 
     def __init__(

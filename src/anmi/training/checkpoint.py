@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -10,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anmi.errors import AnmiError
+from anmi.fingerprint import hash_file, hash_text, hash_value
+from anmi.locks import Lock
 from anmi.retrieval.encoders import fingerprint
 from anmi.training.failures import NotFiniteError
 from anmi.training.options import TrainingOptions
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
-STATE: Final = "state.json"
 # When and how often checkpoints are made changes no weight.
 WITHOUT_EFFECT: Final = frozenset({"checkpoint_minutes", "checkpoint_steps", "checkpoints_kept"})
 # What one may want to change when a training is to go on after it failed; the batches and the steps stay the same.
@@ -69,17 +69,7 @@ class CheckpointPlan:
 def identity(
     rows: pd.DataFrame, encoder: Any, options: TrainingOptions, seed: int, facts: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what determines the result of a training, as plain JSON values.
-
-    Parameters
-    ----------
-    rows
-        Training rows.
-    encoder
-        As it is before the first step.
-    options, seed, facts
-        Of the training.
-    """
+    """Return what determines the result of a training, as plain JSON values."""
     chosen = {name: value for name, value in options.model_dump(mode="json").items() if name not in WITHOUT_EFFECT}
     return {
         "facts": dict(facts),
@@ -110,8 +100,7 @@ def digest_table(table: pd.DataFrame) -> str:
 
 def digest_tables(tables: Iterable[pd.DataFrame]) -> str:
     """Return a hash of the values of several tables in their order."""
-    together = "".join(digest_table(table) for table in tables)
-    return hashlib.blake2b(together.encode(), digest_size=16).hexdigest()
+    return hash_text("".join(digest_table(table) for table in tables))
 
 
 def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any], changeable: frozenset[str]) -> list[str]:
@@ -173,8 +162,7 @@ class Checkpoints:
         if plan.start is not None:
             self._given = plan.start
             self.identity = wanted | {"started_from": self._accept(plan.start)}
-        key = json.dumps(self.identity, sort_keys=True).encode()
-        self.folder = plan.folder / hashlib.blake2b(key, digest_size=12).hexdigest()
+        self.folder = plan.folder / hash_value(self.identity, 12)
 
     def _accept(self, start: Path) -> str | None:
         """Refuse a checkpoint of another training; return what to call this one's start, None for its own."""
@@ -187,23 +175,21 @@ class Checkpoints:
             )
         same = manifest["identity"] | {"started_from": None} == self.identity
         earlier: str | None = manifest["identity"]["started_from"]
-        return earlier if same else hashlib.sha256((start / MANIFEST).read_bytes()).hexdigest()[:32]
+        return earlier if same else hash_file(start / MANIFEST, "sha256")[:32]
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other processes from the same training's checkpoints; ``owned`` is False where one has them already."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        lock = Lock(self.folder / "lock")
+        with suppress(AnmiError):
+            self.owned = lock.take() is None
+        if not self.owned:
+            log.warning("Another process makes the checkpoints of this training; this one makes none")
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                log.warning("Another process makes the checkpoints of this training; this one makes none")
-            else:
-                self.owned = True
             yield
         finally:
-            os.close(lock)
+            lock.release()
 
     def begin(self) -> Path | None:
         """Return the verified checkpoint to go on from, or None, and tidy away what is not needed."""
@@ -236,15 +222,6 @@ class Checkpoints:
     def write(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], values: Mapping[str, Any]) -> Path:
         """Write a checkpoint aside, and make it appear when it is whole.
 
-        Parameters
-        ----------
-        step
-            Steps made.
-        tensors
-            By name of the file, without its suffix.
-        values
-            JSON values by name of the file, without its suffix.
-
         Raises
         ------
         NotFiniteError
@@ -264,7 +241,7 @@ class Checkpoints:
                 )
             for name, value in values.items():
                 (aside / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
-            files = {file.name: sha256(file) for file in sorted(aside.iterdir())}
+            files = {file.name: hash_file(file, "sha256") for file in sorted(aside.iterdir())}
             manifest = {
                 "format": FORMAT,
                 "step": step,
@@ -346,18 +323,12 @@ def verify(path: Path) -> dict[str, Any]:
     manifest = read_manifest(path)
     for name, expected in manifest["files"].items():
         file = path / name
-        if not file.is_file() or sha256(file) != expected:
+        if not file.is_file() or hash_file(file, "sha256") != expected:
             raise AnmiError(
                 f"{file} is {'damaged' if file.is_file() else 'missing'} (its SHA-256 is not the one in {MANIFEST}): "
                 "go on from an older checkpoint, or train from the beginning."
             )
     return manifest
-
-
-def sha256(file: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def check_finite(tensors: Mapping[str, Mapping[str, Tensor]]) -> None:

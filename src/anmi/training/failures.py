@@ -74,16 +74,7 @@ class BatchSize:
 def out_of_memory(options: TrainingOptions, size: BatchSize, device: str, *, static: bool) -> AnmiError:
     """Return the error that says which options to change, most useful first.
 
-    Parameters
-    ----------
-    options
-        Of the training.
-    size
-        Of the batch.
-    device
-        Whose memory it was.
-    static
-        Whether the encoder is a table, which takes a batch in one pass and has no length limit.
+    A static encoder is a table, which takes a batch in one pass and has no length limit.
     """
     advice = []
     if not static:

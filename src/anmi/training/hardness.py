@@ -27,21 +27,7 @@ def rated(rows: Sequence[Row], params: HardnessParams) -> list[Row]:
 def round_at_random(values: NDArray[np.float64], query_ids: Sequence[str], step: int, seed: int) -> NDArray[np.int64]:
     """Round up with the probability of the fraction, so that the mean over steps is the value itself.
 
-    Parameters
-    ----------
-    values
-        Not negative, [B].
-    query_ids
-        Whose stream each draw comes from, B.
-    step
-        Of the training, from 0.
-    seed
-        Of the training.
-
-    Returns
-    -------
-    numpy.ndarray
-        int64 [B]; a query's draw depends on the seed, its id and the step, on nothing else.
+    Values [B] give int64 [B]. A query's draw depends on the seed, its id and the step (from 0), on nothing else.
 
     Examples
     --------

@@ -110,16 +110,7 @@ class ContrastiveObjective(nn.Module):
 def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: float) -> float:
     """Return the share of the rows' own negatives with s⁻ > s⁺ - margin; NaN where there is none.
 
-    Parameters
-    ----------
-    similarity
-        [B, U].
-    positive
-        Column of each row's positive, int64 [B, 1].
-    negatives
-        Columns of each row's own negatives, int64 [B, n], padded with -1.
-    margin
-        In cosine similarity.
+    Similarities are [B, U]; the positive's column is int64 [B, 1], the negatives' [B, n], padded with -1.
 
     Examples
     --------

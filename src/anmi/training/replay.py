@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import numpy as np
 import pandas as pd
@@ -19,52 +20,23 @@ from anmi.training.sampler import build_sampler
 _MOST_STEPS: Final = 200
 
 
-class _Recorded:
-    """Stands for a curriculum whose states are known."""
-
-    def __init__(self) -> None:
-        self.state = State(difficulty=0.0, low=-np.inf, high=np.inf)
-
-    def observe(self, *values: Any, **named: Any) -> State:
-        """Return the state; what it is follows from nothing here."""
-        return self.state
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return nothing; it is never written down."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take nothing."""
-
-
 def drawn_again(rows: Sequence[Row], options: TrainingOptions, log: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Draw the negatives of rows as a training drew those of its own, under the states of its curriculum.
 
     Whether a training draws clean negatives shows on rows with planted truth, and those must not be trained on.
 
-    Parameters
-    ----------
-    rows
-        With all negatives that the recipe chose for them, its pool.
-    options
-        Of the training; its negatives are mined ones.
-    log
-        Of the training, a row a step; with ``difficulty, low, high, negatives`` where it had a curriculum.
-    seed
-        Of the draws.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, document_id, count`` over at most 200 steps, evenly spread over the training.
+    The rows have all negatives that the recipe chose for them, its pool; the log has a row a step, with ``difficulty,
+    low, high, negatives`` where there was a curriculum. Returns ``query_id, document_id, count`` over at most 200
+    steps, evenly spread over the training.
 
     Raises
     ------
     AnmiError
         No row has more negatives than a step takes.
     """
-    curriculum = _Recorded() if isinstance(options.curriculum, WindowOptions) else None
-    sampler = build_sampler(rows, options, curriculum, seed, keep=())
+    # Stands for a curriculum whose states are known.
+    curriculum = SimpleNamespace(state=None) if isinstance(options.curriculum, WindowOptions) else None
+    sampler = build_sampler(rows, options, cast(Any, curriculum), seed, keep=())
     drawn = DrawnNegatives((row.query_id for row in rows), seed, most=len(rows))
     steps = log.iloc[np.unique(np.linspace(0, len(log) - 1, min(len(log), _MOST_STEPS)).astype(int))]
     for step in steps.to_dict("records"):

@@ -12,15 +12,10 @@ from uuid import uuid4
 import pytest
 
 from anmi.hooks import claim as module
-from anmi.hooks.claim import BEAT, CLAIM, Claim
-from anmi.store.sole import process_mark
+from anmi.hooks.claim import CLAIM, Claim
+from anmi.locks import process
 
 ELSEWHERE = "another kernel 7 1"
-
-
-@pytest.fixture(autouse=True)
-def shortly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SETTLE", 0.05)
 
 
 @pytest.fixture
@@ -63,28 +58,27 @@ def test_a_claim_ends_with_its_run(new_claim: Callable[..., Claim]) -> None:
     assert not first.is_held()
 
 
-def test_a_claim_that_is_not_renewed_runs_out(new_claim: Callable[..., Claim]) -> None:
+def test_an_old_claim_of_a_run_that_never_ended_is_abandoned(
+    new_claim: Callable[..., Claim], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = new_claim(), new_claim(minutes=1)
     assert first.take(holder(first)) is None
     assert second.take(holder(second)) is not None
-    first._registry.client.set_registered_model_tag(first._name, BEAT, str(time.time() - 61))
+    later = time.time() + 61
+    monkeypatch.setattr(module.time, "time", lambda: later)
     assert second.take(holder(second)) is None
-
-
-def test_a_claim_is_renewed_while_its_holder_lives(new_claim: Callable[..., Claim]) -> None:
-    first, second = new_claim(minutes=1 / 60), new_claim(minutes=1 / 60)
-    assert first.take(holder(first)) is None
-    time.sleep(1.6)
-    assert second.take(holder(second)) is not None
+    assert (first.is_held(), second.is_held()) == (False, True)
+    first.release()
+    assert second.is_held(), "who lost it takes nothing away"
 
 
 def test_a_killed_process_of_this_machine_is_known_at_once_and_its_run_closed(new_claim: Callable[..., Claim]) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        mark = process_mark(process.pid)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        mark = process(child.pid)
         first, second = new_claim(), new_claim()
         assert first.take(holder(first, mark)) is None
         assert second.take(holder(second)) is not None
-        process.kill()
+        child.kill()
     assert second.take(holder(second)) is None
     assert second._registry.client.get_run(first._registry.run).info.status == "KILLED"
 
@@ -96,22 +90,14 @@ def test_tasks_that_share_a_run_share_its_claim(new_claim: Callable[..., Claim])
     assert second.take(holder(second)) is None
 
 
-def test_of_two_in_the_same_moment_one_gives_way(
+def test_of_two_in_the_same_moment_one_finds_out_before_it_promotes(
     new_claim: Callable[..., Claim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both look before either has written: the second writes while the first waits to look again."""
     first, second = new_claim(), new_claim()
-    answers: list[Any] = []
-
-    def meanwhile(_: float) -> None:
-        if not answers:
-            answers.append("under way")
-            monkeypatch.setattr(second, "_found", lambda once=[{}]: once.pop() if once else Claim._found(second))
-            answers.append(second.take(holder(second)))
-
-    monkeypatch.setattr(module.time, "sleep", meanwhile)
-    assert first.take(holder(first)) is not None
-    assert answers == ["under way", None]
+    assert first.take(holder(first)) is None
+    # The second had looked before the first wrote.
+    monkeypatch.setattr(second, "_found", lambda once=[{}]: once.pop() if once else Claim._found(second))
+    assert second.take(holder(second)) is None
     assert (first.is_held(), second.is_held()) == (False, True)
 
 

@@ -35,8 +35,9 @@ def given(language: str = "en", word: str = "") -> dict[str, Any]:
         "queries": pd.DataFrame({"query_id": ids, "text": texts, "split": "train"}),
         "corpus": pd.DataFrame({"document_id": documents, "title": "", "text": texts}),
         "qrels": pd.DataFrame({"query_id": ids, "document_id": documents, "relevance": 1, "split": "train"}),
-        "duplicates": pd.DataFrame({"document_id": ["d1"], "duplicate_of": ["d0"], "kind": ["exact"]}),
-        "kin": pd.DataFrame({"document_id": ["d2"], "other_id": ["d3"], "kind": ["sibling"], "similarity": [1.0]}),
+        "related_documents": pd.DataFrame({
+            "document_id": ["d1", "d2"], "other_id": ["d0", "d3"], "kind": ["copy", "sibling"], "similarity": 1.0,
+        }),
         "selection": CandidateShards.of([selection]),
         "selection_summary": {"recipe": "anmi", "negatives_wanted": 7},
         "encoder_info": {"encoder": "static", "fingerprint": "f"},
@@ -58,7 +59,9 @@ def test_a_profile_outlives_its_run_and_is_compared(tmp_path: Path, caplog: pyte
         found = measure_drift(now, champion, DriftParams())
     assert found["verdict"] == "strong"
     # Every text has a number of its own, so that some new terms are usual here.
-    assert found["new_terms"]["queries"]["verdict"] == "slight"
+    new = found["new_terms"]["queries"]
+    assert new["current"] == pytest.approx(3 * 60 / 590, abs=0.05)
+    assert new["reference"] == pytest.approx(60 / 410, abs=0.05)
     assert "differ strongly" in caplog.text
     saved = JsonDataset(filepath=str(tmp_path / "drift.json"))
     saved.save(found)
@@ -78,6 +81,7 @@ def test_korean_is_counted_in_words_unless_morphemes_are_asked_for() -> None:
     assert profile_training_data(**given("en"))["tokens"] == "snowball (en)"
 
 
-def test_a_misspelt_threshold_is_refused() -> None:
-    with pytest.raises(ValidationError, match="psi_sligth"):
-        DriftParams.model_validate({"thresholds": {"psi_sligth": 0.2}})
+@pytest.mark.parametrize(("name", "said"), [("shift_sligth", "shift_sligth"), ("psi_slight", "set distance_slight")])
+def test_a_misspelt_threshold_is_refused_and_a_former_one_names_the_new(name: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        DriftParams.model_validate({"thresholds": {name: 0.2}})

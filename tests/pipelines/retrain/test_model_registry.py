@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from anmi.cli_retrain import roll_back
+from anmi.cli.champion import roll_back
 from anmi.datasets.model_registry import (
     CHALLENGER,
     CHAMPION,

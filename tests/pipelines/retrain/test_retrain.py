@@ -26,7 +26,7 @@ from anmi.pipelines.retrain.nodes import (
     audit_recipe,
     decide_promotion,
     evaluate_champion,
-    leak_of,
+    rate_of,
     register_challenger,
     score_champion,
 )
@@ -53,9 +53,21 @@ def decided(
     """Ask the node with what these tests do not vary."""
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["own"], "relevance": [1]})
     return decide_promotion(
-        champion, before, mine, audited, drawn, equivalents, qrels, trained, "mine", book, TrainingParams(),
-        params or RetrainParams(), EVALUATION, 1,
-    )  # fmt: skip
+        champion,
+        champion_metrics=before,
+        query_metrics=mine,
+        audited=audited,
+        drawn=drawn,
+        equivalents=equivalents,
+        qrels=qrels,
+        trained_model=trained,
+        recipe="mine",
+        recipes=book,
+        training=TrainingParams(),
+        params=params or RetrainParams(),
+        evaluation=EVALUATION,
+        seed=1,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +110,8 @@ def test_models_are_called_after_their_collection(collection: str, expected: str
 
 
 def test_the_leak_is_that_of_the_recipe_as_it_is() -> None:
-    assert (leak_of(AUDITED, "mine").value, leak_of(AUDITED, "mine").negatives) == (0.01, 1000)
-    assert "third" in leak_of(AUDITED, "third").failed
+    assert (rate_of(AUDITED, "mine").value, rate_of(AUDITED, "mine").negatives) == (0.01, 1000)
+    assert "third" in rate_of(AUDITED, "third").failed
 
 
 @pytest.fixture
@@ -128,7 +140,14 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
     def night(
         meanwhile: Callable[[], object] = lambda: None, trained_on: tuple[str, ...] = ("train", "dev")
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        champion, profile, run = evaluate_champion(*tables, "api_docs", params, EVALUATION, DenseParams(), registry)
+        champion, profile, run = evaluate_champion(
+            *tables,
+            collection="api_docs",
+            params=params,
+            registry=registry,
+            evaluation=EVALUATION,
+            dense=DenseParams(),
+        )
         assert profile == ({} if champion["version"] is None else {"terms": 3})
         scores = score_champion(run, *tables[1:], EVALUATION)
         mine = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "mine"})
@@ -136,9 +155,17 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
         meanwhile()
         info = {"collection": "api_docs"}
         done = register_challenger(
-            trained, made, champion, {"terms": 3}, info, "static", "mine", DenseParams(), registry,
-            {"trained_on": list(trained_on)},
-        )  # fmt: skip
+            trained,
+            promotion=made,
+            champion=champion,
+            training_profile={"terms": 3},
+            info=info,
+            encoder="static",
+            recipe="mine",
+            dense=DenseParams(),
+            registry=registry,
+            training_summary={"trained_on": list(trained_on)},
+        )
         return made, done
 
     night.model = params.model  # type: ignore[attr-defined]
@@ -190,14 +217,29 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     none = {"model": params.model, "version": None, "rolled_back": {}}
     asked_otherwise = DenseParams(prompt_query="find ", prompt_document="", precision="float32")
     register_challenger(
-        folder, first, none, {}, {"collection": "api_docs"}, "static", "mine", asked_otherwise, registry,
-        {"trained_on": ["train"]},
-    )  # fmt: skip
+        folder,
+        promotion=first,
+        champion=none,
+        training_profile={},
+        info={"collection": "api_docs"},
+        encoder="static",
+        recipe="mine",
+        dense=asked_otherwise,
+        registry=registry,
+        training_summary={"trained_on": ["train"]},
+    )
     fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
     assert read_beside(fetched, SERVING) == {
         "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
     }  # fmt: skip
-    *_, run = evaluate_champion(*tables, "api_docs", params, EVALUATION, asked_otherwise, registry)
+    *_, run = evaluate_champion(
+        *tables,
+        collection="api_docs",
+        params=params,
+        registry=registry,
+        evaluation=EVALUATION,
+        dense=asked_otherwise,
+    )
     expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
     found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -208,9 +250,15 @@ def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) 
     corpus, queries, qrels = tables
     with pytest.raises(AnmiError, match='no "test" queries'):
         evaluate_champion(
-            corpus, queries[queries.split == "train"], qrels, "api_docs", RetrainParams(model=nightly.model),
-            EVALUATION, DenseParams(), registry,
-        )  # fmt: skip
+            corpus,
+            queries[queries.split == "train"],
+            qrels,
+            collection="api_docs",
+            params=RetrainParams(model=nightly.model),
+            evaluation=EVALUATION,
+            dense=DenseParams(),
+            registry=registry,
+        )
 
 
 def test_a_champion_is_not_asked_what_it_was_trained_on(nightly: Any, registry: Any, tables: Any) -> None:
@@ -218,12 +266,26 @@ def test_a_champion_is_not_asked_what_it_was_trained_on(nightly: Any, registry: 
     tables = (corpus, queries.assign(split=queries.split.replace("test", "dev")), qrels)
     params, evaluation = RetrainParams(model=nightly.model), EVALUATION.model_copy(update={"split": "dev"})
     nightly(trained_on=("train",))
-    known, _, run = evaluate_champion(*tables, "api_docs", params, evaluation, DenseParams(), registry)
+    known, _, run = evaluate_champion(
+        *tables,
+        collection="api_docs",
+        params=params,
+        registry=registry,
+        evaluation=evaluation,
+        dense=DenseParams(),
+    )
     assert (known["tags"]["trained_on"], len(run)) == ("train", 4), "as one of an earlier release"
     nightly()
     assert registry.at(nightly.model, CHAMPION).tags["trained_on"] == "train+dev"
     with pytest.raises(AnmiError, match=r"evaluation\.split is dev, which the champion was trained on"):
-        evaluate_champion(*tables, "api_docs", params, evaluation, DenseParams(), registry)
+        evaluate_champion(
+            *tables,
+            collection="api_docs",
+            params=params,
+            registry=registry,
+            evaluation=evaluation,
+            dense=DenseParams(),
+        )
 
 
 def test_without_its_metric_nothing_is_decided(trained: Path) -> None:
@@ -251,7 +313,7 @@ def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
     truth = pd.DataFrame([(f"q{i}", f"d{d}") for i in range(6) for d in range(7)], columns=["query_id", "document_id"])
     planted = PlantedTruth(truth, pd.Series([f"d{i}" for i in range(8)]))
     audited = audit.audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=1)
-    leak = leak_of(audited, "mine")
+    leak = rate_of(audited, "mine")
     assert (leak.count, leak.negatives) == (42, 1400)
     assert binomtest(42, 1400).proportion_ci(0.95, method="wilson").high < RetrainParams().rule.max_leak < leak.high
     made = decided(FIRST, pd.DataFrame(), PERFECT, audited, trained)
@@ -264,7 +326,11 @@ def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
     [
         ("d9", "promoted", "of 800 drawn negatives 0 are relevant (0.00%"),
         ("d1", "kept", "of 800 drawn negatives 100 are relevant (12.50%"),
-        ("", "kept", "the leak of the recipe is not known: training drew its negatives from the whole corpus"),
+        (
+            "",
+            "kept",
+            "the false-negative rate of the recipe is not known: training drew its negatives from the whole",
+        ),
     ],
 )
 def test_a_recipe_that_draws_from_the_corpus_is_judged_by_what_it_drew(
@@ -310,10 +376,19 @@ def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw(
         })  # fmt: skip
         texts = pd.DataFrame({"query_id": queries, "text": queries})
         made = audit_recipe(
-            CandidateShards.of([block]), consistency, truth, texts, corpus, {"collection": "mine"}, log, book, "mine",
-            TrainingParams(options=options), 1,
-        )  # fmt: skip
-        return leak_of(made, "mine")
+            CandidateShards.of([block]),
+            consistency,
+            truth,
+            texts,
+            corpus,
+            info={"collection": "mine"},
+            training_log=log,
+            recipes=book,
+            recipe="mine",
+            training=TrainingParams(options=options),
+            seed=1,
+        )
+        return rate_of(made, "mine")
 
     assert audited(0.5, 1.0).value == 0, "the far half of the pool is clean"
     assert audited(0.0, 0.1).value == pytest.approx(2 / 3), "two of the nearest three are planted"

@@ -10,7 +10,7 @@ from anmi.training.losses import (
     DebiasedContrastive,
     Distillation,
     ForSentenceTransformers,
-    LibraryLoss,
+    MarginMSE,
     TauPlus,
     WeightedInfoNCE,
 )
@@ -112,7 +112,7 @@ LOSSES = {
     "infonce": lambda: WeightedInfoNCE(Temperature(0.1, learnable=True)),
     "debiased": lambda: DebiasedContrastive(Temperature(0.1), TauPlus(0.01, learnable=True, prior_strength=3.0)),
     "distillation": lambda: Distillation(Temperature(0.1)),
-    "margin_mse": lambda: LibraryLoss("MarginMSELoss"),
+    "margin_mse": MarginMSE,
 }
 
 
@@ -121,7 +121,7 @@ LOSSES = {
 def test_the_librarys_trainer_trains_with_it(encoder, tmp_path, name, in_batch):
     columns = texts(16)
     loss = ForSentenceTransformers(encoder, LOSSES[name](), in_batch)
-    if loss.loss.__class__ in (Distillation, LibraryLoss):
+    if loss.loss.__class__ in (Distillation, MarginMSE):
         columns["label"] = [[0.9, 0.1, 0.2]] * 16
     before = encoder[0].embedding.weight.detach().clone()
     own = [p.detach().clone() for p in loss.loss.parameters()]

@@ -23,8 +23,6 @@ LOSSES = {
     "triplet": "triplet",
     "distillation": {"distillation": {"uncertain": 1, "label_temperature": 0.3}},
     "margin_mse": "margin_mse",
-    "library": {"library": {"name": "MultipleNegativesRankingLoss"}},
-    "library_pairs": {"library": {"name": "CoSENTLoss"}},
 }
 LOGGED = {
     "hybrid": "elo_error",
@@ -59,8 +57,6 @@ def table() -> pd.DataFrame:
 @pytest.mark.parametrize("in_batch", ["none", "positives", "all"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_training_moves_the_encoder_and_lowers_the_loss(word_encoder, name, in_batch):
-    if name == "library" and in_batch != "all":
-        pytest.skip("refused, see test_library")
     options = TrainingOptions(
         loss=LOSSES[name], temperature="fixed", in_batch=in_batch, epochs=6, batch_size=10, learning_rate=0.05
     )

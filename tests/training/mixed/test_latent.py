@@ -3,11 +3,9 @@
 import json
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.errors import AnmiError
 from anmi.training.mixed.latent import LastSteps, LatentIndex, RingBuffer
 
 DOCUMENTS, CAPACITY, DIMENSION = 12, 5, 3
@@ -51,7 +49,11 @@ def test_a_copy_goes_on_alike(before, after):
     for step, documents in enumerate(after, start=100):
         for one in (ring, copy):
             one.add(np.array(documents, np.int64), vectors(documents, step), step)
-    assert ring.held().fingerprint() == copy.held().fingerprint()
+    assert same(ring.held(), copy.held())
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("documents", "steps", "vectors"))
 
 
 def number(ids):
@@ -79,7 +81,7 @@ def test_what_the_last_steps_encoded_is_in_the_buffer_whenever_it_is_put_in(sequ
         assert np.array_equal(vector, vectors(sequence[step], step)[sequence[step].index(document)])
     assert set(sequence[-1] if sequence else []) <= set(held.documents.tolist())
     if sum(map(len, sequence)) < 1.5 * CAPACITY:
-        assert held.fingerprint() == eager.fingerprint(), "nothing was dropped"
+        assert same(held, eager), "nothing was dropped"
 
 
 def brute(anchors, snapshot, count):
@@ -121,16 +123,9 @@ def test_an_hnsw_index_is_taken_up_when_the_next_is_due_and_goes_on_alike():
     hits = index.search(anchors, 10)
     right = brute(anchors, index.snapshot, 10)
     assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(hits.tolist(), right.tolist(), strict=True)]) > 0.9
-    copy.load(index.tensors(), index.snapshot.fingerprint())
+    copy.load(index.tensors())
     assert np.array_equal(copy.search(anchors, 10), hits)
     for one in (index, copy):
         one.update(30, ring)
     assert np.array_equal(copy.search(anchors, 10), index.search(anchors, 10))
     assert copy.snapshot.steps.tolist() == [11] * many
-
-
-def test_a_damaged_index_is_refused():
-    ring, index = filled([[0, 1, 2]]), LatentIndex(1, "flat")
-    index.update(1, ring)
-    with pytest.raises(AnmiError, match="damaged"):
-        LatentIndex(1, "flat").load(index.tensors(), "0" * 32)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError, nearest
 from anmi.judging.evidence import facts, lexical, likeness
-from anmi.judging.evidence.material import Material, Terms
+from anmi.judging.evidence.material import Material
 from anmi.judging.evidence.pairs import Pairs
+from anmi.retrieval.terms import Terms
 
 __all__ = ["KINDS", "Kind", "Material", "Pairs", "Terms", "gather"]
 

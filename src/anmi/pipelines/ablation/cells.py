@@ -16,8 +16,9 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
+from anmi.fingerprint import hash_value
 from anmi.pipelines.ablation.code import code
-from anmi.pipelines.ablation.mining import Mined, book_of, digest, mined
+from anmi.pipelines.ablation.mining import Mined, book_of, mined
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
@@ -80,7 +81,7 @@ class SelectionJob:
         chosen = self.recipes.get(self.recipe).model_dump(mode="json", include={"steps", "negatives"})
         chosen["mixed"] = self.is_mixed
         parts = [self.place.fingerprint, chosen, self.seed, self.place.leak, code(select, _leak)]
-        object.__setattr__(self, "fingerprint", digest(parts))
+        object.__setattr__(self, "fingerprint", hash_value(parts, 8))
 
     @property
     def options(self) -> TrainingOptions:
@@ -130,7 +131,8 @@ class CellJob:
         dense = self.dense.model_dump(mode="json")
         parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
         parts.append(self.training.refit)
-        object.__setattr__(self, "fingerprint", digest([*parts, self.place.truth, code(run_cell, measure, buckets)]))
+        parts += [self.place.truth, code(run_cell, measure, buckets)]
+        object.__setattr__(self, "fingerprint", hash_value(parts, 8))
 
     @property
     def place(self) -> Place:
@@ -157,8 +159,8 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    from anmi.datasets.artifact import aside
     from anmi.datasets.files import plain
+    from anmi.files import aside
 
     with aside(path) as unfinished:
         text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
@@ -167,26 +169,29 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 def select(job: SelectionJob) -> None:
     """Run a recipe on the rated candidates; leave the training rows and what is to be said of them."""
-    from anmi.datasets.artifact import aside
+    from anmi.files import aside
     from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, make_variants, select_negatives
     from anmi.pipelines.selection.params import SelectionParams
+    from anmi.pipelines.selection.pipeline import RATED
+    from anmi.selection.plan import MiningPlan
     from anmi.selection.rows import of_split
 
     started = time.monotonic()
     data, recipe = job.place.mined, job.recipes.get(job.recipe)
-    mined = (data["rated_candidates"], data["consistency"], job.recipe, job.recipes, job.seed)
-    selection = select_negatives(*mined, fits=fit_recipe(*mined, data["queries"]))
+    asked: dict[str, Any] = {"recipe": job.recipe, "recipes": job.recipes, "seed": job.seed}
+    asked |= {name: data[name] for name in RATED} | {"mining_plan": MiningPlan().as_dict()}
+    selection = select_negatives(**asked, fits=fit_recipe(**asked, queries=data["queries"]))
     rows = make_training_rows(
-        selection, data["corpus"], data["queries"], data["kin"], data["duplicates"], job.recipe, job.recipes
-    )
+        selection=selection, recipe=job.recipe, recipes=job.recipes,
+        **{name: data[name] for name in ("corpus", "queries", "related_documents")},
+    )  # fmt: skip
     counted = of_split(rows, "train")
     labelled = counted[counted.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
     variants = make_variants(
-        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], graph=data["graph"],
-        entities=data["entities"], facts=data["facts"], recipe=job.recipe, recipes=job.recipes,
-        selection=SelectionParams(), seed=job.seed,
+        corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], knowledge=data["knowledge"],
+        recipe=job.recipe, recipes=job.recipes, selection=SelectionParams(), seed=job.seed,
     )  # fmt: skip
     for target, table in ((job.rows, rows), (job.variants, variants)):
         with aside(target) as path:
@@ -209,18 +214,19 @@ def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     pool = ", of the pool that training draws from" if job.options.draws else ""
     data = job.place.mined
     if job.place.truth == "equivalents":
-        from anmi.evaluation.diagnostics import leak
+        from anmi.evaluation.diagnostics import false_negatives
 
-        counted = leak(rows, data["equivalents"], data["qrels"])
+        counted = false_negatives(rows, data["equivalents"], data["qrels"])
         share = {"leak": counted["share"], "leak_low": counted["low"], "leak_high": counted["high"]}
         return share | {"leak_from": f"equivalents{pool}"}
     if data.no_audit:
         return unknown | {"leak_from": f"no audit: {data.no_audit}"}
     from anmi.pipelines.audit.nodes import audit_recipes
+    from anmi.pipelines.selection.pipeline import RATED
 
     found = audit_recipes(
-        data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
-        data["audit.collection_info"], book_of(job.recipes, [job.recipe]), job.seed,
+        truth=data["planted_truth"], recipes=book_of(job.recipes, [job.recipe]), seed=job.seed,
+        info=data["audit.collection_info"], **{name: data[f"audit.{name}"] for name in (*RATED, "corpus")},
     )  # fmt: skip
     own = found[found.default].iloc[0]
     return {name: float(own[name]) for name in unknown} | {"leak_from": f"audit: hidden positives{pool}"}
@@ -232,17 +238,16 @@ def run_cell(job: CellJob) -> None:
     Training is the node that a run trains with, epochs chosen on dev and all. Completed judgments are made here, after
     training, and go nowhere but into the metrics.
     """
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, search
-    from anmi.hooks.timing import peak_mib, reset_peak
+    from anmi.evaluation.retrieval import ranked
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
+    from anmi.runs.memory import peak_mib, reset_peak
     from anmi.store import Store
 
     started, data = time.time(), job.place.mined
     corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
     rows, variants = pd.read_parquet(job.selection.rows), pd.read_parquet(job.selection.variants)
-    known = {name: data[name] for name in ("graph", "entities", "facts", "kin", "duplicates")}
+    known = {name: data[name] for name in ("knowledge", "related_documents")}
     reset_peak()
     with Store(job.place.store) as store:
         made = train_retriever(
@@ -252,16 +257,12 @@ def run_cell(job: CellJob) -> None:
         )  # fmt: skip
         model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(CUTOFFS))
+    options: dict[str, Any] = {"precision": job.dense.precision, "batch_size": job.dense.batch_size}
     before = time.monotonic()
-    found = search(
-        model, asked.text.tolist(), document_texts(corpus), ranking.searched, precision=job.dense.precision,
-        batch_size=job.dense.batch_size,
-    )  # fmt: skip
+    run = ranked(model, asked, qrels, corpus, max(CUTOFFS), **options)
     seconds = round(time.monotonic() - before, 2)
     memory = peak_mib()
     shutil.rmtree(made["trained_model"], ignore_errors=True)
-    run = ranking.run(*found)
     summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
     queries_of = measure(run, asked, qrels, data, job.place.truth, summary["trained_on"])
     passes = (summary, summary.get("first_pass", {}))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 # What happens around a run and is of no effect on numbers; imports are not followed into it.
-_EDGE: Final = ("cli", "hooks", "lineage", "datasets", "report", "settings", "configuration", "pipeline_registry")
+_EDGE: Final = ("cli", "hooks", "runs", "datasets", "report", "settings", "configuration", "pipeline_registry")
 _MODULE: Final = re.compile(r"anmi(\.\w+)+(:\w+)?")
 
 Root = str | Callable[..., Any]

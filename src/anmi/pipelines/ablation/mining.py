@@ -12,7 +12,6 @@ content: an unchanged collection is never mined twice, and two sets that need th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -25,10 +24,11 @@ from typing import Any, Final
 
 from anmi.engine import IN_PROCESS
 from anmi.errors import AnmiError
+from anmi.fingerprint import hash_value
 from anmi.pipelines.ablation.code import code
 from anmi.selection.recipe import RecipeBook
 
-STAGES: Final = ("ingestion", "bm25", "consistency", "dense", "denoising", "elo")
+STAGES: Final = ("ingestion", "bm25", "dense", "consistency", "denoising", "elo")
 _ROOTS: Final = tuple(f"anmi.pipelines.{stage}" for stage in (*STAGES, "audit"))
 _DONE: Final = "mined.json"
 
@@ -71,11 +71,11 @@ def mine(job: MiningJob) -> None:
     from kedro.pipeline import Pipeline
     from kedro.runner import SequentialRunner
 
-    from anmi.datasets.artifact import aside
     from anmi.engine import Failure
+    from anmi.files import aside
     from anmi.pipelines import audit
 
-    # What a killed run left there is of no use: the store has what was dear about it.
+    # What a killed run left there is of no use: the store has what was expensive about it.
     shutil.rmtree(job.folder, ignore_errors=True)
     version = "mined"
     catalog = _catalog(job.configuration, job.folder, job.store, save_version=version)
@@ -89,7 +89,7 @@ def mine(job: MiningJob) -> None:
     no_audit = "not asked for"
     if job.audit:
         # Up to what recipes choose from; that they choose there is part of their selection.
-        planted = audit.create_pipeline().to_outputs("audit.rated_candidates", "planted_truth", "audit.consistency")
+        planted = audit.create_pipeline().to_outputs("audit.ratings", "planted_truth", "audit.consistency")
         try:
             SequentialRunner().run(planted, catalog)
             no_audit = ""
@@ -97,7 +97,7 @@ def mine(job: MiningJob) -> None:
             found = Failure.of(error)
             if not found.expected:
                 raise
-            # That there is nothing to hide is no fault: the leak of this collection stays unknown.
+            # That there is nothing to hide is no fault: the false-negative rate of this collection stays unknown.
             no_audit = found.message
     with aside(job.folder / _DONE) as path:
         path.write_text(json.dumps({"version": version, "no_audit": no_audit}), encoding="utf-8")
@@ -145,10 +145,10 @@ def _catalog(
     from kedro.config import OmegaConfigLoader
     from kedro.io import DataCatalog
 
-    from anmi.settings import CONFIG_LOADER_ARGS
+    from anmi.configuration import LOADER_ARGS
 
     os.environ |= {"ANMI_DATA_ROOT": str(folder), "ANMI_STORE": str(store)}
-    entries = OmegaConfigLoader(str(configuration), **CONFIG_LOADER_ARGS)["catalog"]
+    entries = OmegaConfigLoader(str(configuration), **LOADER_ARGS)["catalog"]
     versioned = [name for name, entry in entries.items() if entry.get("versioned")]
     loaded = dict.fromkeys(versioned, load_version) if load_version else None
     return DataCatalog.from_config(entries, load_versions=loaded, save_version=save_version)
@@ -159,37 +159,33 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
 
     Of the recipes that is which judges they ask, not how they choose.
     """
-    from anmi.hooks import unchanged
-    from anmi.hooks.record import as_plain, package_versions
-    from anmi.pipelines.denoising.nodes import _OF_EVIDENCE, _OF_THE_TEACHER
+    from anmi.corpus.contents import contents
+    from anmi.runs import unchanged
+    from anmi.runs.record import as_plain, package_versions
+    from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO
 
-    read = recipes.get(RecipeBook.every).requires
-    judged = [bool(read & kind) for kind in (_OF_EVIDENCE, _OF_THE_TEACHER, {"elo", "elo_se", "gap_se"})]
+    every = recipes.get(RecipeBook.every)
+    judged = [
+        sorted(every.sources),
+        every.judged,
+        *(bool(every.requires & kind) for kind in (OF_CROSS_ENCODER, OF_ELO)),
+    ]
     plain = {name: as_plain(value) for name, value in parameters.items() if not isinstance(value, RecipeBook)}
     # Of what is in the parameters `recipe` is that of a single run.
     plain |= {"recipe": judged}
     try:
-        parts = unchanged.fingerprint([f"params:{name}" for name in plain], plain, package_versions(), {}, project)
+        read_from = contents(str(plain["collection"]))
+        parts = unchanged.fingerprint(
+            [f"params:{name}" for name in plain], plain, read_from, package_versions(), {}, project
+        )
     except OSError as error:
         raise AnmiError(f'collection "{parameters["collection"]}": {error}') from error
-    return digest(parts | {"code": code(*_ROOTS)})
+    return hash_value(parts | {"code": code(*_ROOTS)}, 8)
 
 
 def book_of(recipes: RecipeBook, names: Sequence[str]) -> RecipeBook:
     """Return a book of some recipes only; what its ``*`` reads is what those read."""
     return RecipeBook.model_construct(None, **{name: recipes.get(name) for name in names})
-
-
-def digest(value: Any) -> str:
-    """Return 16 hexadecimal digits of plain data.
-
-    Examples
-    --------
-    >>> digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
-    True
-    """
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def folder_name(name: str) -> str:

@@ -28,6 +28,7 @@ _FROM_CELL: Final = ("train_seconds", "search_seconds", "memory_mb", "started", 
 
 
 def run_ablation(
+    *,
     ablation: AblationParams,
     recipes: RecipeBook,
     ingestion: IngestionParams,
@@ -130,15 +131,14 @@ def compare_recipes(
     }
 
 
-def render_ablation(results: dict[str, Any]) -> tuple[str, str]:
-    """Return the results as Markdown and as one self-contained HTML document."""
+def render_ablation(results: dict[str, Any]) -> str:
+    """Return the results as one self-contained HTML document."""
     from anmi.report.ablation_html import render
-    from anmi.report.ablation_markdown import markdown
 
-    return markdown(results), render(results)
+    return render(results)
 
 
-def finish(results: dict[str, Any], table: str, report: str) -> None:
+def finish(results: dict[str, Any], report: str) -> None:
     """Print the tables; then fail where a cell failed. Takes all that an ablation leaves, so that it is saved by then.
 
     Raises
@@ -146,7 +146,7 @@ def finish(results: dict[str, Any], table: str, report: str) -> None:
     AnmiError
         Naming the failed cells, and how to go on.
     """
-    from anmi.report.ablation_console import console, show
+    from anmi.report.ablation import console, show
 
     show(results, console())
     if failed := results["failed"]:

@@ -34,12 +34,12 @@ def create_pipeline() -> Pipeline:
         Node(
             render_ablation,
             inputs="ablation_results",
-            outputs=["ablation_table", "ablation_report"],
+            outputs="ablation_report",
             name="render_ablation",
         ),
         Node(
             finish,
-            inputs=["ablation_results", "ablation_table", "ablation_report"],
+            inputs=["ablation_results", "ablation_report"],
             outputs=None,
             name="finish_ablation",
         ),

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from anmi.engine import Engine, LocalEngine, Outcome
+from anmi.engine import LocalEngine, Outcome
 from anmi.pipelines.ablation.cells import CellJob, Place, SelectionJob, read, run_cell, select
 from anmi.pipelines.ablation.mining import MiningJob, fingerprint, folder_name, mine
 from anmi.pipelines.ablation.params import AblationParams
@@ -131,7 +131,7 @@ def run(plan: Plan) -> Iterator[Done]:
                 yield done
 
 
-def _of_collection(plan: Plan, name: str, engine: Engine) -> Iterator[Done]:
+def _of_collection(plan: Plan, name: str, engine: LocalEngine) -> Iterator[Done]:
     job, place = plan.mining(name)
     cells = plan.cells(place)
     failed = "" if job.is_done else _mine(job, plan.threads)

@@ -6,14 +6,13 @@ import datetime
 import logging
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from anmi.candidates import Candidates, CandidateShards
-from anmi.corpus.difference import EVERYTHING
+from anmi.candidates import CandidateShards, ColumnShards
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.ingestion.nodes import ingest
 from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.selection.plan import MiningPlan
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -32,21 +31,25 @@ def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str,
 
 def mine_all() -> dict[str, Any]:
     """Mine for every audited query: where truth is planted, no row of an earlier mining is of use."""
-    return dict(EVERYTHING)
+    return MiningPlan().as_dict()
 
 
 def plant_truth(
+    *,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     equivalents: pd.DataFrame,
-    duplicates: pd.DataFrame,
+    related_documents: pd.DataFrame,
     params: AuditParams,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return what the mining may know of the audited queries, and the truth that it may not."""
+    from anmi.corpus.related import copies
     from anmi.evaluation.planting import plant
 
-    planted = plant(queries, qrels, equivalents, duplicates, kinds=params.kinds, limit=params.queries, seed=seed)
+    planted = plant(
+        queries, qrels, equivalents, copies(related_documents), kinds=params.kinds, limit=params.queries, seed=seed
+    )
     log.info(
         "Planted %s for %d queries",
         ", ".join(f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items()),
@@ -56,47 +59,51 @@ def plant_truth(
 
 
 def audit_recipes(
-    rated: CandidateShards,
-    consistency: pd.DataFrame,
+    candidates: CandidateShards,
+    *,
     truth: pd.DataFrame,
     corpus: pd.DataFrame,
     info: dict[str, Any],
     recipes: RecipeBook,
     seed: int,
+    **columns: ColumnShards,
 ) -> pd.DataFrame:
     """Run every recipe over a sweep of its threshold and count what of the planted truth it takes for negatives."""
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
-
-    ranks = consistency.set_index("query_id")
-
-    def with_verdict(block: Candidates) -> Candidates:
-        mine = ranks.loc[block.query_ids.tolist()]
-        consistent, rank = mine.consistent.to_numpy(np.float32), mine.positive_rank.to_numpy(np.float32)
-        return block.with_columns(query_columns={"consistent": consistent, "positive_rank": rank})
+    from anmi.selection.rated import believed, rated
 
     planted = PlantedTruth(truth, corpus.document_id)
-    table = audit.audit_recipes(rated.map(with_verdict), planted, recipes, seed=seed)
+    table = audit.audit_recipes(rated(candidates, **columns).map(believed), planted, recipes, seed=seed)
     table.insert(0, "collection", info["collection"])
     return table
 
 
 def audit_judges(
-    rated: CandidateShards, truth: pd.DataFrame, corpus: pd.DataFrame, info: dict[str, Any], params: AuditParams
+    candidates: CandidateShards,
+    *,
+    truth: pd.DataFrame,
+    corpus: pd.DataFrame,
+    info: dict[str, Any],
+    params: AuditParams,
+    **columns: ColumnShards,
 ) -> pd.DataFrame:
     """Measure how well each judgment tells the planted documents from the others."""
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
+    from anmi.selection.rated import believed, rated
 
-    table = audit.audit_judges(rated, PlantedTruth(truth, corpus.document_id), depth=params.depth)
+    planted = PlantedTruth(truth, corpus.document_id)
+    table = audit.audit_judges(rated(candidates, **columns).map(believed), planted, depth=params.depth)
     table.insert(0, "collection", info["collection"])
     return table
 
 
 def summarise_audit(
+    candidates: CandidateShards,
+    *,
     recipes: pd.DataFrame,
     judges: pd.DataFrame,
-    rated: CandidateShards,
     truth: pd.DataFrame,
     corpus: pd.DataFrame,
     info: dict[str, Any],
@@ -107,7 +114,7 @@ def summarise_audit(
     from anmi.evaluation.audit import found_share, summarise
     from anmi.evaluation.planting import PlantedTruth
 
-    found = found_share(rated, PlantedTruth(truth, corpus.document_id))
+    found = found_share(candidates.only(), PlantedTruth(truth, corpus.document_id))
     return {
         "collection": info["collection"],
         "encoder": encoder,
@@ -129,11 +136,17 @@ def render_audit(recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str,
 
 
 def gate(
-    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any], report: str, recipe: str, params: AuditParams
+    recipes: pd.DataFrame,
+    judges: pd.DataFrame,
+    summary: dict[str, Any],
+    report: str,
+    *,
+    recipe: str,
+    params: AuditParams,
 ) -> None:
-    """Fail the run when the recipe leaks too much; takes all that an audit leaves, so that it is saved by then."""
-    from anmi.evaluation.audit import check_leak
+    """Fail the run where the recipe has too many false negatives; all that an audit leaves is saved by then."""
+    from anmi.evaluation.audit import check_false_negatives
 
     if params.max_leak is not None:
-        check_leak(recipes, params.recipe or recipe, params.max_leak)
-        log.info("Recipe %s leaks no more than audit.max_leak allows", params.recipe or recipe)
+        check_false_negatives(recipes, params.recipe or recipe, params.max_leak)
+        log.info("Recipe %s has no more false negatives than audit.max_leak allows", params.recipe or recipe)

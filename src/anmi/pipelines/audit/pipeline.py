@@ -17,6 +17,8 @@ from anmi.pipelines.audit.nodes import (
     render_audit,
     summarise_audit,
 )
+from anmi.pipelines.selection.pipeline import RATED
+from anmi.pipelines.wiring import by_name
 
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}
@@ -52,10 +54,12 @@ def _collection() -> Pipeline:
             outputs={name: name for name in sorted(read)},
             name="ingest",
         ),
-        Node(mine_all, inputs=None, outputs="changes", name="mine_all"),
+        Node(mine_all, inputs=None, outputs="mining_plan", name="mine_all"),
         Node(
             plant_truth,
-            inputs=["queries", "qrels", "equivalents", "duplicates", "params:audit", "params:seed"],
+            inputs=by_name(
+                "queries", "qrels", "equivalents", "related_documents", "params:seed", params="params:audit"
+            ),
             outputs=[*_AUDITED.values(), _TRUTH],
             name="plant_truth",
         ),
@@ -64,7 +68,8 @@ def _collection() -> Pipeline:
 
 def _mining() -> Pipeline:
     """Return the stages of mining as they are, on the audited queries and labels, judging for all recipes at once."""
-    stages = Pipeline([stage.create_pipeline() for stage in (bm25, consistency, dense, denoising, elo)])
+    checked = consistency.create_pipeline().only_nodes("check_consistency")
+    stages = Pipeline([checked, *(stage.create_pipeline() for stage in (bm25, dense, denoising, elo))])
     return Pipeline(stages, inputs=_AUDITED, parameters={"params:recipe": "params:audit_judges_for"})
 
 
@@ -72,24 +77,21 @@ def _scoring() -> Pipeline:
     return Pipeline([
         Node(
             audit_recipes,
-            inputs=[
-                "rated_candidates", "consistency", _TRUTH, "corpus", "collection_info", "params:recipes", "params:seed",
-            ],
+            inputs=by_name(*RATED, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info"),
             outputs="audit_recipes",
             name="audit_recipes",
         ),
         Node(
             audit_judges,
-            inputs=["rated_candidates", _TRUTH, "corpus", "collection_info", "params:audit"],
-            outputs="audit_judges",
-            name="audit_judges",
+            inputs=by_name(*RATED, "corpus", truth=_TRUTH, info="collection_info", params="params:audit"),
+            outputs="audit_judges", name="audit_judges",
         ),
         Node(
             summarise_audit,
-            inputs=[
-                "audit_recipes", "audit_judges", "rated_candidates", _TRUTH, "corpus", "collection_info",
-                "params:encoder", "params:audit",
-            ],
+            inputs=by_name(
+                "candidates", "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", truth=_TRUTH,
+                info="collection_info", params="params:audit",
+            ),
             outputs="audit_summary",
             name="summarise_audit",
         ),
@@ -101,7 +103,10 @@ def _scoring() -> Pipeline:
         ),
         Node(
             gate,
-            inputs=["audit_recipes", "audit_judges", "audit_summary", "audit_report", "params:recipe", "params:audit"],
+            inputs=by_name(
+                "params:recipe", recipes="audit_recipes", judges="audit_judges", summary="audit_summary",
+                report="audit_report", params="params:audit",
+            ),
             outputs=None,
             name="gate",
         ),

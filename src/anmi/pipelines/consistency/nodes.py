@@ -2,56 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from anmi.candidates import CandidateShards
-from anmi.corpus.difference import EVERYTHING, still_there
+from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards
 from anmi.pipelines.consistency.params import ConsistencyParams
+from anmi.selection.recipe import RecipeBook
+
+_VERDICT: Final = ("consistent", "positive_rank")
 
 
 def check_consistency(
-    candidates: CandidateShards,
-    params: ConsistencyParams,
-    changes: Mapping[str, Any] = EVERYTHING,
-    earlier_consistency: pd.DataFrame | None = None,
-) -> pd.DataFrame:
-    """Return for every query the BM25 rank of its best positive and whether that is within the top K.
+    candidates: CandidateShards, recipe: str, recipes: RecipeBook, params: ConsistencyParams
+) -> ColumnShards:
+    """Add of every query the BM25 rank of its best positive, and whether that is within the top K.
 
-    What becomes of an inconsistent query is the recipe's choice. Of queries that are not mined again it is that of the
-    mining before.
+    What becomes of an inconsistent query is the recipe's choice. Without BM25 there is nothing to add.
     """
-    tables = []
-    if changes["queries"] is not None:
-        earlier = still_there(earlier_consistency, "consistency")
-        tables.append(earlier[~earlier.query_id.isin({*changes["queries"], *changes["removed"]})])
-    for block in candidates:
+    if "bm25" not in recipes.get(recipe).sources:
+        return ColumnShards.none()
+
+    def verdict(block: Candidates) -> Candidates:
         rank = np.nanmin(block.positive_columns["bm25_rank"], axis=1)
         # A document that shares no term is tied with all others that share none, so its rank may look good.
         matched = np.nanmax(block.positive_columns["bm25"], axis=1) > 0
-        tables.append(
-            pd.DataFrame({
-                "query_id": block.query_ids,
-                "positive_rank": rank.astype(np.int64),
-                "consistent": matched & (rank <= params.top),
-            })
-        )  # fmt: skip
-    return pd.concat(tables, ignore_index=True)
+        return block.with_columns(query_columns={"consistent": matched & (rank <= params.top), "positive_rank": rank})
+
+    narrow = candidates.only("bm25", "bm25_rank")
+    return ColumnShards(lambda: (Columns.added(block, verdict(block)).to_bytes(block) for block in narrow))
 
 
-def summarise_consistency(consistency: pd.DataFrame, queries: pd.DataFrame) -> dict[str, float]:
-    """Return how many training queries pass and where the positives of the others stand."""
-    from anmi.corpus.mined import mined_dev
+def summarise_consistency(
+    candidates: CandidateShards,
+    consistency: ColumnShards,
+    queries: pd.DataFrame,
+    mining_plan: dict[str, Any],
+    earlier_selection: CandidateShards | None = None,
+) -> dict[str, float]:
+    """Return how many training queries pass and where the positives of the others stand.
 
-    consistency = consistency[~consistency.query_id.isin(mined_dev(queries))]
-    failed = consistency[~consistency.consistent]
+    Of queries that are not mined again that is what the mining before found. Empty without BM25.
+    """
+    from anmi.corpus.mined import of_train
+    from anmi.selection.plan import MiningPlan
+
+    plan = MiningPlan.of(mining_plan)
+    found = _verdicts(of_train(candidates.joined(consistency).only(*_VERDICT), queries))
+    if not plan.mines_all and earlier_selection is not None:
+        anew = {*(plan.queries or ()), *plan.removed}
+        kept = _verdicts(of_train(earlier_selection.only(*_VERDICT), queries))
+        found = [table[~table.index.isin(anew)] for table in kept] + found
+    if not found:
+        return {}
+    table = pd.concat(found)
+    table = table[~table.index.duplicated()]
+    failed = table[table.consistent < 0.5]
     return {
-        "queries": len(consistency),
-        "consistent": int(consistency.consistent.sum()),
-        "pass_rate": float(consistency.consistent.mean()),
-        "median_positive_rank": float(consistency.positive_rank.median()),
+        "queries": len(table),
+        "consistent": len(table) - len(failed),
+        "pass_rate": float((table.consistent > 0.5).mean()) if len(table) else 0.0,
+        "median_positive_rank": float(table.positive_rank.median()) if len(table) else 0.0,
         "median_positive_rank_of_failed": float(failed.positive_rank.median()) if len(failed) else 0.0,
     }
+
+
+def _verdicts(shards: CandidateShards) -> list[pd.DataFrame]:
+    return [
+        pd.DataFrame(block.query_columns, index=block.query_ids)[[*_VERDICT]]
+        for block in shards
+        if block.query_columns.keys() >= {*_VERDICT}
+    ]

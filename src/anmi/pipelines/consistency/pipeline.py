@@ -12,13 +12,13 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             check_consistency,
-            inputs=["bm25_candidates", "params:consistency", "changes", "earlier_consistency"],
+            inputs=["candidates", "params:recipe", "params:recipes", "params:consistency"],
             outputs="consistency",
             name="check_consistency",
         ),
         Node(
             summarise_consistency,
-            inputs=["consistency", "queries"],
+            inputs=["candidates", "consistency", "queries", "mining_plan", "earlier_selection"],
             outputs="consistency_summary",
             name="summarise_consistency",
         ),

@@ -11,73 +11,71 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import Candidates, CandidateShards
-from anmi.corpus.difference import EVERYTHING, still_there
-from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
+from anmi.candidates import CandidateShards, ColumnShards
+from anmi.corpus.knowledge import Knowledge
+from anmi.engine import IN_PROCESS, EngineParams, add_columns, running
 from anmi.pipelines.denoising.params import DenoisingParams
-from anmi.retrieval.bm25 import BM25Index
-from anmi.selection.recipe import RecipeBook
+from anmi.retrieval.terms import Terms
+from anmi.selection.recipe import OF_CROSS_ENCODER, RecipeBook
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
-_OF_THE_TEACHER: Final = {"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se"}
-_OF_EVIDENCE: Final = {
-    "p_relevant", "p_evidence", "coverage", "match", "likeness", "likeness_terms", "containment", "contained", "facts",
-}  # fmt: skip
+_UNNAMED: Final = MappingProxyType({"collection": ""})
 
 
 def judge_by_evidence(
+    *,
     candidates: CandidateShards,
-    bm25_index: BM25Index,
+    terms: Terms,
     document_embeddings: NDArray[np.float32],
     encoder_info: dict[str, Any],
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
-    graph: pd.DataFrame,
+    knowledge: Knowledge,
+    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     params: DenoisingParams,
     seed: int,
     engine: EngineParams = IN_PROCESS,
-    changes: Mapping[str, Any] = EVERYTHING,
-    earlier_fused_judge: dict[str, Any] | None = None,
-    info: Mapping[str, Any] = MappingProxyType({"collection": ""}),
-) -> tuple[CandidateShards, dict[str, Any]]:
+    info: Mapping[str, Any] = _UNNAMED,
+) -> tuple[ColumnShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
 
-    Coefficients are fitted on training queries; where rows of an earlier mining are kept, they are those of then.
+    Coefficients are fitted on training queries; where rows of an earlier mining are kept, its coefficients are.
     """
-    if not recipes.get(recipe).requires & (_OF_EVIDENCE | _OF_THE_TEACHER):
-        log.info("Recipe %s reads no judgment; candidates are passed on without evidence", recipe)
-        return candidates, {"mode": "none"}
+    if not recipes.get(recipe).judged:
+        log.info("Recipe %s reads no judgment; no evidence is gathered", recipe)
+        return ColumnShards.none(), {"mode": "none"}
     from anmi.corpus.mined import mined_dev, of_train
-    from anmi.corpus.texts import document_texts
-    from anmi.judging.evidence import Material, Terms
+    from anmi.judging.evidence import Material
     from anmi.judging.evidence.facts import facts_of
     from anmi.judging.fusing import FusedJudge
 
     material = Material(
-        terms=Terms.build(document_texts(corpus), bm25_index.tokenize),
+        terms=terms,
         query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
         vectors=np.asarray(document_embeddings),
-        facts=facts_of(corpus, graph),
+        facts=facts_of(corpus, knowledge.graph),
     )
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
-    if changes["queries"] is None:
-        judge.fit(of_train(candidates, queries))
+    if fitted := mining_plan["fits"].get("fused_judge"):
+        judge.restore(fitted)
     else:
-        judge.restore(still_there(earlier_fused_judge, "fused_judge"))
+        judge.fit(of_train(candidates, queries))
     material.terms.prepare()
     total = judge.queries + len(mined_dev(queries)) if judge.queries else None
-    judged = map_blocks(engine, judge, candidates, description="gathering evidence", total=total)
-    return judged, judge.summary
+    added = add_columns(engine, judge, candidates, description="gathering evidence", total=total)
+    return added, judge.summary
 
 
 def judge_candidates(
-    evidence: CandidateShards,
-    fused_judge: dict[str, Any],
+    *,
+    candidates: CandidateShards,
+    evidence: ColumnShards,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
+    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     params: DenoisingParams,
@@ -85,21 +83,16 @@ def judge_candidates(
     store: Store,
     engine: EngineParams = IN_PROCESS,
     collection: str = "",
-    earlier_teacher: dict[str, Any] | None = None,
-    keep_judges: bool = False,
-    changes: Mapping[str, Any] = EVERYTHING,
-) -> tuple[CandidateShards, dict[str, Any]]:
+) -> tuple[ColumnShards, dict[str, Any]]:
     """Add the cross-encoder's judgment, if the recipe reads one, and the final ``p_relevant``.
 
-    Everything is fitted on training queries; dev queries are judged by what was fitted on them.
-    With ``keep_judges`` the cross-encoders of the run before are used where they fit, so only new pairs are judged.
-    Where rows of an earlier mining are kept, all that was fitted is that of then.
+    Everything is fitted on training queries; dev queries are judged by what was fitted on them. The plan says which
+    cross-encoders of the run before may be kept, so that only new pairs are judged; where rows of an earlier mining
+    are kept, all that was fitted then is.
     """
-    if fused_judge["mode"] == "none":
-        return evidence, {"judged_pairs": 0}
-    if not recipes.get(recipe).requires & _OF_THE_TEACHER:
-        log.info("Recipe %s asks no cross-encoder; the fused judge decides alone", recipe)
-        return map_blocks(engine, _believed, evidence), {"judged_pairs": 0}
+    if not recipes.get(recipe).requires & OF_CROSS_ENCODER:
+        log.info("Recipe %s asks no cross-encoder", recipe)
+        return ColumnShards.none(), {"judged_pairs": 0}
     from anmi.corpus.mined import mined_dev, of_dev, of_train
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
@@ -109,12 +102,11 @@ def judge_candidates(
     store.run = running(engine).ordered
     models, query_texts = store.path / "models", dict(zip(queries.query_id, queries.text, strict=True))
     fitted = Fitted.to(collection, params.teacher, seed, queries.text[queries.split == "train"])
-    earlier, teachers = earlier_teacher or {}, list[str]()
-    again = changes["queries"] is not None
+    candidates = candidates.joined(evidence)
+    again, earlier, teachers = mining_plan["fits"].get("teacher"), mining_plan["judges"], list[str]()
     if again:
-        earlier = still_there(earlier, "teacher")
-        teachers = [str(fold["fingerprint"]) for fold in earlier["folds"]] if params.teacher.trained else []
-    elif keep_judges and params.teacher.trained:
+        teachers = [str(fold["fingerprint"]) for fold in again["folds"]] if params.teacher.trained else []
+    elif earlier and params.teacher.trained:
         teachers, reason = kept(earlier, fitted, params.teacher, models, params.most_new)
         log.info("teacher: %s", f"trained anew, since {reason}" if reason else "that of the last run is kept")
     judge = Judge(
@@ -128,29 +120,24 @@ def judge_candidates(
         kept=teachers,
     )
     if again:
-        judgments = judge.again(evidence, earlier["calibration"])
-        judged = map_blocks(engine, Stacked(judgments, Stack(**earlier["stack"])), evidence)
-        return judged, earlier | {"kept": True, "judged_pairs": judge.summary["judged_pairs"]}
+        stacked = Stacked(judge.again(candidates, again["calibration"]), Stack(**again["stack"]))
+        return add_columns(engine, stacked, candidates), again | {
+            "kept": True,
+            "judged_pairs": judge.summary["judged_pairs"],
+        }
     # What is fitted looks at a few of many columns.
-    read = of_train(evidence.only("dense", "p_evidence", "p_heldout"), queries)
+    read = of_train(candidates.only("dense", "p_evidence", "p_heldout"), queries)
     judgments = judge.fit(read)
     stack = Stack.fit(read.map(judgments))
     if mined_dev(queries):
-        judgments = judge.further(of_dev(evidence, queries))
+        judgments = judge.further(of_dev(candidates, queries))
     log.info(
         "teacher: weight %.2f beside the other evidence%s",
         stack.weight,
         "" if stack.hidden else ", since no positive can be hidden to fit one",
     )
-    judged = map_blocks(engine, Stacked(judgments, stack), evidence)
-    return judged, judge.summary | {
+    return add_columns(engine, Stacked(judgments, stack), candidates), judge.summary | {
         "stack": stack.as_dict(),
         "kept": bool(teachers),
         "fitted": earlier["fitted"] if teachers else noted(fitted),
     }
-
-
-def _believed(block: Candidates) -> Candidates:
-    """Take the fused judge's probability as the final one."""
-    columns = (block.columns, block.positive_columns)
-    return block.with_columns(*({"p_relevant": values["p_evidence"]} for values in columns))

@@ -5,29 +5,27 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
+    shared = by_name(
+        "candidates", "corpus", "queries", "mining_plan", "params:recipe", "params:recipes", "params:seed",
+        "params:engine", params="params:denoising",
+    )  # fmt: skip
     return Pipeline([
         Node(
             judge_by_evidence,
-            inputs=[
-                "candidates", "bm25_index", "document_embeddings", "encoder_info", "corpus", "queries", "graph",
-                "params:recipe", "params:recipes", "params:denoising", "params:seed", "params:engine", "changes",
-                "earlier_fused_judge", "collection_info",
-            ],
-            outputs=["evidence_candidates", "fused_judge"],
+            inputs=shared
+            | by_name("terms", "document_embeddings", "encoder_info", "knowledge", info="collection_info"),
+            outputs=["evidence", "fused_judge"],
             name="judge_by_evidence",
         ),
         Node(
             judge_candidates,
-            inputs=[
-                "evidence_candidates", "fused_judge", "corpus", "queries", "params:recipe", "params:recipes",
-                "params:denoising", "params:seed", "store", "params:engine", "params:collection", "earlier_teacher",
-                "params:keep_judges", "changes",
-            ],
-            outputs=["judged_candidates", "teacher"],
+            inputs=shared | by_name("evidence", "store", "params:collection"),
+            outputs=["judgments", "teacher"],
             name="judge_candidates",
         ),
     ])  # fmt: skip

@@ -1,30 +1,41 @@
-"""Nodes of dense retrieval and of the merged block."""
+"""Nodes of dense retrieval, and of retrieval by all sources."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import logging
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import CandidateShards
-from anmi.engine import IN_PROCESS, EngineParams, map_blocks, running
+from anmi.engine import IN_PROCESS, EngineParams, make_blocks, running
+from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.dense.params import DenseParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
+from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
+
+log: Final = logging.getLogger(__name__)
 
 
 def encode_collection(
+    *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     encoder: str,
+    recipe: str,
+    recipes: RecipeBook,
     params: DenseParams,
     store: Store,
     engine: EngineParams = IN_PROCESS,
 ) -> dict[str, Any]:
-    """Encode documents and the queries to be mined to unit vectors; what the store holds is not computed again."""
+    """Encode documents and the queries to be mined to unit vectors; what the store holds is not computed again.
+
+    Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
+    """
     from anmi.corpus.mined import to_mine
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import encode, fingerprint
@@ -34,8 +45,13 @@ def encode_collection(
     place = (params.encoder or encoder, store.path / "models", params.max_length, params.prompts)
     model = opened(*place)
     store.run = running(engine).ordered
+    asked = "dense" in recipes.get(recipe).sources
+    if not asked:
+        log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
 
     def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
+        if not asked:
+            return np.zeros((len(texts), 0), np.float32)
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
         batch = Encoding(*place, params.precision, params.batch_size, role)
         sent = batch if batch.worth_sending or engine.ray_gpus else None
@@ -55,45 +71,67 @@ def encode_collection(
 def build_dense_index(
     corpus: pd.DataFrame, embeddings: NDArray[np.float32], encoder_info: dict[str, Any], params: DenseParams
 ) -> DenseIndex:
-    """Index the document vectors."""
+    """Index the document vectors; an index without dimensions where there are none."""
     from anmi.retrieval.dense import DenseIndex
 
-    return DenseIndex.build(embeddings, corpus.document_id.tolist(), params.index, encoder_info["fingerprint"])
+    kind = params.index if embeddings.shape[1] else "flat"
+    return DenseIndex.build(embeddings, corpus.document_id.tolist(), kind, encoder_info["fingerprint"])
 
 
-def merge_candidates(
-    bm25_candidates: CandidateShards,
+def retrieve(
+    *,
     bm25_index: BM25Index,
     dense_index: DenseIndex,
     document_embeddings: NDArray[np.float32],
     query_embeddings: NDArray[np.float32],
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
-    duplicates: pd.DataFrame,
-    kin: pd.DataFrame,
-    params: DenseParams,
+    qrels: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    mining_plan: dict[str, Any],
+    recipe: str,
+    recipes: RecipeBook,
+    bm25: BM25Params,
+    dense: DenseParams,
     seed: int,
     engine: EngineParams = IN_PROCESS,
 ) -> CandidateShards:
-    """Merge the sources into one block, every member with all scores and ranks and whether it is kin to a positive."""
+    """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
+
+    Every candidate gets the scores and ranks of all of them, and whether it is a near-duplicate or a sibling of a
+    positive.
+    """
     from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
-    from anmi.retrieval.kin import Kin
-    from anmi.retrieval.stages import Merge
+    from anmi.retrieval.related import RelatedDocuments
+    from anmi.retrieval.retrieve import Queries, Retrieve
+    from anmi.selection.plan import MiningPlan
 
-    asked, ids = to_mine(queries), corpus.document_id.tolist()
-    merge = Merge(
-        bm25_index=bm25_index,
-        dense_index=dense_index,
-        document_embeddings=document_embeddings,
-        query_embeddings=query_embeddings,
-        own=pool.own_documents(asked, dict(zip(ids, range(len(ids)), strict=True))),
-        rows=dict(zip(asked.query_id, range(len(asked)), strict=True)),
-        texts=dict(zip(asked.query_id, asked.text, strict=True)),
-        group=pool.duplicate_groups(ids, duplicates),
-        kin=Kin.from_table(kin, ids, duplicates),
-        depth=params.depth,
-        random=params.random,
+    sources, plan = recipes.get(recipe).sources, MiningPlan.of(mining_plan)
+    ids, encoded = corpus.document_id.tolist(), to_mine(queries)
+    chosen = encoded.query_id.isin(qrels.query_id)
+    if plan.queries is not None:
+        chosen &= encoded.query_id.isin(plan.queries)
+    rows = np.flatnonzero(chosen)
+    position = dict(zip(ids, range(len(ids)), strict=True))
+    shards = []
+    for start in range(0, len(rows), bm25.shard):
+        some = rows[start : start + bm25.shard]
+        part = encoded.iloc[some]
+        names = part.query_id.tolist()
+        shards.append(Queries(
+            names, part.text.tolist(), pool.positives_of(names, qrels, position),
+            pool.own_documents(part, position), np.asarray(query_embeddings)[some],
+        ))  # fmt: skip
+    search = Retrieve(
+        bm25=bm25_index if "bm25" in sources else None,
+        dense=dense_index if "dense" in sources else None,
+        embeddings=document_embeddings,
+        group=pool.duplicate_groups(ids, related_documents),
+        related=RelatedDocuments.from_table(related_documents, ids),
+        bm25_depth=bm25.depth,
+        dense_depth=dense.depth,
+        random=dense.random,
         seed=seed,
     )
-    return map_blocks(engine, merge, bm25_candidates, description="merging")
+    return make_blocks(engine, search, shards, description="retrieving", total=len(rows))

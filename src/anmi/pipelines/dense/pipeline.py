@@ -1,10 +1,11 @@
-"""Wiring of dense retrieval."""
+"""Wiring of dense retrieval, and of retrieval by all sources."""
 
 from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, merge_candidates
+from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
@@ -12,8 +13,11 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             encode_collection,
-            inputs=["corpus", "queries", "params:encoder", "params:dense", "store", "params:engine"],
-            outputs={name: name for name in ("document_embeddings", "query_embeddings", "encoder_info")},
+            inputs=by_name(
+                "corpus", "queries", "store", "params:encoder", "params:recipe", "params:recipes", "params:engine",
+                params="params:dense",
+            ),
+            outputs=by_name("document_embeddings", "query_embeddings", "encoder_info"),
             name="encode_collection",
         ),
         Node(
@@ -23,12 +27,13 @@ def create_pipeline() -> Pipeline:
             name="build_dense_index",
         ),
         Node(
-            merge_candidates,
-            inputs=[
-                "bm25_candidates", "bm25_index", "dense_index", "document_embeddings", "query_embeddings",
-                "corpus", "queries", "duplicates", "kin", "params:dense", "params:seed", "params:engine",
-            ],
+            retrieve,
+            inputs=by_name(
+                "bm25_index", "dense_index", "document_embeddings", "query_embeddings", "corpus", "queries", "qrels",
+                "related_documents", "mining_plan", "params:recipe", "params:recipes", "params:bm25", "params:dense",
+                "params:seed", "params:engine",
+            ),
             outputs="candidates",
-            name="merge_candidates",
+            name="retrieve",
         ),
     ])  # fmt: skip

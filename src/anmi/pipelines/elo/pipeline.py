@@ -5,6 +5,7 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.elo.nodes import rate_candidates
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
@@ -12,11 +13,11 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             rate_candidates,
-            inputs=[
-                "judged_candidates", "params:recipe", "params:recipes", "params:elo", "params:seed",
-                "corpus", "queries", "store", "params:engine", "changes", "earlier_elo_summary",
-            ],
-            outputs=["rated_candidates", "elo_summary"],
+            inputs=by_name(
+                "candidates", "evidence", "judgments", "corpus", "queries", "store", "mining_plan", "params:recipe",
+                "params:recipes", "params:seed", "params:engine", params="params:elo",
+            ),
+            outputs=["ratings", "elo_summary"],
             name="rate_candidates",
         ),
     ])  # fmt: skip

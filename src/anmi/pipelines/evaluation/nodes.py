@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 def run_systems(
+    *,
     bm25_index: BM25Index,
     trained_model: Path,
     corpus: pd.DataFrame,
@@ -45,8 +47,7 @@ def run_systems(
     AnmiError
         There is no such query, or the model was trained on them.
     """
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, search
+    from anmi.evaluation.retrieval import Ranking, ranked
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.prompts import OWN
 
@@ -54,24 +55,16 @@ def run_systems(
     asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
         raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
-    texts, documents = asked.text.tolist(), document_texts(corpus)
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(params.cutoffs))
-    runs = {"bm25": ranking.run(*bm25_index.search(texts, ranking.searched))}
+    depth = max(params.cutoffs)
+    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), depth)
+    runs = {"bm25": ranking.run(*bm25_index.search(asked.text.tolist(), ranking.searched))}
     # The trained model has in its folder what it was trained with.
     for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
         model = load_encoder(name, store.path / "models", dense.max_length, prompts)
-        found = search(
-            model,
-            texts,
-            documents,
-            ranking.searched,
-            # A trained model is seen once; keeping its vectors would only fill the store.
-            store=store if system == "zero_shot" else None,
-            precision=dense.precision,
-            batch_size=dense.batch_size,
-            description=system,
-        )
-        runs[system] = ranking.run(*found)
+        # A trained model is seen once; keeping its vectors would only fill the store.
+        kept = store if system == "zero_shot" else None
+        options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": system}
+        runs[system] = ranked(model, asked, qrels, corpus, depth, store=kept, **options)
     return pd.concat([run.assign(system=system) for system, run in runs.items()], ignore_index=True)
 
 
@@ -125,7 +118,7 @@ def describe_hardness(scores: pd.DataFrame, queries: pd.DataFrame, params: Evalu
 
 
 def compare_systems(
-    scores: pd.DataFrame, info: dict[str, Any], encoder: str, recipe: str, params: EvaluationParams, seed: int
+    scores: pd.DataFrame, info: dict[str, Any], *, encoder: str, recipe: str, params: EvaluationParams, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
     """Average the metrics with intervals, and test the differences to both baselines."""
     from anmi.evaluation.metrics import summarise
@@ -159,14 +152,13 @@ def compare_systems(
 
 
 def measure_knowledge(
+    *,
     runs: pd.DataFrame,
     trained_model: Path,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    graph: pd.DataFrame,
-    entities: pd.DataFrame,
-    facts: pd.DataFrame,
+    knowledge: Knowledge,
     variants: pd.DataFrame,
     encoder: str,
     recipe: str,
@@ -181,9 +173,8 @@ def measure_knowledge(
     Both results are empty, at once, where the collection names no entities or its documents state no facts. Without
     variants only entities are linked.
     """
-    if entities.empty or facts.empty:
+    if knowledge.entities.empty or knowledge.facts.empty:
         return {}, {}
-    from anmi.corpus.knowledge import KnowledgeGraph
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.factuality import factuality_pairs
     from anmi.evaluation.linking import confusions, first_types, neighbour_examples, neighbours
@@ -197,7 +188,7 @@ def measure_knowledge(
     # Variants of a document that was trained on were perhaps trained on, too.
     held_out = truth[~truth.document_id.isin(qrels.document_id[qrels.query_id.isin(training.query_id)])]
     pairs = factuality_pairs(asked, held_out, texts, variants, seed=seed, most_queries=params.factuality_queries)
-    known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
+    known = knowledge.of(ids)
     about = dict(zip(ids, known.about.tolist(), strict=True))
     metrics: dict[str, Any] = {}
     for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
@@ -213,7 +204,7 @@ def measure_knowledge(
         "depth": params.neighbours,
         "queries": int(near.query_id.nunique()),
         "shares": {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")},
-        "confusions": confusions(near, first_types(entities)),
+        "confusions": confusions(near, first_types(knowledge.entities)),
         "examples": neighbour_examples(near, asked, texts, known, params.neighbour_queries, seed),
     }
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from anmi.corpus.hardness import HardnessParams
+from anmi.corpus.hardness import ScriptHardnessParams
 
 
 class EvaluationParams(BaseModel):
@@ -22,8 +22,8 @@ class EvaluationParams(BaseModel):
         10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01."
     )
     confidence: float = Field(0.95, gt=0, lt=1, description="Of the intervals.")
-    hardness: HardnessParams = Field(
-        HardnessParams(code_mix="script"),
+    hardness: ScriptHardnessParams = Field(
+        ScriptHardnessParams(),
         description="What makes a query hard, for results by hardness. By script, which needs nothing installed; "
         "`code_mix: language` sees romanised languages as well.",
     )

@@ -11,6 +11,7 @@ from anmi.pipelines.evaluation.nodes import (
     run_systems,
     score_runs,
 )
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
@@ -18,10 +19,10 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             run_systems,
-            inputs=[
+            inputs=by_name(
                 "bm25_index", "trained_model", "corpus", "queries", "qrels", "params:encoder", "params:recipe",
-                "params:evaluation", "params:dense", "store", "training_summary",
-            ],
+                "params:dense", "store", "training_summary", params="params:evaluation",
+            ),
             outputs="runs",
             name="run_systems",
         ),
@@ -39,20 +40,20 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             compare_systems,
-            inputs=[
-                "query_metrics", "collection_info", "params:encoder", "params:recipe", "params:evaluation",
-                "params:seed",
-            ],
+            inputs=by_name(
+                "params:encoder", "params:recipe", "params:seed", scores="query_metrics", info="collection_info",
+                params="params:evaluation",
+            ),
             outputs=["metrics", "comparisons", "metrics_flat"],
             name="compare_systems",
         ),
         Node(
             measure_knowledge,
-            inputs=[
-                "runs", "trained_model", "corpus", "queries", "qrels", "graph", "entities", "facts", "variants",
-                "params:encoder", "params:recipe", "params:evaluation", "params:dense", "params:seed", "store",
-                "training_summary",
-            ],
+            inputs=by_name(
+                "runs", "trained_model", "corpus", "queries", "qrels", "knowledge", "variants", "params:encoder",
+                "params:recipe", "params:dense", "params:seed", "store", "training_summary",
+                params="params:evaluation",
+            ),
             outputs=["knowledge_metrics", "neighbours"],
             name="measure_knowledge",
         ),

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from anmi.candidates import CandidateShards
+from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.params import ConsistencyParams
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.elo.params import EloParams
 from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.selection.plan import MiningRecord
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store, digest
 
@@ -24,13 +27,13 @@ log = logging.getLogger(__name__)
 
 
 def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = False) -> dict[str, Any]:
-    """Read, check and split the collection named by one string, and find which documents are kin.
+    """Read, check and split the collection named by one string, and find near-duplicates and siblings in it.
 
     For a refit dev queries are mined, too; where a cap leaves a share of the training queries, the same share of them.
     """
-    from anmi.corpus.kin import find_kin
     from anmi.corpus.mined import with_mined
     from anmi.corpus.quarantine import counts_by_reason
+    from anmi.corpus.related import COPY, find_related
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.texts import document_texts
 
@@ -45,7 +48,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         test_share=params.test_share,
         language=params.language,
     )
-    kin = find_kin(
+    related = find_related(
         found.corpus,
         document_texts(found.corpus),
         found.duplicates,
@@ -64,7 +67,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         "queries": {str(split): int(count) for split, count in counts.items()},
         "quarantined": counts_by_reason(found.quarantine),
         "duplicates": len(found.duplicates),
-        "kin": {str(kind): int(count) for kind, count in kin.groupby("kind").size().items()},
+        "related": {str(kind): int(count) for kind, count in related.groupby("kind").size().items() if kind != COPY},
         "equivalents": len(found.equivalents),
         "entities": len(found.entities),
         "facts": len(found.facts),
@@ -75,22 +78,21 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         "queries": with_mined(found.queries, found.subset_share if refit else 0.0, seed),
         "qrels": found.qrels,
         "equivalents": found.equivalents,
-        "graph": found.graph,
-        "entities": found.entities,
-        "facts": found.facts,
-        "duplicates": found.duplicates,
-        "kin": kin,
+        "knowledge": Knowledge(found.entities, found.graph, found.facts),
+        "related_documents": related,
         "quarantine": found.quarantine,
         "collection_info": info,
     }
 
 
-def find_changes(
+def plan_mining(
+    *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    graph: pd.DataFrame,
+    knowledge: Knowledge,
     update: bool,
+    keep_judges: bool,
     collection: str,
     encoder: str,
     recipe: str,
@@ -103,15 +105,14 @@ def find_changes(
     elo: EloParams,
     seed: int,
     store: Store,
-    earlier_contents: pd.DataFrame | None,
-    earlier_changes: dict[str, Any],
+    earlier_mining_record: MiningRecord | None,
     earlier_selection: CandidateShards | None,
-    earlier_teacher: dict[str, Any],
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Note what the collection consists of, and decide which queries are to be mined."""
     from anmi.corpus.contents import code_digest, models_in, with_effect
-    from anmi.corpus.difference import Difference, contents_of, plan
+    from anmi.corpus.difference import Difference, contents_of
     from anmi.selection.carrying import losers, places_of
+    from anmi.selection.plan import MiningPlan, plan_mining
 
     contents = contents_of(corpus, queries, qrels)
     stages = {"bm25": bm25, "consistency": consistency, "dense": dense, "denoising": denoising, "elo": elo}
@@ -122,30 +123,33 @@ def find_changes(
         "rest": [collection, encoder, seed],
     }
     # Any fact may be evidence for any query, so a graph that changed counts as a setting.
-    facts = digest("graph", graph.to_csv(index=False)).hex()
+    facts = digest("graph", knowledge.graph.to_csv(index=False)).hex()
     models = models_in(chosen, Path.cwd())
     made_by = json.dumps([with_effect(chosen), models, facts], sort_keys=True, default=str)
     settings = digest("mining", made_by, code_digest()).hex()
 
-    def lacking() -> str:
-        if denoising.teacher.confirm is not None and earlier_teacher.get("stack"):
+    def lacking(earlier: MiningRecord) -> str:
+        judges = earlier.fits["teacher"]
+        if earlier_selection is None:
+            return "the selection of the last mining is not there any more"
+        if denoising.teacher.confirm is not None and judges.get("stack"):
             return "a cascade confirms what the cross-encoder says"
-        if len(earlier_teacher.get("calibration", ())) not in (0, denoising.teacher.folds):
+        if len(judges.get("calibration", ())) not in (0, denoising.teacher.folds):
             return "a fold of the cross-encoder had no query, and so no calibration"
-        names = [f"teacher-{fold['fingerprint']}" for fold in earlier_teacher.get("folds", [])]
+        names = [f"teacher-{fold['fingerprint']}" for fold in judges.get("folds", [])]
         lost = denoising.teacher.trained and not all((store.path / "models" / name).is_dir() for name in names)
         return f"the cross-encoders are not in {store.path / 'models'} any more" if lost else ""
 
-    def lost(difference: Difference) -> Iterable[str]:
+    def lost(earlier: MiningRecord, difference: Difference) -> Iterable[str]:
         gone = difference.documents.changed
-        if earlier_selection is None or earlier_contents is None or not (gone or difference.documents.removed):
+        if earlier_selection is None or not (gone or difference.documents.removed):
             return []
-        before = earlier_contents.id[earlier_contents.kind == "document"].tolist()
-        return losers(earlier_selection, places_of(before, corpus.document_id.tolist(), gone))
+        return losers(earlier_selection, places_of(earlier.documents, corpus.document_id.tolist(), gone))
 
-    changes = plan(
-        update, earlier_changes, earlier_contents, contents, settings, ingestion.most_changed, lacking, lost
-    )  # fmt: skip
+    plan = MiningPlan(settings=settings)
     if update:
-        log.info("%s: %s", "Mining all" if changes["queries"] is None else "Mining what changed", changes["why"])
-    return contents, changes
+        plan = plan_mining(contents, settings, earlier_mining_record, ingestion.most_changed, lacking, lost)
+        log.info("%s: %s", "Mining all" if plan.mines_all else "Mining what changed", plan.why)
+    if keep_judges and earlier_mining_record is not None:
+        plan = replace(plan, judges=earlier_mining_record.fits["teacher"])
+    return contents, plan.as_dict()

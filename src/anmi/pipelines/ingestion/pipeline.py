@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.ingestion.nodes import find_changes, ingest
+from anmi.pipelines.ingestion.nodes import ingest, plan_mining
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     outputs = [
-        "corpus", "queries", "qrels", "equivalents", "graph", "entities", "facts", "duplicates", "kin", "quarantine",
-        "collection_info",
+        "corpus", "queries", "qrels", "equivalents", "knowledge", "related_documents", "quarantine", "collection_info",
     ]  # fmt: skip
+    settings = (
+        "update", "keep_judges", "collection", "encoder", "recipe", "recipes", "ingestion", "bm25", "consistency",
+        "dense", "denoising", "elo", "seed",
+    )  # fmt: skip
     return Pipeline([
         Node(
             ingest,
             inputs=["params:collection", "params:ingestion", "params:seed", "params:training.refit"],
-            outputs={name: name for name in outputs},
+            outputs=by_name(*outputs),
             name="ingest",
         ),
         Node(
-            find_changes,
-            inputs=[
-                "corpus", "queries", "qrels", "graph", "params:update", "params:collection", "params:encoder",
-                "params:recipe", "params:recipes", "params:ingestion", "params:bm25", "params:consistency",
-                "params:dense", "params:denoising", "params:elo", "params:seed", "store", "earlier_contents",
-                "earlier_changes", "earlier_selection", "earlier_teacher",
-            ],
-            outputs=["contents", "changes"],
-            name="find_changes",
+            plan_mining,
+            inputs=by_name(
+                "corpus", "queries", "qrels", "knowledge", "store", "earlier_mining_record", "earlier_selection",
+                *(f"params:{name}" for name in settings),
+            ),
+            outputs=["contents", "mining_plan"],
+            name="plan_mining",
         ),
     ])  # fmt: skip

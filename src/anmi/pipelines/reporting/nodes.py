@@ -38,6 +38,7 @@ def versions() -> dict[str, str]:
 def collect_results(
     metrics: pd.DataFrame,
     comparisons: pd.DataFrame,
+    *,
     training_summary: dict[str, Any],
     selection_summary: dict[str, Any],
     drawn: pd.DataFrame,
@@ -66,17 +67,28 @@ def collect_results(
 def _leak(
     selection_summary: dict[str, Any], drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame
 ) -> dict[str, Any] | None:
-    from anmi.evaluation.diagnostics import leak_of_pairs
+    from anmi.evaluation.diagnostics import false_negatives_of_pairs
 
     selected: dict[str, Any] | None = selection_summary["leak"]
     if drawn.empty or equivalents.empty:
         return selected
-    counted = leak_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
+    counted = false_negatives_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
     return counted | {"of": "drawn", "judge": (selected or {}).get("judge", {})}
+
+
+def draw_metrics(results: dict[str, Any]) -> Any:
+    """Return the plotly figure of the systems' quality; an empty one where nothing was measured."""
+    from plotly.graph_objects import Figure
+
+    from anmi.report.figures import metrics
+
+    drawn = metrics(pd.DataFrame(results["rows"]))
+    return Figure() if drawn is None else Figure(drawn.spec)
 
 
 def render_report(
     results: dict[str, Any],
+    *,
     training_rows: pd.DataFrame,
     training_log: pd.DataFrame,
     training_summary: dict[str, Any],
@@ -116,10 +128,9 @@ def render_report(
                 | ({"rows of dev queries": len(training_rows) - len(rows)} if len(training_rows) > len(rows) else {}),
             },
             funnel=selection_summary["funnel"],
-            origins=selection_summary.get("origins") or (),
+            origins=selection_summary.get("origins") or {},
             distributions=selection_summary["distributions"],
             training_log=training_log,
-            calibration=teacher.get("reliability", {}),
             judges=judge_entries(teacher, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
             expected=selection_summary.get("expected") or {},

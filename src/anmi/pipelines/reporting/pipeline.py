@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.reporting.nodes import collect_results, render_report
+from anmi.pipelines.reporting.nodes import collect_results, draw_metrics, render_report
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
@@ -12,20 +13,21 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             collect_results,
-            inputs=[
-                "metrics", "comparisons", "training_summary", "selection_summary", "drawn_negatives", "equivalents",
-                "qrels", "collection_info",
-            ],
+            inputs=by_name(
+                "metrics", "comparisons", "training_summary", "selection_summary", "equivalents", "qrels",
+                drawn="drawn_negatives", info="collection_info",
+            ),
             outputs="results",
             name="collect_results",
         ),
+        Node(draw_metrics, inputs="results", outputs="metrics_figure", name="draw_metrics"),
         Node(
             render_report,
-            inputs=[
+            inputs=by_name(
                 "results", "training_rows", "training_log", "training_summary", "selection_summary", "teacher",
-                "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "collection_info",
-                "encoder_info", "params:encoder", "params:recipe", "params:reporting",
-            ],
+                "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "encoder_info",
+                "params:encoder", "params:recipe", info="collection_info", params="params:reporting",
+            ),
             outputs="report",
             name="render_report",
         ),

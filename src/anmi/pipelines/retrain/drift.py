@@ -17,8 +17,8 @@ def profile_training_data(
     queries: pd.DataFrame,
     corpus: pd.DataFrame,
     qrels: pd.DataFrame,
-    duplicates: pd.DataFrame,
-    kin: pd.DataFrame,
+    *,
+    related_documents: pd.DataFrame,
     selection: CandidateShards,
     selection_summary: dict[str, Any],
     encoder_info: dict[str, Any],
@@ -43,8 +43,7 @@ def profile_training_data(
         language=language,
         kind=kind,
         wanted=selection_summary["negatives_wanted"],
-        duplicates=duplicates,
-        kin=kin,
+        related=related_documents,
         made_with={
             "collection": info["collection"],
             "recipe": selection_summary["recipe"],
@@ -64,7 +63,7 @@ def measure_drift(
 ) -> dict[str, Any]:
     """Compare with what the champion was trained on; without a champion the result says so."""
     from anmi.evaluation.drift import drift
-    from anmi.report.drift_text import summary
+    from anmi.report.drift import summary
 
     found = drift(champion_profile, training_profile, params.thresholds)
     for line in summary(found):

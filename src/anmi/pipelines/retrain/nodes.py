@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.candidates import CandidateShards
+from anmi.candidates import CandidateShards, ColumnShards
 from anmi.datasets.model_registry import (
     CHAMPION,
     PROFILE,
@@ -23,13 +23,12 @@ from anmi.datasets.model_registry import (
     read_beside,
 )
 from anmi.errors import AnmiError
-from anmi.evaluation.promotion import KEPT, PROMOTED, Leak, decide
+from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.params import RetrainParams, model_name
-from anmi.pipelines.selection.nodes import select_negatives
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
 
@@ -38,15 +37,15 @@ log = logging.getLogger(__name__)
 _SYSTEM: Final = "champion"
 _METRIC: Final = "ndcg@10"
 _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
-# Beside the recipe's own leak that of no filter at all, where the book has it.
+# Beside the recipe's own false negatives those of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
 # Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
 _TRAINED_ON: Final = "trained_on"
 
 
 def audit_recipe(
-    rated: CandidateShards,
-    consistency: pd.DataFrame,
+    candidates: CandidateShards,
+    *,
     truth: pd.DataFrame,
     queries: pd.DataFrame,
     corpus: pd.DataFrame,
@@ -56,26 +55,32 @@ def audit_recipe(
     recipe: str,
     training: TrainingParams,
     seed: int,
+    **columns: ColumnShards,
 ) -> pd.DataFrame:
-    """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked.
+    """Audit the recipe that is trained with, and ``naive_top`` to compare with; the others are not asked.
 
-    Where training draws from what the recipe chose, the leak is that of what it would have drawn for the audited
+    Where training draws from what the recipe chose, the rate is that of what it would have drawn for the audited
     queries.
     """
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
     chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
-    table = audit_recipes(rated, consistency, truth, corpus, info, RecipeBook.model_construct(**chosen), seed)
+    table = audit_recipes(
+        candidates, truth=truth, corpus=corpus, info=info, recipes=RecipeBook.model_construct(**chosen), seed=seed,
+        **columns,
+    )  # fmt: skip
     options = merged_options(recipes.get(recipe), training)
     own = (table["recipe"] == recipe) & table["default"] & (table["failed"] == "")
     same = not options.draws and options.negatives == recipes.get(recipe).negatives
     if same or options.negatives == 0 or not own.any():
         return table
     from anmi.evaluation.shares import share_of_pairs
+    from anmi.selection.rated import believed, rated
+    from anmi.selection.recipe import Runner
     from anmi.selection.rows import training_rows
     from anmi.training.batch import read_rows
     from anmi.training.replay import drawn_again
 
-    selection = select_negatives(rated, consistency, recipe, recipes, seed)
+    selection = Runner(recipes.get(recipe), seed).run(rated(candidates, **columns).map(believed))
     ids, texts = corpus.document_id.tolist(), dict(zip(queries.query_id, queries.text, strict=True))
     rows = read_rows(training_rows(selection, ids, ids, texts), options.curriculum.reads)
     found = share_of_pairs(drawn_again(rows, options, training_log, seed), truth, seed=seed)
@@ -92,6 +97,7 @@ def evaluate_champion(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
+    *,
     collection: str,
     params: RetrainParams,
     evaluation: EvaluationParams,
@@ -131,8 +137,7 @@ def _rank(
     evaluation: EvaluationParams,
     dense: DenseParams,
 ) -> pd.DataFrame:
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, search
+    from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import load_encoder
 
     asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
@@ -141,18 +146,10 @@ def _rank(
             f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
             "cannot be compared; give it some"
         )
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), max(evaluation.cutoffs))
+    encoder = load_encoder(str(model), model.parent, dense.max_length, dense.prompts)
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
-    found = search(
-        load_encoder(str(model), model.parent, dense.max_length, dense.prompts),
-        asked.text.tolist(),
-        document_texts(corpus),
-        ranking.searched,
-        precision=dense.precision,
-        batch_size=dense.batch_size,
-        description=_SYSTEM,
-    )
-    return ranking.run(*found).assign(system=_SYSTEM)
+    options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": _SYSTEM}
+    return ranked(encoder, asked, qrels, corpus, max(evaluation.cutoffs), **options).assign(system=_SYSTEM)
 
 
 def score_champion(
@@ -166,6 +163,7 @@ def score_champion(
 
 def decide_promotion(
     champion: dict[str, Any],
+    *,
     champion_metrics: pd.DataFrame,
     query_metrics: pd.DataFrame,
     audited: pd.DataFrame,
@@ -189,10 +187,10 @@ def decide_promotion(
     options = merged_options(recipes.get(recipe), training)
     if options.sources.kind == "mixed":
         # An audit sees what a recipe chooses, and here training drew from the corpus itself.
-        leak: Leak | None = leak_of_drawn(drawn, equivalents, qrels, seed)
+        rate: FalseNegativeRate | None = rate_of_drawn(drawn, equivalents, qrels, seed)
     else:
-        leak = leak_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
-    found = decide(challenger, before, leak, params.rule, seed=seed, resamples=evaluation.resamples)
+        rate = rate_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
+    found = decide(challenger, before, rate, params.rule, seed=seed, resamples=evaluation.resamples)
     decision, reasons = found.decision, list(found.reasons)
     fingerprint = _fingerprint(trained_model)
     if fingerprint in champion["rolled_back"]:
@@ -211,43 +209,34 @@ def decide_promotion(
     }
 
 
-def leak_of(audited: pd.DataFrame, recipe: str) -> Leak:
+def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
     """Return what the audit found of a recipe as it is."""
     own = audited[(audited["recipe"] == recipe) & audited["default"]]
     if own.empty:
-        return Leak(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
+        return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
     row = own.iloc[0]
-    return Leak(
+    return FalseNegativeRate(
         float(row["leak"]), float(row["leak_low"]), float(row["leak_high"]), int(row["leaked"]), int(row["negatives"]),
         str(row["failed"] or ""),
     )  # fmt: skip
 
 
-def leak_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> Leak:
+def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> FalseNegativeRate:
     """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
 
-    Parameters
-    ----------
-    drawn
-        ``query_id, document_id, count``.
-    equivalents
-        ``query_id, document_id``: relevant though no label says so.
-    qrels
-        ``query_id, document_id, relevance``.
-    seed
-        Of the resampling.
+    Equivalents are relevant though no label says so.
     """
     from anmi.evaluation.shares import share_of_pairs
 
     known = drawn[drawn["query_id"].isin(equivalents["query_id"])]
     if known.empty:
-        return Leak(
+        return FalseNegativeRate(
             float("nan"), 0.0, 1.0, 0, 0, "training drew its negatives from the whole corpus, and of none of its "
             "queries is it known which documents are relevant without a label",
         )  # fmt: skip
     pair = ["query_id", "document_id"]
     found = share_of_pairs(known, pd.concat([equivalents[pair], qrels.loc[qrels["relevance"] > 0, pair]]), seed=seed)
-    return Leak(found.value, found.low, found.high, found.count, found.total, of="drawn")
+    return FalseNegativeRate(found.value, found.low, found.high, found.count, found.total, of="drawn")
 
 
 def _fingerprint(folder: Path) -> str:
@@ -258,6 +247,7 @@ def _fingerprint(folder: Path) -> str:
 
 def register_challenger(
     trained_model: Path,
+    *,
     promotion: dict[str, Any],
     champion: dict[str, Any],
     training_profile: dict[str, Any],

@@ -31,20 +31,13 @@ class RetrainParams(BaseModel):
     )
     rule: PromotionRule = Field(PromotionRule(), description="When the challenger becomes champion.")
     claim_minutes: float = Field(
-        15, gt=0, description="Another machine's claim counts as abandoned when it was not renewed for so long. It is "
-        "renewed five times in that time, so four failures of the server in a row are survived.",
+        720, gt=0, description="Another machine's claim counts as abandoned after so long, where its run still "
+        "passes for running since the machine was cut off. 720: longer than a retraining, and ended by the next night.",
     )  # fmt: skip
 
 
 def model_name(params: RetrainParams, collection: str) -> str:
-    """Return the name of the registered model.
-
-    Parameters
-    ----------
-    params
-        Of retraining; its ``model`` is taken when given.
-    collection
-        The parameter ``collection``, such as ``beir:DIR``.
+    """Return the name of the registered model, made from the parameter ``collection`` where none is given.
 
     Examples
     --------

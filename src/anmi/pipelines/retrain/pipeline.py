@@ -15,6 +15,8 @@ from anmi.pipelines.retrain.nodes import (
     register_challenger,
     score_champion,
 )
+from anmi.pipelines.selection.pipeline import RATED
+from anmi.pipelines.wiring import by_name
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
 # the rule ends by keeping the champion.
@@ -26,10 +28,10 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             evaluate_champion,
-            inputs=[
-                "corpus", "queries", "qrels", "params:collection", "params:retrain", "params:evaluation",
-                "params:dense", "model_registry",
-            ],
+            inputs=by_name(
+                "corpus", "queries", "qrels", "params:collection", "params:evaluation", "params:dense",
+                params="params:retrain", registry="model_registry",
+            ),
             outputs=["champion", "champion_profile", "champion_runs"],
             name="evaluate_champion",
         ),
@@ -41,10 +43,10 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             profile_training_data,
-            inputs=[
-                "queries", "corpus", "qrels", "duplicates", "kin", "selection", "selection_summary", "encoder_info",
-                "collection_info", "params:drift",
-            ],
+            inputs=by_name(
+                "queries", "corpus", "qrels", "related_documents", "selection", "selection_summary", "encoder_info",
+                info="collection_info", params="params:drift",
+            ),
             outputs="training_profile",
             name="profile_training_data",
         ),
@@ -62,20 +64,20 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             decide_promotion,
-            inputs=[
-                "champion", "champion_metrics", "query_metrics", "audit_recipes", "drawn_negatives", "equivalents",
-                "qrels", "trained_model", "params:recipe", "params:recipes", "params:training", "params:retrain",
-                "params:evaluation", "params:seed",
-            ],
+            inputs=by_name(
+                "champion", "champion_metrics", "query_metrics", "equivalents", "qrels", "trained_model",
+                "params:recipe", "params:recipes", "params:training", "params:evaluation", "params:seed",
+                audited="audit_recipes", drawn="drawn_negatives", params="params:retrain",
+            ),
             outputs="promotion",
             name="decide_promotion",
         ),
         Node(
             register_challenger,
-            inputs=[
-                "trained_model", "promotion", "champion", "training_profile", "collection_info", "params:encoder",
-                "params:recipe", "params:dense", "model_registry", "training_summary",
-            ],
+            inputs=by_name(
+                "trained_model", "promotion", "champion", "training_profile", "params:encoder", "params:recipe",
+                "params:dense", "training_summary", info="collection_info", registry="model_registry",
+            ),
             outputs="registration",
             name="register_challenger",
         ),
@@ -83,24 +85,16 @@ def create_pipeline() -> Pipeline:
 
 
 def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
-    """Return the whole of retraining.
-
-    Parameters
-    ----------
-    way
-        All stages from ingestion to reporting.
-    audit
-        The audit; of it only the recipe that is trained with is judged for and measured.
-    """
+    """Return the whole of retraining: all stages, and the audit of the recipe trained with."""
     kept = Pipeline([node for node in audit.nodes if node.name not in _REPLACED])
     mine = Pipeline(kept, parameters={"params:audit_judges_for": "params:recipe"})
     measured = Node(
         audit_recipe,
-        inputs=[
-            f"{NAMESPACE}.rated_candidates", f"{NAMESPACE}.consistency", "planted_truth", "audit_queries",
-            f"{NAMESPACE}.corpus", f"{NAMESPACE}.collection_info", "training_log", "params:recipes", "params:recipe",
-            "params:training", "params:seed",
-        ],
+        inputs=by_name(
+            "training_log", "params:recipes", "params:recipe", "params:training", "params:seed", truth="planted_truth",
+            queries="audit_queries", info=f"{NAMESPACE}.collection_info",
+            **{name: f"{NAMESPACE}.{name}" for name in (*RATED, "corpus")},
+        ),
         outputs="audit_recipes",
         name="audit_recipes",
         namespace=NAMESPACE,

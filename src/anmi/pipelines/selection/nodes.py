@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.corpus.difference import EVERYTHING, still_there
+from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
+from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.export import Exports
+from anmi.selection.plan import MiningRecord
 from anmi.selection.recipe import RecipeBook, Runner
 
 _LOG = logging.getLogger(__name__)
@@ -25,104 +26,98 @@ _AS_THE_RECIPE_SAYS = TrainingParams()
 
 
 def fit_recipe(
-    rated: CandidateShards,
-    consistency: pd.DataFrame,
+    candidates: CandidateShards,
+    queries: pd.DataFrame,
+    *,
+    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     seed: int,
-    queries: pd.DataFrame,
-    changes: Mapping[str, Any] = EVERYTHING,
-    earlier_recipe_fits: dict[str, Any] | None = None,
+    **columns: ColumnShards,
 ) -> dict[str, Any]:
     """Fit those steps of the recipe that pool over queries, on training queries.
 
     Where rows of an earlier mining are kept, what was fitted then stays: all rows are chosen by the same bars.
     """
-    if changes["queries"] is not None:
-        return still_there(earlier_recipe_fits, "recipe_fits")
+    if fitted := mining_plan["fits"].get("recipe_fits"):
+        return dict(fitted)
     from anmi.corpus.mined import of_train
+    from anmi.selection.rated import believed, needed, rated
 
     runner = Runner(recipes.get(recipe), seed)
-    _fit(runner, of_train(rated, queries), _ranks(consistency))
+    # What is fitted looks at what the recipe reads, and at what held-out positives were given.
+    read = rated(candidates, **columns).only(*needed(runner.recipe.requires), "p_heldout")
+    runner.fit(of_train(read, queries).map(believed))
     return {"recipe": recipe, "steps": runner.fits()}
 
 
 def select_negatives(
-    rated: CandidateShards,
-    consistency: pd.DataFrame,
+    candidates: CandidateShards,
+    *,
     recipe: str,
     recipes: RecipeBook,
     seed: int,
+    fits: Mapping[str, Any],
     engine: EngineParams = IN_PROCESS,
-    fits: Mapping[str, Any] | None = None,
-    changes: Mapping[str, Any] = EVERYTHING,
+    mining_plan: Mapping[str, Any] | None = None,
     corpus: pd.DataFrame | None = None,
-    earlier_contents: pd.DataFrame | None = None,
+    earlier_mining_record: MiningRecord | None = None,
     earlier_selection: CandidateShards | None = None,
+    **columns: ColumnShards,
 ) -> CandidateShards:
-    """Run the recipe: verdicts and weights for every candidate.
+    """Run the recipe as :func:`fit_recipe` fitted it: verdicts and weights for every candidate.
 
-    What :func:`fit_recipe` returned is taken as ``fits``; without it the recipe is fitted here.
+    Where the plan is not to mine all, the rows of all other queries are those of the mining before.
     """
     from anmi.selection.carrying import Carried, places_of, together
+    from anmi.selection.plan import MiningPlan
+    from anmi.selection.rated import rated
 
-    found = _ranks(consistency)
     runner = Runner(recipes.get(recipe), seed)
-    if fits is None:
-        _fit(runner, rated, found)
-    else:
-        runner.restore(fits["steps"])
-    chosen = map_blocks(engine, _Selecting(runner, found), rated, description="selecting")
-    if changes["queries"] is None:
+    runner.restore(fits["steps"])
+    chosen = map_blocks(engine, _Selecting(runner), rated(candidates, **columns), description="selecting")
+    plan = MiningPlan() if mining_plan is None else MiningPlan.of(mining_plan)
+    if plan.queries is None:
         return chosen
-    assert corpus is not None
-    earlier_selection = still_there(earlier_selection, "selection")
-    earlier_contents = still_there(earlier_contents, "contents")
-    before = earlier_contents.id[earlier_contents.kind == "document"].tolist()
-    gone = changes["documents_changed"]
-    carried = Carried.of(
-        [*changes["queries"], *changes["removed"]], places_of(before, corpus.document_id.tolist(), gone)
-    )
-    kept = CandidateShards.of_parts(
-        lambda: in_threads(carried.in_bytes, earlier_selection.parts(), engine.most_workers)
-    )
+    if corpus is None or earlier_mining_record is None or earlier_selection is None:
+        raise AnmiError(
+            "the last mining, which this update was to go on with, is not there any more: run it again, and all is "
+            "mined"
+        )
+    places = places_of(earlier_mining_record.documents, corpus.document_id.tolist(), plan.documents_changed)
+    carried, earlier = Carried.of([*plan.queries, *plan.removed], places), earlier_selection
+    kept = CandidateShards.of_parts(lambda: in_threads(carried.in_bytes, earlier.parts(), engine.most_workers))
     return together(kept, chosen)
-
-
-def _fit(runner: Runner, rated: CandidateShards, found: dict[str, tuple[float, float]]) -> None:
-    # What is fitted looks at what the recipe reads, and at what held-out positives were given.
-    read = rated.only(*runner.recipe.requires, "p_heldout")
-    runner.fit(read.map(lambda block: _with_consistency(block, found)))
-
-
-def _ranks(consistency: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return by query whether it passed the consistency filter, and at which rank its positive was."""
-    ranks = zip(consistency.consistent.astype(float), consistency.positive_rank.astype(float), strict=True)
-    return dict(zip(consistency.query_id, ranks, strict=True))
-
-
-def _with_consistency(block: Candidates, found: dict[str, tuple[float, float]]) -> Candidates:
-    values = np.array([found[query] for query in block.query_ids.tolist()], np.float32).reshape(-1, 2)
-    return block.with_columns(query_columns={"consistent": values[:, 0], "positive_rank": values[:, 1]})
 
 
 @dataclass(frozen=True)
 class _Selecting:
-    """Applies a fitted recipe to a block, with what the consistency filter found of its queries."""
+    """Applies a fitted recipe to a block."""
 
     runner: Runner
-    found: dict[str, tuple[float, float]]
 
     def __call__(self, block: Candidates) -> Candidates:
-        return self.runner.apply(_with_consistency(block, self.found))
+        from anmi.selection.rated import believed
+
+        return self.runner.apply(believed(block))
+
+
+def record_mining(
+    contents: pd.DataFrame, mining_plan: dict[str, Any], selection: CandidateShards, **fits: dict[str, Any]
+) -> MiningRecord:
+    """Return what an update needs of this mining: what was mined, and what its stages fitted.
+
+    It is made when there is a selection, so it never says that there is one where there is none.
+    """
+    return MiningRecord(contents, mining_plan["settings"], mining_plan["since_all"], fits)
 
 
 def make_training_rows(
+    *,
     selection: CandidateShards,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
-    kin: pd.DataFrame,
-    duplicates: pd.DataFrame,
+    related_documents: pd.DataFrame,
     recipe: str,
     recipes: RecipeBook,
 ) -> pd.DataFrame:
@@ -134,20 +129,24 @@ def make_training_rows(
         The recipe wants negatives and none is left, naming the step that rejected most.
     """
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.diagnostics import funnel
-    from anmi.retrieval.kin import Kin
+    from anmi.evaluation.diagnostics import Funnel, diagnose
     from anmi.retrieval.pool import own_documents
+    from anmi.retrieval.related import RelatedDocuments
     from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
     places = own_documents(queries, dict(zip(ids, range(len(ids)), strict=True)))
     own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
-    rows = training_rows(selection, ids, document_texts(corpus), texts, Kin.from_table(kin, ids, duplicates), own)
+    rows = training_rows(
+        selection, ids, document_texts(corpus), texts, RelatedDocuments.from_table(related_documents, ids), own
+    )
     split = rows.query_id.map(dict(zip(queries.query_id, queries.split, strict=True)))
     rows.insert(rows.columns.tolist().index("origin"), "split", split.astype("str"))
     if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
-        raise AnmiError(f'recipe "{recipe}" left no negative for any query: {_why_none(funnel(selection.only()))}')
+        raise AnmiError(
+            f'recipe "{recipe}" left no negative for any query: {_why_none(diagnose(selection, Funnel(1))[0])}'
+        )
     return rows
 
 
@@ -169,12 +168,11 @@ def _why_none(rows: list[dict[str, Any]]) -> str:
 
 
 def make_variants(
+    *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    graph: pd.DataFrame,
-    entities: pd.DataFrame,
-    facts: pd.DataFrame,
+    knowledge: Knowledge,
     recipe: str,
     recipes: RecipeBook,
     selection: SelectionParams,
@@ -185,7 +183,6 @@ def make_variants(
 
     Those of dev and test are never trained on; an evaluation holds them against the documents they were made from.
     """
-    from anmi.corpus.knowledge import KnowledgeGraph
     from anmi.corpus.texts import document_texts
     from anmi.corpus.types import empty
     from anmi.judging.endpoint import Endpoint
@@ -200,8 +197,9 @@ def make_variants(
     documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
     options = selection.generator
     writer = None if options is None else ChatGenerator(Endpoint(options, seed), options.max_characters)
-    known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
-    variants = make_variants(known, documents, ids, document_texts(corpus), selection.variants, seed, writer)
+    variants = make_variants(
+        knowledge.of(ids), documents, ids, document_texts(corpus), selection.variants, seed, writer
+    )
     for kind, count in counts_of(variants).items():
         _LOG.info("%d variants (%s) of %d of %d documents", count["variants"], kind, count["documents"], len(documents))
     return variants
@@ -218,6 +216,7 @@ def export_pairs(
 
 
 def summarise_selection(
+    *,
     selection: CandidateShards,
     rows: pd.DataFrame,
     equivalents: pd.DataFrame,
@@ -235,7 +234,7 @@ def summarise_selection(
     """
     from anmi.corpus.metadata import values_by_id
     from anmi.corpus.mined import of_train
-    from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, leak
+    from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, false_negatives
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
     from anmi.judging.fusing import provenance
     from anmi.report.negatives_console import expected_sentence, source_lines
@@ -260,7 +259,7 @@ def summarise_selection(
     for line in [*source_lines(found["by_source"]), expected_sentence(found["expected"])]:
         if line:
             _LOG.info("%s", line)
-    counted = leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None
+    counted = false_negatives(labelled, equivalents, qrels) if len(equivalents) and wanted else None
     return {
         "recipe": recipe,
         "rows": len(rows),
@@ -274,6 +273,7 @@ def summarise_selection(
 
 
 def export_formats(
+    *,
     rows: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.selection.nodes import (
@@ -10,44 +12,57 @@ from anmi.pipelines.selection.nodes import (
     fit_recipe,
     make_training_rows,
     make_variants,
+    record_mining,
     select_negatives,
     summarise_selection,
 )
+from anmi.pipelines.wiring import by_name
+
+# The candidates, and the columns that stages added to them.
+RATED: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
+    recipe = by_name("params:recipe", "params:recipes")
     return Pipeline([
         Node(
             fit_recipe,
-            inputs=[
-                "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "queries",
-                "changes", "earlier_recipe_fits",
-            ],
+            inputs=recipe | by_name(*RATED, "queries", "mining_plan", "params:seed"),
             outputs="recipe_fits",
             name="fit_recipe",
         ),
         Node(
             select_negatives,
-            inputs=[
-                "rated_candidates", "consistency", "params:recipe", "params:recipes", "params:seed", "params:engine",
-                "recipe_fits", "changes", "corpus", "earlier_contents", "earlier_selection",
-            ],
+            inputs=recipe
+            | by_name(
+                *RATED,
+                *("corpus", "mining_plan", "earlier_mining_record", "earlier_selection", "params:seed", "params:engine"),
+                fits="recipe_fits",
+            ),
             outputs="selection",
             name="select_negatives",
         ),
         Node(
+            record_mining,
+            inputs=by_name(
+                "contents", "mining_plan", "selection", "fused_judge", "teacher", "elo_summary", "recipe_fits"
+            ),
+            outputs="mining_record",
+            name="record_mining",
+        ),
+        Node(
             make_training_rows,
-            inputs=["selection", "corpus", "queries", "kin", "duplicates", "params:recipe", "params:recipes"],
+            inputs=recipe | by_name("selection", "corpus", "queries", "related_documents"),
             outputs="training_rows",
             name="make_training_rows",
         ),
         Node(
             make_variants,
-            inputs=[
-                "corpus", "queries", "qrels", "graph", "entities", "facts",
-                "params:recipe", "params:recipes", "params:selection", "params:seed", "params:training",
-            ],
+            inputs=recipe
+            | by_name(
+                "corpus", "queries", "qrels", "knowledge", "params:selection", "params:training", "params:seed"
+            ),
             outputs="variants",
             name="make_variants",
         ),
@@ -59,16 +74,19 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             summarise_selection,
-            inputs=[
-                "selection", "training_rows", "equivalents", "qrels", "queries", "collection_info",
-                "fused_judge", "params:recipe", "params:recipes",
-            ],
+            inputs=recipe
+            | by_name(
+                "selection", "equivalents", "qrels", "queries", "fused_judge", rows="training_rows",
+                info="collection_info",
+            ),
             outputs="selection_summary",
             name="summarise_selection",
         ),
         Node(
             export_formats,
-            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection", "encoder_info"],
+            inputs=by_name(
+                "corpus", "queries", "encoder_info", "params:selection", rows="training_rows", info="collection_info"
+            ),
             outputs="exports",
             name="export_formats",
         ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
@@ -66,16 +67,14 @@ def rows_for_refit(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
 
 
 def train_retriever(
+    *,
     rows: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    graph: pd.DataFrame,
-    entities: pd.DataFrame,
-    facts: pd.DataFrame,
+    knowledge: Knowledge,
     variants: pd.DataFrame,
-    kin: pd.DataFrame,
-    duplicates: pd.DataFrame,
+    related_documents: pd.DataFrame,
     encoder: str,
     recipe: str,
     recipes: RecipeBook,
@@ -106,9 +105,9 @@ def train_retriever(
     if options.sources.kind == "mixed":
         from anmi.training.mixed import Stock
 
-        drawn_from = (corpus, graph, entities, facts, variants, kin, duplicates)
-        stock = Stock.from_tables(*drawn_from)
-        known = {"graph and variants": digest_tables(drawn_from)}
+        stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
+        tables = (corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents)
+        known = {"graph and variants": digest_tables(tables)}
     dev = digest_tables((queries, qrels))
     plan = CheckpointPlan(
         folder=store.path / "checkpoints",
@@ -133,9 +132,7 @@ def train_retriever(
         "seed": seed,
         "checkpoints": plan,
         "stock": stock,
-        "dev_loss": _dev_loss(
-            corpus, queries, qrels, (entities, graph, facts), (kin, duplicates), params, dense.precision, seed
-        ),
+        "dev_loss": _dev_loss(corpus, queries, qrels, knowledge, related_documents, params, dense.precision, seed),
     }
     if dev_rows.empty:
         result = train(rows, encoder=load(), **common)
@@ -159,23 +156,22 @@ def _dev_loss(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    knowledge: tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame],
-    alike: tuple[pd.DataFrame, pd.DataFrame],
+    knowledge: Knowledge,
+    related_documents: pd.DataFrame,
     params: TrainingParams,
     precision: str,
     seed: int,
 ) -> DevLoss | None:
     """What measures the loss on dev, if it is asked for; copies and what states all that is asked are no negatives."""
-    from anmi.corpus.knowledge import KnowledgeGraph
     from anmi.evaluation.validation import dev_loss
-    from anmi.retrieval.kin import Kin
+    from anmi.retrieval.related import RelatedDocuments
     from anmi.training.recorder import DevLoss
 
     if params.dev_loss_steps is None:
         return None
-    ids, (kin, duplicates) = corpus.document_id.tolist(), alike
-    graph = KnowledgeGraph.from_tables(*knowledge, ids)
+    ids = corpus.document_id.tolist()
+    graph = knowledge.of(ids)
     barred = graph.entailing if graph.stated.nnz else None
-    known = Kin.from_table(kin, ids, duplicates)
-    measure = dev_loss(corpus, queries, qrels, barred, params.dev_documents, precision, seed, kin=known)
+    known = RelatedDocuments.from_table(related_documents, ids)
+    measure = dev_loss(corpus, queries, qrels, barred, params.dev_documents, precision, seed, related=known)
     return None if measure is None else DevLoss(measure, params.dev_loss_steps)

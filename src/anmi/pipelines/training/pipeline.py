@@ -5,6 +5,7 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.training.nodes import train_retriever
+from anmi.pipelines.wiring import by_name
 
 
 def create_pipeline() -> Pipeline:
@@ -12,11 +13,11 @@ def create_pipeline() -> Pipeline:
     return Pipeline([
         Node(
             train_retriever,
-            inputs=[
-                "training_rows", "corpus", "queries", "qrels", "graph", "entities", "facts", "variants", "kin",
-                "duplicates", "params:encoder", "params:recipe", "params:recipes",
-                "params:training", "params:dense", "params:seed", "store",
-            ],
+            inputs=by_name(
+                "corpus", "queries", "qrels", "knowledge", "variants", "related_documents", "params:encoder",
+                "params:recipe", "params:recipes", "params:dense", "params:seed", "store", rows="training_rows",
+                params="params:training",
+            ),
             outputs={
                 name: name for name in ("trained_model", "training_log", "training_summary", "drawn_negatives")
             },

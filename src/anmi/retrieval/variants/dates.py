@@ -30,48 +30,12 @@ _WRITTEN: Final = re.compile(
 _YEAR: Final = re.compile(rf"(?<![\w.,:/\\#=^@\-−–—])(?P<year>{_FOUR})(?![\w/:\\^@%\-−–—'’]|[.,]\d)")
 # The last word before a year. Other bare numbers of four digits are years only if alone in brackets, or, from 1800 on,
 # where no word follows that they could count.
-_CUES: Final = frozenset(
-    [
-        "in",
-        "since",
-        "until",
-        "till",
-        "by",
-        "before",
-        "after",
-        "during",
-        "from",
-        "circa",
-        "about",
-        "year",
-        "years",
-        "early",
-        "late",
-        "mid",
-        "season",
-        "class",
-        "summer",
-        "winter",
-        "spring",
-        "autumn",
-        "fall",
-        "founded",
-        "established",
-        "completed",
-        "introduced",
-        "published",
-        "released",
-        "born",
-        "died",
-        "aired",
-        "opened",
-        "built",
-        "started",
-        "ended",
-        "date",
-        "retirement",
-    ]
-)
+_CUE_WORDS: Final = """
+in since until till by before after during from circa about year years early late mid season class summer
+winter spring autumn fall founded established completed introduced published released born died aired opened
+built started ended date retirement
+"""
+_CUES: Final = frozenset(_CUE_WORDS.split())
 _LAST_WORD: Final = re.compile(r"([^\W\d_]+)[\s|]*\Z")
 _COUNTED: Final = re.compile(r"\s*(?:[^\W\d_]|%|\()")
 _IN_BRACKETS: Final = re.compile(r"(?:\A|[^\w(\[])\(\Z")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 from pydantic import Field
 
-from anmi.selection.recipe import Params
+from anmi.selection.steps import Params
 
 
 class ExportOptions(Params):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 import numpy as np
 
 from anmi import seeds
-from anmi.training.curriculum.protocol import State, checked_kind
+from anmi.training.curriculum.protocol import Curriculum, State
 from anmi.training.curriculum.window import sliding_state
 from anmi.training.options.curricula import BanditOptions
 
 _REMEMBERED = 200
 
 
-class Bandit:
+class Bandit(Curriculum):
     """Chooses among difficulties by Thompson sampling (methods §3.6).
 
     Every arm is a difficulty with a Beta posterior of its reward, at first Beta(1, 1). An arm drawn is held for some
@@ -39,6 +38,9 @@ class Bandit:
         Of the training; draws come from its stream ``training/bandit``, keyed by the step.
     """
 
+    kind = BanditOptions.kind
+    remembers = ("arm", "alpha", "beta", "losses", "decreases", "held", "validation")
+
     def __init__(self, options: BanditOptions, steps: int, negatives: int | None, seed: int) -> None:
         self._options = options
         self._negatives = negatives
@@ -56,11 +58,6 @@ class Bandit:
     def state(self) -> State:
         """What holds for the next step."""
         return sliding_state(self._options, self._arm / (self._options.arms - 1), self._negatives)
-
-    @property
-    def posteriors(self) -> list[tuple[float, float]]:
-        """Return α and β of every arm, the easiest first."""
-        return list(zip(self._alpha, self._beta, strict=True))
 
     def observe(
         self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
@@ -102,23 +99,3 @@ class Bandit:
             for arm, held in enumerate(self._held):
                 self._reward(arm, reward, held / steps)
         self._held = [0] * self._options.arms
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all it needs to go on elsewhere, as plain JSON values."""
-        return {
-            "kind": self._options.kind,
-            "arm": self._arm,
-            "alpha": list(self._alpha),
-            "beta": list(self._beta),
-            "losses": list(self._losses),
-            "decreases": list(self._decreases),
-            "held": list(self._held),
-            "validation": self._validation,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        checked_kind(state, self._options.kind)
-        self._arm, self._validation = state["arm"], state["validation"]
-        self._alpha, self._beta, self._held = list(state["alpha"]), list(state["beta"]), list(state["held"])
-        self._losses, self._decreases = list(state["losses"]), list(state["decreases"])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Any
 
-from anmi.training.curriculum.protocol import State, checked_kind
+from anmi.training.curriculum.protocol import Curriculum, State
 from anmi.training.curriculum.window import sliding_state
 from anmi.training.options.curricula import LearningProgressOptions
 
 _VALIDATIONS = 3
 
 
-class LearningProgress:
+class LearningProgress(Curriculum):
     """Makes training harder while it makes progress, and easier when it goes backwards (methods §3.6).
 
     The idea is that of Graves et al., "Automated Curriculum Learning for Neural Networks", 2017; signals and policy
@@ -25,16 +24,12 @@ class LearningProgress:
       the mean of three signals above the threshold for rising;
     - the relative gain of the dev metric, its last three values against the three before (as many as there are: the
       last against the one before at first), once after each measurement.
-
-    Parameters
-    ----------
-    options
-        Thresholds and steps of the policy.
-    steps
-        Of the whole training.
-    negatives
-        A row brings to a step at difficulty 0.
     """
+
+    kind = LearningProgressOptions.kind
+    remembers = (
+        "difficulty", "losses", "norms", "before", "stabilities", "mean_stability", "validations", "validated",
+    )  # fmt: skip
 
     def __init__(self, options: LearningProgressOptions, steps: int, negatives: int | None) -> None:
         self._options = options
@@ -105,25 +100,3 @@ class LearningProgress:
         if progress < given.falling:
             return -given.down
         return given.push if progress < given.plateau else 0.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all it needs to go on elsewhere, as plain JSON values."""
-        return {
-            "kind": self._options.kind,
-            "difficulty": self._difficulty,
-            "losses": list(self._losses),
-            "norms": list(self._norms),
-            "before": self._before,
-            "stabilities": self._stabilities,
-            "mean_stability": self._mean_stability,
-            "validations": list(self._validations),
-            "validated": self._validated,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        checked_kind(state, self._options.kind)
-        self._difficulty, self._before = state["difficulty"], state["before"]
-        self._losses, self._norms = list(state["losses"]), list(state["norms"])
-        self._stabilities, self._mean_stability = state["stabilities"], state["mean_stability"]
-        self._validations, self._validated = list(state["validations"]), state["validated"]

@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from anmi.training.curriculum.protocol import State, checked_kind
-from anmi.training.options.curricula import LinearOptions, ScheduleOptions, StepOptions, TriggeredOptions
+from anmi.training.curriculum.protocol import ByStep, Curriculum, State
+from anmi.training.options.curricula import LinearOptions, StepOptions, TriggeredOptions
 
 # Shares of random, graph, latent and edited negatives.
 Mix = tuple[float, float, float, float]
@@ -57,45 +57,8 @@ def mixed_state(mix: Mix, stage: int | None = None) -> State:
     return State(1 - mix[0], -math.inf, math.inf, mix=mix, stage=stage)
 
 
-class _ByStep:
-    """What the schedules share that go by the number of the step alone."""
-
-    def __init__(self, options: ScheduleOptions) -> None:
-        self._kind = options.kind
-        self._step = 0
-
-    @property
-    def state(self) -> State:
-        """What holds for the next step."""
-        raise NotImplementedError
-
-    def observe(
-        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
-    ) -> State:
-        """Take in how many steps were made; what they gave does not matter."""
-        self._step = step
-        return self.state
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all it needs to go on elsewhere, as plain JSON values."""
-        return {"kind": self._kind, "step": self._step}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        self._step = int(checked_kind(state, self._kind)["step"])
-
-
-class Linear(_ByStep):
+class Linear(ByStep):
     """Goes from random negatives only to the final shares in a straight line, step by step.
-
-    Parameters
-    ----------
-    options
-        How long that takes.
-    mix
-        The final shares.
-    epoch
-        Steps of an epoch.
 
     Examples
     --------
@@ -104,8 +67,9 @@ class Linear(_ByStep):
     (0.6, 0.25, 0.15, 0.0)
     """
 
+    kind = LinearOptions.kind
+
     def __init__(self, options: LinearOptions, mix: Mix, epoch: int) -> None:
-        super().__init__(options)
         self._mix, self._last = mix, options.warm_up * epoch
 
     @property
@@ -120,21 +84,12 @@ class Linear(_ByStep):
         return mixed_state((random, graph, latent, edit))
 
 
-class Step(_ByStep):
-    """Adds the harder sources at fixed times: see :func:`stages`.
+class Step(ByStep):
+    """Adds the harder sources at fixed times: see :func:`stages`."""
 
-    Parameters
-    ----------
-    options
-        When.
-    mix
-        The final shares.
-    epoch
-        Steps of an epoch.
-    """
+    kind = StepOptions.kind
 
     def __init__(self, options: StepOptions, mix: Mix, epoch: int) -> None:
-        super().__init__(options)
         self._stages = stages(mix)
         self._ends = [math.ceil(options.warm_up * epoch), math.ceil(options.latent_from * epoch)]
 
@@ -154,7 +109,7 @@ class Step(_ByStep):
         ]
 
 
-class Triggered:
+class Triggered(Curriculum):
     """Goes on to the next of the :func:`stages` when the model masters one, and back when it fails.
 
     A stage whose shares are those of the stage before is left out. By ``violations`` mastery is a running mean of the
@@ -173,6 +128,9 @@ class Triggered:
     epoch
         Steps of an epoch.
     """
+
+    kind = TriggeredOptions.kind
+    remembers = ("place", "begun", "sum", "weight", "best", "idle")
 
     def __init__(self, options: TriggeredOptions, mix: Mix, epoch: int) -> None:
         self._options = options
@@ -248,21 +206,9 @@ class Triggered:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all it needs to go on elsewhere, as plain JSON values."""
-        return {
-            "kind": self._options.kind,
-            "place": self._place,
-            "begun": self._begun,
-            "sum": self._sum,
-            "weight": self._weight,
-            "best": self._best,
-            "idle": self._idle,
-            "transitions": [asdict(change) for change in self.transitions],
-        }
+        return super().state_dict() | {"transitions": [asdict(change) for change in self.transitions]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
-        checked_kind(state, self._options.kind)
-        self._place, self._begun = state["place"], state["begun"]
-        self._sum, self._weight = state["sum"], state["weight"]
-        self._best, self._idle = state["best"], state["idle"]
+        super().load_state_dict(state)
         self.transitions = [Transition(**change) for change in state["transitions"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from anmi.selection.elo_zones import BORDERS, EloWindow
+from anmi.selection.steps.elo_zones import BORDERS, EloWindow
 from anmi.training.curriculum.protocol import State
 from anmi.training.options.curricula import SlidingOptions, WindowOptions
 
@@ -18,14 +18,7 @@ def sliding_state(options: SlidingOptions, difficulty: float, base: int | None) 
     In Elo the window goes from 100 + 300(1 − d) to 400 + 200(1 − d) (methods §3.6). By rank it is half of the pool,
     from the half of the last places at d = 0 to that of the first at d = 1.
 
-    Parameters
-    ----------
-    options
-        Of the curriculum.
-    difficulty
-        From 0 to 1.
-    base
-        Negatives a row brings at difficulty 0; None leaves their number open.
+    ``base`` is how many negatives a row brings at difficulty 0; None leaves their number open.
 
     Examples
     --------

@@ -26,7 +26,7 @@ from anmi.training.losses.for_sentence_transformers import ForSentenceTransforme
 from anmi.training.losses.hard_debiased import HardDebiasedContrastive
 from anmi.training.losses.hybrid import Hybrid
 from anmi.training.losses.infonce import WeightedInfoNCE
-from anmi.training.losses.library import LibraryLoss
+from anmi.training.losses.margin_mse import MarginMSE
 from anmi.training.losses.pooled import PooledInfoNCE
 from anmi.training.losses.tau_plus import TauPlus
 from anmi.training.losses.triplet import Triplet
@@ -40,7 +40,7 @@ __all__ = [
     "ForSentenceTransformers",
     "HardDebiasedContrastive",
     "Hybrid",
-    "LibraryLoss",
+    "MarginMSE",
     "PooledInfoNCE",
     "TauPlus",
     "Triplet",

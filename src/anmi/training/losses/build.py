@@ -13,13 +13,12 @@ from anmi.training.losses.entity import EntityClassification
 from anmi.training.losses.hard_debiased import HardDebiasedContrastive
 from anmi.training.losses.hybrid import Hybrid
 from anmi.training.losses.infonce import WeightedInfoNCE
-from anmi.training.losses.library import LibraryLoss
+from anmi.training.losses.margin_mse import MarginMSE
 from anmi.training.losses.pooled import PooledInfoNCE
 from anmi.training.losses.tau_plus import TauPlus
 from anmi.training.losses.triplet import Triplet
 from anmi.training.options import TrainingOptions
 from anmi.training.options.hardness import HansOptions
-from anmi.training.options.library_losses import WHOLE_BATCH
 from anmi.training.options.losses import (
     DebiasedOptions,
     DistillationOptions,
@@ -27,7 +26,6 @@ from anmi.training.options.losses import (
     HardDebiasedOptions,
     HybridOptions,
     InfoNCEOptions,
-    LibraryOptions,
     MarginMSEOptions,
     PooledOptions,
     TauPlusOptions,
@@ -40,14 +38,8 @@ from anmi.training.temperature import build_temperature
 def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: int = 0) -> nn.Module:
     """Return the loss that ``options`` describe.
 
-    Parameters
-    ----------
-    options
-        Of the training; what is to be estimated from the data must have been.
-    dimensions
-        Of the embeddings, for what reads them.
-    seed
-        Of the first weights of small networks; what was drawn before does not matter, and what is drawn later neither.
+    What is to be estimated from the data must have been. First weights of small networks are drawn by the seed,
+    whatever was drawn before and is drawn later.
 
     Raises
     ------
@@ -69,9 +61,7 @@ def _build(options: TrainingOptions, dimensions: int | None) -> nn.Module:
     if isinstance(loss, TripletOptions):
         return Triplet(loss.margin)
     if isinstance(loss, MarginMSEOptions):
-        return LibraryLoss("MarginMSELoss", column=loss.column, scale=loss.scale)
-    if isinstance(loss, LibraryOptions):
-        return _library(loss, options.in_batch, dimensions)
+        return MarginMSE(loss.column, loss.scale)
     temperature = build_temperature(options.temperature, dimensions)
     if isinstance(loss, EntityOptions):
         if dimensions is None:
@@ -106,12 +96,3 @@ def _tau_plus(options: TauPlusOptions) -> TauPlus:
             "where its logit is infinite: give it a small number, or do not learn it"
         )
     return TauPlus(options.tau_plus, learnable=options.learned, prior_strength=options.prior_strength)
-
-
-def _library(options: LibraryOptions, in_batch: str, dimensions: int | None) -> LibraryLoss:
-    if options.inner in WHOLE_BATCH and in_batch != "all":
-        raise AnmiError(
-            f"{options.name} takes the whole batch for negatives, whatever it is told: set `in_batch: all`, "
-            "or choose a loss of ours"
-        )
-    return LibraryLoss(options.name, options.arguments, options.column, options.scale, dimensions)

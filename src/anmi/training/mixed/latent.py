@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anmi.errors import AnmiError
 from anmi.retrieval.encoders import resolve_precision
 
 _HNSW_NEIGHBOURS = 16
@@ -163,13 +161,6 @@ class Snapshot:
     steps: NDArray[np.int64]
     vectors: NDArray[np.float32]
 
-    def fingerprint(self) -> str:
-        """Return a hash of all of it."""
-        state = hashlib.blake2b(digest_size=16)
-        for part in (self.documents, self.steps, self.vectors):
-            state.update(np.ascontiguousarray(part).data)
-        return state.hexdigest()
-
 
 class LatentIndex:
     """Searches a snapshot of a :class:`RingBuffer` that is made anew every so many steps.
@@ -231,18 +222,15 @@ class LatentIndex:
             for key in ("documents", "steps", "vectors")
         }
 
-    def load(self, tensors: dict[str, Tensor], fingerprint: str | None) -> None:
-        """Go on from what :meth:`tensors` gave; the fingerprint is that of the snapshot that was searched."""
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
         found: dict[str, Snapshot] = {}
         for name in ("now", "coming"):
             if f"{name}.documents" in tensors:
                 keys = ("documents", "steps", "vectors")
                 found[name] = Snapshot(*(tensors[f"{name}.{key}"].numpy().copy() for key in keys))
-        now = found.get("now")
-        if fingerprint != (None if now is None else now.fingerprint()):
-            raise AnmiError("The index of latent negatives in the checkpoint is damaged; begin the training anew.")
-        if now is not None:
-            self._snapshot, self._index = now, _built(now, self._kind)
+        if "now" in found:
+            self._snapshot, self._index = found["now"], _built(found["now"], self._kind)
         if "coming" in found:
             self._start(found["coming"])
 

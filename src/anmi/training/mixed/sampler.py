@@ -142,10 +142,7 @@ class MixedSampler:
     def draw(self, rows: NDArray[np.int64], step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what is drawn for B rows.
 
-        Returns
-        -------
-        tuple of numpy.ndarray
-            Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each, int64 [B, n].
+        Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each, int64 [B, n].
         """
         count, own = self._count, self._own[rows]
         swaps, edits = self._stock.swaps[own].astype(np.int64), self._stock.edits[own].astype(np.int64)
@@ -193,8 +190,8 @@ class MixedSampler:
     def report(self) -> dict[str, float]:
         """Return what the last step drew.
 
-        Shares of the sources, the share that was replaced, the leak (share of documents that state all facts of the
-        positive), and of latent negatives the share of neighbours that could be taken and their mean age in steps.
+        Shares of the sources, the share that was replaced, that of false negatives (documents that state all facts of
+        the positive), and of latent negatives the share of neighbours that could be taken and their mean age in steps.
         """
         return self._report
 
@@ -202,14 +199,12 @@ class MixedSampler:
         """Return all it needs to go on elsewhere, as plain JSON values and tensors."""
         import torch
 
-        now = self._index.snapshot
         tensors = {f"ring.{name}": tensor for name, tensor in self._ring.tensors().items()}
         tensors |= {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
         tensors |= {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
         last, vectors = self._last.state()
         tensors |= {f"last.{name}": tensor for name, tensor in vectors.items()}
-        fingerprint = None if now is None else now.fingerprint()
-        return {"seed": self._seed, "index": fingerprint, "last": last, "seconds": self.seconds}, tensors
+        return {"last": last, "seconds": self.seconds}, tensors
 
     def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
@@ -218,7 +213,7 @@ class MixedSampler:
             return {key.removeprefix(name): tensor for key, tensor in tensors.items() if key.startswith(name)}
 
         self._ring.load(part("ring."))
-        self._index.load(part("index."), values["index"])
+        self._index.load(part("index."))
         self._last.load(values["last"], part("last."))
         self.seconds = values["seconds"]
         self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
-from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.knowledge import Knowledge, KnowledgeGraph
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
-from anmi.retrieval.kin import Kin
+from anmi.retrieval.related import RelatedDocuments
 
 # Kinds of variants that the source "graph" draws; all others are edits.
 GRAPH_KINDS: Final = ("swap", "counterpart", "neighbour")
@@ -63,12 +63,9 @@ class Stock:
     def from_tables(
         cls,
         corpus: pd.DataFrame,
-        graph: pd.DataFrame,
-        entities: pd.DataFrame,
-        facts: pd.DataFrame,
+        knowledge: Knowledge,
         variants: pd.DataFrame,
-        kin: pd.DataFrame,
-        duplicates: pd.DataFrame,
+        related_documents: pd.DataFrame,
     ) -> Stock:
         """Read what ingestion and the making of variants left.
 
@@ -78,8 +75,8 @@ class Stock:
             No document states a fact.
         """
         ids = corpus.document_id.tolist()
-        known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
-        return cls.build(ids, document_texts(corpus), known, variants, _same(kin, duplicates, ids))
+        same = _same(related_documents, ids)
+        return cls.build(ids, document_texts(corpus), knowledge.of(ids), variants, same)
 
     @classmethod
     def build(
@@ -92,16 +89,9 @@ class Stock:
     ) -> Stock:
         """Number what can be drawn.
 
-        Parameters
-        ----------
-        ids, texts
-            Of the D documents.
-        graph
-            What they state.
-        variants
-            ``variant_id, document_id, kind, text``; counterparts and neighbours are documents, and so are their ids.
-        same
-            For a document, those that must not be its negatives for their text alone, bool [D, D].
+        Variants are ``variant_id, document_id, kind, text``; counterparts and neighbours are documents, and so are
+        their ids. ``same`` are for each of the D documents those that must not be its negatives for their text alone,
+        bool [D, D].
 
         Raises
         ------
@@ -141,10 +131,10 @@ class Stock:
         )
 
 
-def _same(kin: pd.DataFrame, duplicates: pd.DataFrame, ids: list[str]) -> sparse.csr_array:
+def _same(related_documents: pd.DataFrame, ids: list[str]) -> sparse.csr_array:
     """Which documents are copies, near-duplicates or parts of the same document as each, bool [D, D]."""
     own = np.arange(len(ids), dtype=np.int32)[:, None]
-    barred = Kin.from_table(kin, ids, duplicates).barred(own)
+    barred = RelatedDocuments.from_table(related_documents, ids).barred(own)
     row, place = np.nonzero(barred != PADDING)
     pairs = sparse.csr_array((np.ones(len(row), np.int32), (row, barred[row, place])), (len(ids), len(ids)))
     return sparse.csr_array(pairs > 0)

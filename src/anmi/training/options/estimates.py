@@ -11,15 +11,8 @@ from anmi.errors import AnmiError
 def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
     """Return the share of positives among what serves as negatives (methods §3.3).
 
-    Parameters
-    ----------
-    how
-        ``labelled``: labelled positives a query over corpus size. ``judged``: the share of the judged mined negatives
-        that are likelier relevant than not.
-    rows
-        Training rows.
-    corpus_size
-        Documents of the collection.
+    ``labelled``: labelled positives a query over the size of the corpus. ``judged``: the share of the judged mined
+    negatives that are likelier relevant than not.
 
     Raises
     ------

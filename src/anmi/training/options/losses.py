@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from anmi.training.options.library_losses import FED_WITH, LEARNS_SCORES, check_library_name, inner_name
 from anmi.training.options.part import OneOf, PartOptions
 
 
@@ -150,7 +149,7 @@ class EntityOptions(PartOptions):
 
 
 class MarginMSEOptions(PartOptions):
-    """Learns the judges' margins between positive and negative (sentence-transformers' MarginMSELoss)."""
+    """Learns the judges' margins between positive and negative (MarginMSE)."""
 
     kind = "margin_mse"
     column: Literal["p_relevant", "cross", "elo"] = Field(
@@ -166,51 +165,12 @@ class MarginMSEOptions(PartOptions):
         return (self.column,)
 
 
-class LibraryOptions(PartOptions):
-    """Any loss of sentence-transformers that queries, positives and negatives can be fed to.
-
-    It has its own ``scale`` in place of our temperature, takes negatives of any weight above 0 alike, and gives one
-    number for the batch, so that weights of queries scale whole batches only.
-    """
-
-    kind = "library"
-    name: str = Field(
-        "MultipleNegativesRankingLoss", description="Class in sentence_transformers' losses. That one: its InfoNCE."
-    )
-    arguments: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Of the class, besides the model. None: the library's defaults; MatryoshkaLoss takes the name of "
-        "another as `loss`.",
-    )
-    column: Literal["p_relevant", "cross", "elo"] | None = Field(
-        None,
-        description="Judgment that serves as label. None: p_relevant for losses that learn margins or scores, and 1 or "
-        "0 for those that learn pairs.",
-    )
-    scale: float = Field(1.0, gt=0, description="Judgments are multiplied by it. 1: right for probabilities.")
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        check_library_name(self.name)
-        check_library_name(self.inner)
-        return self
-
-    @property
-    def inner(self) -> str:
-        """Name of the loss that sees the embeddings: that inside MatryoshkaLoss, or the loss itself."""
-        return inner_name(self.name, self.arguments)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The labels, where the loss has use for any."""
-        fed = FED_WITH.get(self.inner)
-        if fed in LEARNS_SCORES:
-            return (self.column or "p_relevant",)
-        return (self.column,) if self.column and fed == "rated_pairs" else ()
-
-
 LOSSES: Final = (
     InfoNCEOptions, PooledOptions, HybridOptions, EntityOptions, DebiasedOptions, HardDebiasedOptions, TripletOptions,
-    DistillationOptions, MarginMSEOptions, LibraryOptions,
+    DistillationOptions, MarginMSEOptions,
 )  # fmt: skip
-LossOptions = Annotated[PartOptions, OneOf(*LOSSES)]
+_FORMER: Final = {
+    "library": "losses of sentence-transformers are its own trainer's: export the rows and train with them as "
+    "docs/training.md shows; margin_mse and triplet are here"
+}
+LossOptions = Annotated[PartOptions, OneOf(*LOSSES, former=_FORMER)]

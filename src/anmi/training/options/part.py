@@ -27,6 +27,7 @@ class OneOf:
     """Says which kinds a field takes, as the annotation of its type.
 
     Written as in recipes: a name, or one name with its parameters, ``debiased`` or ``{debiased: {tau_plus: 0.1}}``.
+    ``former`` says by name what is to be done instead of a kind that is gone.
 
     Examples
     --------
@@ -42,20 +43,21 @@ class OneOf:
     {'temperature': {'fixed': {'value': 0.07}}}
     """
 
-    def __init__(self, *kinds: type[PartOptions]) -> None:
+    def __init__(self, *kinds: type[PartOptions], former: Mapping[str, str] | None = None) -> None:
         self._known = {options.kind: options for options in kinds}
+        self._former = former or {}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Tell pydantic how to read and write the field."""
         return core_schema.no_info_plain_validator_function(
-            lambda value: _read(value, self._known),
+            lambda value: _read(value, self._known, self._former),
             serialization=core_schema.plain_serializer_function_ser_schema(
                 lambda value: {value.kind: value.model_dump()}
             ),
         )
 
 
-def _read(value: Any, known: Mapping[str, type[PartOptions]]) -> PartOptions:
+def _read(value: Any, known: Mapping[str, type[PartOptions]], former: Mapping[str, str]) -> PartOptions:
     if isinstance(value, PartOptions):
         return value
     if isinstance(value, str):
@@ -64,6 +66,8 @@ def _read(value: Any, known: Mapping[str, type[PartOptions]]) -> PartOptions:
         example = next(iter(known))
         raise ValueError(f"one name with its parameters is expected, such as `{{{example}: {{}}}}`, and not {value!r}")
     name, parameters = next(iter(value.items()))
+    if name in former:
+        raise ValueError(f'"{name}" is no longer there: {former[name]}')
     if name not in known:
         raise ValueError(f'there is no "{name}"; {nearest(str(name), known)}')
     fields = known[name].model_fields

@@ -1,0 +1,19 @@
+"""The central type: blocks of queries with their candidates, the columns that stages add, and shards of both."""
+
+from anmi.candidates.block import (
+    MEASURED,
+    NEGATIVE,
+    OPEN,
+    PADDING,
+    SOURCES,
+    Candidates,
+    Kind,
+    Rule,
+)
+from anmi.candidates.columns import Columns, ColumnShards
+from anmi.candidates.shards import CandidateShards, Layout
+
+__all__ = [
+    "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SOURCES", "CandidateShards", "Candidates", "ColumnShards", "Columns",
+    "Kind", "Layout", "Rule",
+]  # fmt: skip

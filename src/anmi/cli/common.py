@@ -1,0 +1,212 @@
+# mypy: allow-untyped-decorators
+"""What the commands share: plain errors, the project's context, what is saved, the console, ``--json``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from anmi.errors import AnmiError, causes
+from anmi.files import unwritable
+from anmi.hooks.retraining import EXIT_CODES, AlreadyRetraining
+
+_SAID_BY_KEDRO: Final = ("Failed to find the pipeline named", "Duplicate keys found in")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
+
+
+def user_error(error: BaseException) -> str | None:
+    """Return the one sentence that a user needs, or None where the error is a defect of ours.
+
+    Kedro wraps what a dataset raises, so causes are looked at as well.
+    """
+    from kedro.io.core import DatasetNotFoundError, VersionNotFoundError
+    from kedro.validation.exceptions import ParameterValidationError
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    for found in causes(error):
+        if isinstance(found, AnmiError):
+            return str(found)
+    for found in causes(error):
+        if isinstance(found, VersionNotFoundError):
+            name = str(error).split(":", 1)[0]
+            return f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
+        if isinstance(found, OmegaConfBaseException):
+            return _reference(found)
+        said = isinstance(found, ValueError) and str(found).startswith(_SAID_BY_KEDRO)
+        if said or isinstance(found, (ParameterValidationError, DatasetNotFoundError, YAMLError)):
+            cure = " Correct the YAML there." if isinstance(found, YAMLError) else ""
+            return " ".join(str(found).split()) + cure
+        if isinstance(found, OSError) and (told := unwritable(found)):
+            return str(told)
+    return None
+
+
+def _reference(error: Any) -> str:
+    """Say which setting refers to something that is not there."""
+    place, what = error.full_key or error.key or "?", str(error.msg or error).split("\n")[0]
+    return str(
+        AnmiError(
+            f'"{place}" of the configuration cannot be resolved ({what}): correct what stands in its ${{…}}, or set '
+            "the variable of the environment that it names"
+        )
+    )
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Print an error that the user can do something about as one sentence, without a traceback."""
+    try:
+        yield
+    except Exception as error:
+        message = user_error(error)
+        if message is None:
+            from anmi.hooks.secrets import mask_error
+
+            mask_error(error)
+            raise
+        raise (_Refused if isinstance(error, AlreadyRetraining) else click.ClickException)(message) from None
+
+
+class _Refused(click.ClickException):
+    exit_code = EXIT_CODES["refused"]
+
+
+@contextmanager
+def told_of_interruption() -> Iterator[None]:
+    """Let the hooks close the run's records on Ctrl-C and when a scheduler ends the process."""
+
+    def stop(*_: object) -> None:
+        sys.exit(128 + signal.SIGTERM)
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, AnmiError) as error:
+        # An error before the first node is no pipeline's error to Kedro; hooks that have closed their records know it.
+        from kedro.framework.project import settings
+
+        # As Kedro calls hooks: the last registered first, so the manifest is complete when tracking reads it.
+        for hook in reversed(settings.HOOKS):
+            if hasattr(hook, "interrupted"):
+                hook.interrupted(error)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def project(env: str | None, *, as_json: bool = False) -> Iterator[Any]:
+    """Give the project's context; with ``as_json`` no log line comes between what is printed."""
+    from kedro.framework.session import KedroSession
+
+    with silence() if as_json else nullcontext(), plain_errors(), KedroSession.create(env=env) as session:
+        yield session.load_context()
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Keep log lines, which Kedro's handler prints to the standard output, out of a JSON document."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(previous)
+
+
+def belonging(context: Any, *names: str) -> Any:
+    """Return the catalog, in which these datasets, as far as they are there, belong together; see :func:`settle`."""
+    from kedro.framework.project import pipelines
+
+    from anmi.runs.record import data_root
+    from anmi.runs.versions import Origins, settle
+
+    catalog = context.catalog
+    found = {name: catalog.get(name) for name in names if catalog.exists(name)}
+    settle(found, Origins(data_root(context), pipelines.values()))
+    return catalog
+
+
+def load(catalog: Any, name: str, pipeline: str) -> Any:
+    """Load a dataset; where there is none yet, an error names the pipeline that makes it."""
+    if name not in catalog or not catalog.exists(name):
+        raise AnmiError(f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`) first')
+    return catalog.load(name)
+
+
+def places(catalog: Any, *names: str) -> dict[str, str]:
+    """Return where the newest versions of datasets lie, of those that are there."""
+    return {name: catalog.get(name).place() for name in names if catalog.exists(name)}
+
+
+def echo_places(found: dict[str, str]) -> None:
+    """Print where things lie; not through the console, which would break a long path."""
+    for name, place in found.items():
+        click.echo(f"{name.replace('_', ' '):<18} {place}")
+
+
+def echo_json(value: Any) -> None:
+    """Print a value as a JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def console(width: int | None = 120, **options: Any) -> Any:
+    """Return a console as wide as the terminal, and this wide where the output goes elsewhere."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else width, **options)
+
+
+def table(title: str, columns: str, *, plain: str = "", right: str = "") -> Any:
+    """Return an empty table of these columns, given as words or separated by commas.
+
+    Parameters
+    ----------
+    title
+        Above it.
+    columns
+        Headings, separated by ``,``.
+    plain
+        Those whose cells are never broken.
+    right
+        Those whose cells are numbers.
+    """
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left")
+    for name in columns.split(","):
+        justify: Any = "right" if name in right.split(",") else "left"
+        made.add_column(name, no_wrap=name in plain.split(","), justify=justify)
+    return made
+
+
+def store_path(context: Any) -> Path:
+    """Return the folder of the store."""
+    return Path(context.catalog.get("store")._describe()["filepath"])
+
+
+def size_text(size: int) -> str:
+    """Write a number of bytes as people read it.
+
+    Examples
+    --------
+    >>> size_text(999), size_text(41_750_528), size_text(999_950)
+    ('999 B', '41.8 MB', '1.0 MB')
+    """
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        # What would be rounded to a thousand is one of the next unit.
+        if value < 999.95:
+            return f"{value:.1f} {unit}" if unit != "B" else f"{size} B"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -1,0 +1,187 @@
+# mypy: allow-untyped-decorators
+"""``kedro anmi explain``: what each judge said of a query's candidates, and which rule decided on them."""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.cli.common import belonging, console, echo_json, load, project
+from anmi.errors import AnmiError, visible
+
+_WIDTH: Final = 200
+_LIKELY: Final = 2000
+_SHOWN: Final = (
+    "selection",
+    "corpus",
+    "queries",
+    "quarantine",
+    "fused_judge",
+    "selection_summary",
+    "related_documents",
+)
+
+
+@click.command()
+@click.argument("query_id")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show.")
+@click.option("--doc", "document_id", metavar="ID", help="Show everything about this document instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document, whatever --top says.")
+@env_option
+def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env: str | None) -> None:
+    """Show every candidate of a query, what each judge said, and why it was or was not taken.
+
+    The first --top candidates are shown, and those further down that were taken.
+    """
+    with project(env, as_json=as_json) as context:
+        catalog = belonging(context, *_SHOWN)
+        corpus, queries = load(catalog, "corpus", "ingestion"), load(catalog, "queries", "ingestion")
+        blocks = find_rows(load(catalog, "selection", "mining"), query_id, _set_aside(catalog))
+        asked = queries[queries["query_id"] == query_id]
+        query = str(asked["text"].iloc[0]) if len(asked) else ""
+        rows = _explained(catalog, blocks, corpus, query, context.params["seed"])
+        if document_id is not None:
+            rows = [
+                _only(row, block, corpus, document_id, catalog, _itself(asked))
+                for row, block in zip(rows, blocks, strict=True)
+            ]
+        found = {"query_id": query_id, "query": query, "rows": rows}
+        if as_json:
+            echo_json(found)
+        else:
+            _print(found, top, document_id)
+
+
+def _itself(asked: Any) -> str:
+    """Return the document that the query is itself; empty where there is none."""
+    return str(asked["same_as"].iloc[0]) if len(asked) and "same_as" in asked else ""
+
+
+def _set_aside(catalog: Any) -> dict[str, str]:
+    """Return by its id why a query was set aside when the collection was read."""
+    if not catalog.exists("quarantine"):
+        return {}
+    table = catalog.load("quarantine")
+    rows = table[table["kind"] == "query"]
+    return dict(zip(rows["id"], rows["reason"], strict=True))
+
+
+def find_rows(shards: Any, query_id: str, set_aside: Mapping[str, str] | None = None) -> list[Any]:
+    """Return the rows of a query, one block each.
+
+    Parameters
+    ----------
+    shards
+        The selection.
+    query_id
+        Of the query.
+    set_aside
+        By id, why queries were set aside when the collection was read.
+
+    Raises
+    ------
+    AnmiError
+        No shard holds the query; the message says why, or names the nearest ids.
+    """
+    import numpy as np
+
+    found, known = [], set()
+    for block in shards:
+        known.update(block.query_ids.tolist())
+        found += [block.take(np.array([row])) for row in np.flatnonzero(block.query_ids == query_id)]
+    if not found and set_aside and query_id in set_aside:
+        raise AnmiError(f'query "{query_id}" was set aside when the collection was read: {set_aside[query_id]}')
+    if not found:
+        raise AnmiError(f'the selection has no query "{query_id}": {_nearest(query_id, known, "the selection")}')
+    return found
+
+
+def _nearest(name: str, known: Iterable[str], what: str) -> str:
+    # Comparing with every id of a large corpus takes minutes; one slip leaves the start and the end as they are.
+    likely = heapq.nlargest(_LIKELY, known, key=lambda other: _shared(name, other) + _shared(name[::-1], other[::-1]))
+    close = difflib.get_close_matches(name, likely, n=3, cutoff=0.3) or sorted(likely)[:3]
+    return f"the nearest are {', '.join(close)}" if close else f"{what} is empty"
+
+
+def _shared(one: str, other: str) -> int:
+    """Length of the start that two ids share."""
+    differ = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differ, min(len(one), len(other)))
+
+
+def _explained(catalog: Any, blocks: list[Any], corpus: Any, query: str, seed: int) -> list[dict[str, Any]]:
+    from anmi.report.explanation import explain
+
+    fused = catalog.load("fused_judge") if catalog.exists("fused_judge") else {}
+    summary = catalog.load("selection_summary") if catalog.exists("selection_summary") else {}
+    fold = fold_of_query(fused, query, seed)
+    return [explain(block, corpus, fused, fold, summary.get("negatives_wanted")) for block in blocks]
+
+
+def fold_of_query(fused: dict[str, Any], query: str, seed: int) -> int:
+    """Return whose coefficients judged a query: 0 for shipped ones."""
+    from anmi.judging.teacher import fold_of
+
+    return int(fold_of([query], len(fused["models"]), seed)[0]) if len(fused.get("models", [])) > 1 else 0
+
+
+def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalog: Any, itself: str) -> dict[str, Any]:
+    """Keep of a row what is about one document; say why where it is no candidate.
+
+    Raises
+    ------
+    AnmiError
+        The corpus has no such document; the message names the nearest ids.
+    """
+    from anmi.report.explanation import not_a_candidate
+
+    mine = [candidate for candidate in row["candidates"] if candidate["document_id"] == document_id]
+    reason = None
+    if not mine:
+        place = corpus.index[corpus["document_id"] == document_id]
+        if not len(place):
+            near = _nearest(document_id, corpus["document_id"].tolist(), "the corpus")
+            raise AnmiError(f'the corpus has no document "{document_id}": {near}')
+        from anmi.corpus.related import copies
+
+        group = copies(catalog.load("related_documents")) if catalog.exists("related_documents") else {}
+        reason = not_a_candidate(int(place[0]), block, corpus, group, itself)
+    own = [positive for positive in row["positives"] if positive["own"] or positive["document_id"] == document_id]
+    return row | {"positives": own, "candidates": mine, "not_a_candidate": reason}
+
+
+def _visible(value: Any) -> Any:
+    """Write out what would command the terminal: ids and texts come from the collection."""
+    if isinstance(value, dict):
+        return {key: _visible(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_visible(item) for item in value]
+    return visible(value) if isinstance(value, str) else value
+
+
+def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
+    from anmi.report.explanation_console import candidates_table, document_table, number
+
+    found, document_id = _visible(found), _visible(document_id)
+    # Where the width is not known, a wide one: rather long lines than cut ones.
+    out = console(None if "COLUMNS" in os.environ else _WIDTH, highlight=False, markup=False)
+    out.print(f"{found['query_id']}: {found['query']}", style="bold")
+    for row in found["rows"]:
+        if row["dropped"]:
+            rule = f": {row['dropped']['rule']}" if row["dropped"]["rule"] else ""
+            out.print(f"dropped by {row['dropped']['step']}{rule}", style="red")
+        out.print(", ".join(f"{name}: {number(value)}" for name, value in row["figures"].items()))
+        if document_id is None:
+            out.print(candidates_table(row, top, out.width))
+            continue
+        if row["not_a_candidate"]:
+            out.print(f"{document_id} is not a candidate: {row['not_a_candidate']}", style="yellow")
+        others = [positive for positive in row["positives"] if positive["document_id"] == document_id]
+        for document in [*row["candidates"], *others]:
+            out.print(document_table(row, document))

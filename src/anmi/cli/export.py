@@ -1,0 +1,118 @@
+# mypy: allow-untyped-decorators
+"""``kedro anmi export``: the newest training rows in the format of another trainer."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.cli.common import belonging, load, plain_errors, project
+from anmi.errors import AnmiError
+
+if TYPE_CHECKING:
+    from anmi.selection.export import Collection
+
+_WIDTH: Final = 100
+_COLUMN: Final = 16
+_COLLECTION: Final = ("corpus", "queries", "collection_info")
+
+
+def _list_formats(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if not value or context.resilient_parsing:
+        return
+    from anmi.selection.export import FORMATS
+
+    for name, found in FORMATS.items():
+        takes = f" Takes {', '.join(f'--{option}' for option in sorted(found.takes))}." if found.takes else ""
+        text = textwrap.fill(found.description + takes, _WIDTH, initial_indent=" " * _COLUMN)
+        click.echo(f"{name:<{_COLUMN}}" + text.replace("\n", "\n" + " " * _COLUMN).lstrip())
+    context.exit()
+
+
+@click.command()
+@click.argument("name", metavar="FORMAT")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of each row, best first; default all.")
+@click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
+@click.option("--prompt", metavar="TEXT", help="The prompt of every query.")
+@click.option("--dev", is_flag=True, help="The rows of dev queries, too; without it those of train only.")
+@click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_formats,
+    help="Show the formats.",
+)
+@env_option
+def export(
+    name: str,
+    folder: Path,
+    negatives: int | None,
+    score: str | None,
+    prompt: str | None,
+    dev: bool,
+    force: bool,
+    env: str | None,
+) -> None:
+    """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
+    from anmi.files import aside
+    from anmi.retrieval.prompts import in_words
+    from anmi.selection.export import ExportOptions, find_format, make_export
+    from anmi.selection.rows import of_split
+
+    folder = folder.resolve()
+    options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt)
+    with plain_errors():
+        find_format(name, options)
+        _refuse_to_overwrite(folder, force)
+    with project(env) as context:
+        catalog = belonging(context, "training_rows", "encoder_info", *_COLLECTION)
+        rows = load(catalog, "training_rows", "mining")
+        source = catalog.get("training_rows").place()
+        encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
+        rows = rows if dev else of_split(rows, "train")
+        made = make_export(rows, name, options, _collection(catalog), encoder_info)
+        try:
+            with aside(folder) as path:
+                made.save(path)
+        except OSError as error:
+            raise AnmiError(f"cannot write to {folder}: {error.strerror or error}; choose another folder") from error
+    click.echo(f"{len(made.table):,} lines of {name} in {folder}, of {source}")
+    if any(made.prompts.values()):
+        click.echo(f"prompts, not in the texts: {in_words(made.prompts)}")
+    if made.score is not None:
+        click.echo(f"scores: {made.score}")
+    for what, count in made.left_out.items():
+        click.echo(f"warning: left out {what}: {count:,}", err=True)
+    click.echo(f"read it with: {made.how_to_load(folder)}")
+
+
+def _refuse_to_overwrite(folder: Path, force: bool) -> None:
+    from anmi.selection.export import may_replace
+
+    if folder.exists() and not folder.is_dir():
+        raise AnmiError(f"{folder} is a file; name a folder")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    # Replacing takes everything away that lies there, so it is done to exports only.
+    strange = may_replace(folder)
+    if strange is not None:
+        raise AnmiError(f'{folder} holds "{strange}", which no export wrote; name a new or empty folder')
+    if not force:
+        raise AnmiError(f"{folder} holds an export already; add --force to replace it, or name another folder")
+
+
+def _collection(catalog: Any) -> Collection | None:
+    """Return the collection, or None where the artifacts of ingestion are not there."""
+    from anmi.selection.export import Collection
+
+    if not all(catalog.exists(name) for name in _COLLECTION):
+        return None
+    info = catalog.load("collection_info")
+    return Collection(catalog.load("corpus"), catalog.load("queries"), info["collection"], info["language"])

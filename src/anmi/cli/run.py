@@ -1,0 +1,49 @@
+# mypy: allow-untyped-decorators
+"""``kedro run`` with plain errors: Kedro's own command and options; what becomes of an error is ours."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import click
+from kedro.framework.cli.project import run as kedro_run
+
+from anmi.cli.common import plain_errors, told_of_interruption
+from anmi.cli.params import split_params
+from anmi.hooks.retraining import EXIT_HELP, RetrainHooks
+
+
+def _run(**options: Any) -> Any:
+    from anmi.runs.unchanged import Unchanged, may_skip
+
+    assert kedro_run.callback is not None
+    with plain_errors(), told_of_interruption(), may_skip():
+        try:
+            result = kedro_run.callback(**options)
+        except Unchanged as nothing_to_do:
+            click.echo(str(nothing_to_do))
+            return None
+    code = exit_code()
+    if code:
+        raise click.exceptions.Exit(code)
+    return result
+
+
+def exit_code() -> int:
+    """Return how a run that came to its end ended; not 0 only where a retraining kept the champion."""
+    from kedro.framework.project import settings
+
+    return next((hook.exit_code for hook in settings.HOOKS if isinstance(hook, RetrainHooks)), 0)
+
+
+def _options() -> list[click.Parameter]:
+    """Return Kedro's options; those that hold parameters say what cannot be read of them."""
+    options = [copy(option) for option in kedro_run.params]
+    for option in options:
+        if option.name in ("params", "runner_params"):
+            option.callback = split_params
+    return options
+
+
+run = click.Command("run", callback=_run, params=_options(), help=f"{kedro_run.help}\n\n{EXIT_HELP}")

@@ -1,0 +1,229 @@
+# mypy: allow-untyped-decorators
+"""Commands on earlier runs: ``kedro anmi runs``, ``reproduce``, ``resume`` and ``prune``."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.cli.common import (
+    console,
+    echo_json,
+    json_option,
+    plain_errors,
+    project,
+    size_text,
+    table,
+    told_of_interruption,
+)
+from anmi.errors import AnmiError
+
+if TYPE_CHECKING:
+    from anmi.runs.manifests import Runs
+    from anmi.runs.prune import Doomed
+    from anmi.runs.reproduce import Reproduction
+
+_WIDTH: Final = 140
+_KEYS: Final = ("run_id", "status", "pipelines", "recipe", "collection", "start", "seconds", "bytes", "resumed_from")
+
+
+@contextmanager
+def _found(env: str | None, *, as_json: bool = False) -> Iterator[tuple[Any, Runs]]:
+    """Give the project's context, and the runs under its data root."""
+    from anmi.runs.manifests import Runs
+    from anmi.runs.record import data_root
+
+    with project(env, as_json=as_json) as context:
+        yield context, Runs(data_root(context))
+
+
+def _known(env: str | None) -> Runs:
+    """Return the runs under the data root, without the seconds that checking the whole configuration takes."""
+    from kedro.framework.session import KedroSession
+
+    from anmi.runs.manifests import Runs
+    from anmi.runs.record import data_root
+
+    with plain_errors(), KedroSession.create(env=env) as session:
+        loader = session._get_config_loader()
+        return Runs(data_root(SimpleNamespace(config_loader=loader, project_path=session._project_path)))
+
+
+@click.command()
+@json_option
+@env_option
+def runs(as_json: bool, env: str | None) -> None:
+    """List the runs: what each ran on what, how it ended, and how much of it is there."""
+    with _found(env, as_json=as_json) as (context, known):
+        rows = [_row(manifest, size) for manifest, size in _with_sizes(context, known)]
+        if as_json:
+            echo_json(rows)
+            return
+        if not rows:
+            raise AnmiError(f"nothing was run under {known.root} yet: `kedro run` does")
+        console(_WIDTH).print(_runs_table(rows))
+
+
+@click.command()
+@click.argument("run_id")
+@click.option("--keep", is_flag=True, help="Keep the folder that the repetition was made in.")
+@env_option
+def reproduce(run_id: str, keep: bool, env: str | None) -> None:
+    """Make the selection of RUN_ID again from its manifest, and compare it byte by byte.
+
+    Ends with 0 where it is equal, with 1 where it differs.
+    """
+    from anmi.runs import reproduce as repeating
+
+    known = _known(env)
+
+    def warn(changed: Mapping[str, str]) -> None:
+        for part, text in changed.items():
+            click.echo(f"Warning: {part} changed since: {text}", err=True)
+
+    with plain_errors(), told_of_interruption():
+        done = repeating.reproduce(known, known.get(run_id), warn, keep=keep)
+    _tell(done)
+    if not done.is_equal:
+        sys.exit(1)
+
+
+def _tell(done: Reproduction) -> None:
+    for name, difference in done.differences.items():
+        if not difference:
+            click.echo(f"{name}: equal, byte for byte")
+            continue
+        for part, text in done.changed.items():
+            click.echo(f"{part} changed since run {done.run_id}: {text}")
+        click.echo(f"{name}: differs: {', '.join(difference.files[:5])}")
+        if difference.counts:
+            click.echo(f"{name}: " + ", ".join(f"{count:,} {what}" for what, count in difference.counts.items()))
+    if done.folder:
+        click.echo(f"kept in {done.folder}")
+
+
+@click.command()
+@click.argument("run_id", required=False)
+@click.option("--force", is_flag=True, help="Also when collection, code, packages or parameters changed since.")
+@env_option
+def resume(run_id: str | None, force: bool, env: str | None) -> None:
+    """Go on with a run that was killed or failed: RUN_ID, or the last of them.
+
+    What it had saved is not made again, and the rest is made under its parameters.
+    """
+    from anmi.runs import resume as resuming
+
+    with plain_errors(), told_of_interruption():
+        manifest = resuming.resumable(_known(env), run_id)
+        made, rest = resuming.resume(manifest, force=force)
+    click.echo(f"run {manifest['run_id']} is complete as run {made}: {len(rest.nodes)} nodes were left to run")
+
+
+@click.command()
+@click.option("--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@env_option
+def prune(keep: int, dry_run: bool, yes: bool, env: str | None) -> None:
+    """Remove what neither the N newest finished runs need, nor runs they refer to, nor models with an alias.
+
+    Runs that are still running are kept, and so is the last run where it can be resumed.
+    """
+    from anmi.runs import prune as pruning
+
+    with _found(env) as (context, known):
+        manifests = known.all()
+        reasons = pruning.kept(manifests, keep, pruning.aliased_runs(context, known.root))
+        places, work, store = _places(context, known.root)
+        doomed = pruning.plan(known, manifests, reasons, places, work, store)
+        for name, reason in sorted(reasons.items()):
+            click.echo(f"kept: {name} ({reason})")
+        if doomed:
+            console(_WIDTH).print(_doomed_table(doomed))
+        if not dry_run and doomed and not yes:
+            click.confirm("Remove these?", abort=True)
+        if not dry_run:
+            pruning.remove(doomed)
+    click.echo(_summary(doomed, "would be removed" if dry_run else "removed"))
+
+
+def _places(context: Any, root: str) -> tuple[list[str], list[str], Path | None]:
+    """Return where versioned artifacts lie, where ablations work, from the root, and the store."""
+    catalog, artifacts, work, store = context.catalog, [], [], None
+    for name, entry in context.config_loader["catalog"].items():
+        if entry.get("versioned"):
+            artifacts.append(str(catalog.get(name)._filepath))
+        elif entry["type"].endswith("StoreDataset"):
+            store = Path(catalog.get(name)._describe()["filepath"])
+        elif entry["type"].endswith("WorkFolderDataset") and "://" not in root:
+            place = Path(catalog.get(name)._describe()["filepath"]).resolve()
+            # Another entry names the store by its place.
+            if place.is_relative_to(Path(root).resolve()) and place.name == "ablation":
+                work.append(place.relative_to(Path(root).resolve()).as_posix())
+    return artifacts, work, store
+
+
+def _with_sizes(context: Any, known: Runs) -> list[tuple[dict[str, Any], int]]:
+    """Return the manifests, the newest first, each with the bytes of its artifacts that are there."""
+    from anmi.runs import prune as pruning
+
+    places, _, _ = _places(context, known.root)
+    sizes: dict[str, int] = defaultdict(int)
+    for item in pruning.plan(known, [], (), places):
+        if item.kind == "version":
+            sizes[item.name.rpartition("/")[2]] += item.bytes
+    return [(manifest, sizes[manifest["run_id"]]) for manifest in reversed(known.all())]
+
+
+def _row(manifest: Mapping[str, Any], size: int) -> dict[str, Any]:
+    given = manifest.get("parameters") or {}
+    times = [manifest.get("start"), manifest.get("end") or manifest.get("updated") or manifest.get("start")]
+    seconds = (datetime.fromisoformat(str(times[1])) - datetime.fromisoformat(str(times[0]))).total_seconds()
+    values = (
+        manifest["run_id"], manifest["status"], list(manifest.get("pipelines", ())), given.get("recipe"),
+        given.get("collection"), manifest["start"], seconds, size, manifest.get("resumed_from"),
+    )  # fmt: skip
+    return dict(zip(_KEYS, values, strict=True))
+
+
+def _runs_table(rows: Sequence[Mapping[str, Any]]) -> Any:
+    from rich.text import Text
+
+    columns = "run,status,pipelines,recipe,collection,seconds,size"
+    made = table("Runs", columns, plain="run,status", right="seconds,size")
+    for row in rows:
+        status = row["status"] + (" (resumed)" if row["resumed_from"] else "")
+        texts = (row["run_id"], status, ",".join(row["pipelines"]), str(row["recipe"]), str(row["collection"]))
+        made.add_row(*map(Text, texts), f"{row['seconds']:,.0f}", size_text(row["bytes"]))
+    return made
+
+
+def _doomed_table(doomed: Sequence[Doomed]) -> Any:
+    from rich.text import Text
+
+    groups: dict[tuple[str, str], list[Doomed]] = defaultdict(list)
+    for item in doomed:
+        # Versions by their run, all else by its name.
+        groups[item.kind, item.name.rpartition("/")[2] if item.kind == "version" else item.name].append(item)
+    made = table("May go", "kind,name,number,files,size", right="number,files,size")
+    for (kind, name), items in groups.items():
+        counts = f"{len(items):,}", f"{sum(item.files for item in items):,}"
+        made.add_row(Text(kind), Text(name), *counts, size_text(sum(item.bytes for item in items)))
+    return made
+
+
+def _summary(doomed: Sequence[Doomed], verb: str) -> str:
+    counts: dict[str, int] = defaultdict(int)
+    for item in doomed:
+        counts[item.kind] += 1
+    told = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()) or "nothing"
+    return f"{verb}: {told} ({size_text(sum(item.bytes for item in doomed))})"

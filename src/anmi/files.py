@@ -1,0 +1,180 @@
+"""Writing files whole or not at all, what was written, and a sentence where a disk takes no more."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from anmi.errors import AnmiError, causes
+from anmi.fingerprint import hash_files
+from anmi.locks import owner
+
+# A hash costs about a second per gigabyte; what is larger is told by its size.
+_HASHED: Final = 1 << 26
+# What runs are compared by, however large.
+_ALWAYS_HASHED: Final = ("selection", "training_rows.parquet")
+# What libraries say where they keep the system's number to themselves; NumPy only counts what it wrote.
+_TOLD: Final = (
+    (
+        errno.ENOSPC,
+        re.compile(r"no space left on device|database or disk is full|items? requested but|requested and \d+ written"),
+    ),
+    (errno.EDQUOT, re.compile(r"quota exceeded")),
+    (errno.EROFS, re.compile(r"read-?only (file system|database)")),
+    (errno.EACCES, re.compile(r"permission denied|access denied|accessdenied")),
+    (errno.EFBIG, re.compile(r"file too large")),
+)
+_FULL: Final = "there is no space left on its disk: free some (`kedro anmi prune`, `kedro anmi store prune`)"
+_REASONS: Final = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: "the quota of its disk is used up: free some (`kedro anmi prune`, `kedro anmi store prune`)",
+    errno.EROFS: "its file system is read-only: make it writable",
+    errno.EACCES: "this user may not write there: give it the right to",
+    errno.EPERM: "this user may not write there: give it the right to",
+    errno.EFBIG: "files may not become so large there: raise the limit (`ulimit -f`)",
+}
+
+
+@contextmanager
+def aside(target: Path) -> Iterator[Path]:
+    """Give a path beside ``target`` to write to; rename it to ``target`` when the block ends without an error.
+
+    The temporary name starts with a dot and does not end like an artifact, so what a killed process leaves behind is
+    never taken for a version. It tells which process it belongs to, for whoever tidies up.
+
+    Examples
+    --------
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with aside(folder / "a.txt") as path:
+    ...     _ = path.write_text("done")
+    >>> sorted(p.name for p in folder.iterdir())
+    ['a.txt']
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    room = _room(target.parent, target.name)
+    try:
+        yield room / target.name
+        if target.is_dir():
+            # A full folder cannot be renamed over: move the old one out first.
+            target.rename(room / f"{target.name}.old")
+        (room / target.name).replace(target)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def remove(*paths: Path, beside: Path) -> None:
+    """Remove files and folders, those that are there, so that none is ever seen half: they are moved aside first.
+
+    Parameters
+    ----------
+    paths
+        What is to go.
+    beside
+        A folder on the same disk, for the time it takes.
+    """
+    room = _room(beside, "pruned")
+    try:
+        for number, path in enumerate(paths):
+            with suppress(FileNotFoundError):
+                path.rename(room / str(number))
+    finally:
+        shutil.rmtree(room)
+
+
+def _room(folder: Path, name: str) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f".{name}.{owner()}.", suffix=".tmp", dir=folder))
+
+
+def disk_error(error: BaseException, place: object, setting: str) -> AnmiError | None:
+    """Return the sentence for what could not be written because of its disk; None where that is not the reason.
+
+    Parameters
+    ----------
+    error
+        What was raised; what it stems from is looked at as well.
+    place
+        Where was written to.
+    setting
+        The environment variable that chooses the place.
+
+    Examples
+    --------
+    >>> print(disk_error(OSError(28, "No space left on device"), "data/x", "ANMI_DATA_ROOT"))
+    data/x could not be written, since there is no space left on its disk: free some (`kedro anmi prune`, \
+`kedro anmi store prune`), or set ANMI_DATA_ROOT to another place
+    >>> disk_error(ValueError("something else"), "data/x", "ANMI_DATA_ROOT")
+    """
+    for found in causes(error):
+        if isinstance(found, AnmiError):
+            return None
+        code = getattr(found, "errno", None)
+        text = str(found).lower()
+        told = code if code in _REASONS else next((number for number, said in _TOLD if said.search(text)), None)
+        if told is not None:
+            return AnmiError(f"{place} could not be written, since {_REASONS[told]}, or set {setting} to another place")
+    return None
+
+
+def unwritable(error: OSError) -> AnmiError | None:
+    """Return the sentence for an error of the system that nobody closer to it has told; None for other errors."""
+    place = error.filename
+    if error.errno in (errno.EACCES, errno.EPERM) and (place is None or not os.access(place, os.R_OK)):
+        # Perhaps it was only to be read.
+        parent = None if place is None else Path(os.fsdecode(place)).parent
+        if parent is None or Path(os.fsdecode(place)).exists() or not os.access(parent, os.X_OK):
+            return None
+    if error.errno not in _REASONS:
+        return None
+    return disk_error(error, place or "a temporary file", "TMPDIR, ANMI_STORE or ANMI_DATA_ROOT")
+
+
+@contextmanager
+def disk_errors(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None]:
+    """Raise an AnmiError that names the place where its disk is full or cannot be written to.
+
+    Parameters
+    ----------
+    place
+        What is written.
+    setting
+        The environment variable that chooses where.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = disk_error(error, place, setting)
+        if told is None:
+            raise
+        raise told from error
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """Return number and bytes of the files of an artifact, and hashes: of all of it unless it is large, of weights.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.txt").write_text("done")
+    >>> measured(folder)["files"], measured(folder)["bytes"]
+    (1, 4)
+    """
+    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
+    sizes = [file.stat().st_size for file in files]
+    facts: dict[str, Any] = {"files": len(files), "bytes": sum(sizes)}
+    if facts["bytes"] <= _HASHED or path.name in _ALWAYS_HASHED:
+        facts["digest"] = _hash(files, path)
+    if weights := [file for file in files if file.suffix == ".safetensors"]:
+        facts["weights"] = _hash(weights, path)
+    return facts
+
+
+def _hash(files: list[Path], root: Path) -> str:
+    return hash_files((file.relative_to(root).as_posix(), file) for file in files)

@@ -1,0 +1,98 @@
+"""Hashes that tell whether something is as it was: of texts, plain values, files and several of them by name.
+
+Stores, checkpoints and manifests on disk hold them, so what is hashed stays as it is, byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+Kind = Literal["blake2b", "sha256"]
+
+
+def digest(*parts: str | bytes, size: int = 16) -> bytes:
+    """Return a short hash of the parts; their borders count.
+
+    Lone surrogates, which JSON lets through and UTF-8 does not, are hashed as they are.
+
+    Examples
+    --------
+    >>> digest("ab", "c") == digest("a", "bc")
+    False
+    """
+    state = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.digest()
+
+
+def hash_text(text: str, size: int = 16) -> str:
+    """Return a hash of a text, of ``2 * size`` hexadecimal digits.
+
+    Examples
+    --------
+    >>> hash_text("a", size=4)
+    'ca234c55'
+    """
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=size).hexdigest()
+
+
+def hash_value(value: Any, size: int = 16) -> str:
+    """Return a hash of plain data; the order of names does not count.
+
+    Examples
+    --------
+    >>> hash_value({"a": 1, "b": [2]}) == hash_value({"b": [2], "a": 1})
+    True
+    """
+    return hash_text(json.dumps(value, sort_keys=True, ensure_ascii=False, default=str), size)
+
+
+def hash_file(path: Path, kind: Kind = "blake2b") -> str:
+    """Return a hash of the contents of a file: 32 hexadecimal digits of BLAKE2b, or 64 of SHA-256."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: _state(kind)).hexdigest()
+
+
+def hash_files(files: Iterable[tuple[str, Path]], start: str = "", kind: Kind = "blake2b") -> str:
+    """Return a hash over names and contents of files, in the order given, and of a text before them.
+
+    Parameters
+    ----------
+    files
+        Each with the name that counts.
+    start
+        What else counts.
+    kind
+        As for :func:`hash_file`.
+    """
+    return hash_named(((name, hash_file(path, kind)) for name, path in files), start, kind)
+
+
+def hash_named(parts: Iterable[tuple[str, str]], start: str = "", kind: Kind = "blake2b") -> str:
+    """Return a hash over hashes, each with its name, in the order given, and of a text before them."""
+    state = _state(kind, start.encode())
+    for name, found in parts:
+        state.update(name.encode() + b"\0" + bytes.fromhex(found))
+    return state.hexdigest()
+
+
+def changed(now: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+    """Return the names of the parts of a fingerprint that are not as they were.
+
+    Examples
+    --------
+    >>> changed({"code": "a", "models": "b"}, {"code": "a", "models": "c"})
+    ['models']
+    """
+    return [part for part in now if before.get(part) != now[part]]
+
+
+def _state(kind: Kind, start: bytes = b"") -> Any:
+    return hashlib.sha256(start) if kind == "sha256" else hashlib.blake2b(start, digest_size=16)

@@ -1,1 +1,0 @@
-"""What runs leave behind and what can be done with it: list, reproduce, resume, prune."""

@@ -1,0 +1,157 @@
+"""Looking up which documents must not be negatives of a query, given its positives."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from anmi.candidates import PADDING
+from anmi.retrieval.pool import duplicate_groups
+
+# Values of the column `related` of a block of candidates; a near-duplicate that is a sibling too counts as the former.
+KINDS: Final = {"near": 1, "sibling": 2}
+_CODES: Final = 4
+
+
+class RelatedDocuments:
+    """Near-duplicates and siblings of every document, with all documents of the same text counted as one.
+
+    Parameters
+    ----------
+    group
+        For every document the index of the first one with the same text, int32 [N].
+    starts
+        Where the related ones of each group begin in ``others``, int64 [N + 1].
+    others, kinds
+        Group and kind (a value of :data:`KINDS`) of each of these, int32 and uint8 [E], in order within a group.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"document_id": ["a", "d"], "other_id": ["c", "c"], "kind": ["near", "copy"]})
+    >>> related = RelatedDocuments.from_table(table, ["a", "b", "c", "d"])
+    >>> related.barred(np.array([[0, -1], [1, 3]], np.int32)).tolist()
+    [[0, 2, 3, -1], [0, 1, 2, 3]]
+    >>> related.kinds(np.array([[0]], np.int32), np.array([[1, 3, -1]], np.int32)).tolist()
+    [[0, 1, 0]]
+    """
+
+    def __init__(
+        self,
+        group: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        others: NDArray[np.int32],
+        kinds: NDArray[np.uint8],
+    ) -> None:
+        self._group, self._starts, self._others, self._kinds = group, starts, others, kinds
+        self._members = np.argsort(group, kind="stable")
+        self._first_member = np.searchsorted(group[self._members], np.arange(len(group) + 1))
+
+    @staticmethod
+    def of_none(documents: int) -> RelatedDocuments:
+        """Return what says of N documents that each is like no other."""
+        nothing = np.zeros(0, np.int32)
+        group = np.arange(documents, dtype=np.int32)
+        return RelatedDocuments(group, np.zeros(documents + 1, np.int64), nothing, nothing.astype(np.uint8))
+
+    @staticmethod
+    def from_table(table: pd.DataFrame, document_ids: list[str]) -> RelatedDocuments:
+        """Build the lookup from what ingestion made.
+
+        Parameters
+        ----------
+        table
+            ``document_id, other_id, kind``, each pair in one direction; see :func:`anmi.corpus.related.find_related`.
+        document_ids
+            In corpus order.
+        """
+        group = duplicate_groups(document_ids, table)
+        count = len(group)
+        table = table[table["kind"].isin(KINDS)]
+        if not len(table):
+            nothing = np.zeros(0, np.int32)
+            return RelatedDocuments(group, np.zeros(count + 1, np.int64), nothing, nothing.astype(np.uint8))
+        position = pd.Series(np.arange(count), index=document_ids)
+        first, second = (group[position.loc[table[name]]] for name in ("document_id", "other_id"))
+        code = table["kind"].map(KINDS).to_numpy(np.int64)
+        one, other = np.concatenate([first, second]).astype(np.int64), np.concatenate([second, first])
+        apart = one != other
+        # A pair may be of both kinds, and stays in both.
+        edges = np.unique((one * count + other)[apart] * _CODES + np.concatenate([code, code])[apart])
+        keys, kinds = np.divmod(edges, _CODES)
+        starts = np.searchsorted(keys // count, np.arange(count + 1))
+        return RelatedDocuments(group, starts, (keys % count).astype(np.int32), kinds.astype(np.uint8))
+
+    def kinds(self, positives: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Say of each document whether it is related to a positive of its row.
+
+        Parameters
+        ----------
+        positives, documents
+            int32 [Q, P] and [Q, M], padded with -1.
+
+        Returns
+        -------
+        numpy.ndarray
+            uint8 [Q, M]: 0 none, 1 near-duplicate, 2 sibling of a positive (1 where both); 0 in padding.
+        """
+        keys, kinds = self._of_rows(positives)
+        if not len(keys):
+            return np.zeros(documents.shape, np.uint8)
+        row = np.arange(len(documents))[:, None]
+        wanted = np.where(documents == PADDING, -1, row * len(self._group) + self._group[documents])
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[place] == wanted, kinds[place], 0).astype(np.uint8)
+
+    def barred(self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+        """Return what must not be a negative in each row: positives, what is related to them, and copies of these.
+
+        Parameters
+        ----------
+        positives
+            int32 [Q, P], padded with -1.
+        own
+            Documents that the query itself is, int32 [Q, S], padded with -1; they and those of the same text are barred
+            as well, and what is related to them is not, since these may be what the query asks against.
+
+        Returns
+        -------
+        numpy.ndarray
+            int32 [Q, K], each row in order of document index and padded with -1; K is at least 1.
+        """
+        same = positives if own is None else np.concatenate([positives, own], axis=1)
+        place, slot = np.nonzero(same != PADDING)
+        keys = np.union1d(self._of_rows(positives)[0], place * len(self._group) + self._group[same[place, slot]])
+        row, group = np.divmod(keys, max(len(self._group), 1))
+        owner, place = _spread(self._first_member[group], self._first_member[group + 1])
+        rows, documents = row[owner], self._members[place]
+        order = np.lexsort((documents, rows))
+        rows, documents = rows[order], documents[order]
+        counts = np.bincount(rows, minlength=len(positives))
+        result = np.full((len(positives), max(int(counts.max(initial=0)), 1)), PADDING, np.int32)
+        result[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = documents
+        return result
+
+    def _of_rows(self, positives: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Keys ``row · N + group`` of what is related to each row's positives, ascending, and their kinds."""
+        row, slot = np.nonzero(positives != PADDING)
+        group = self._group[positives[row, slot]]
+        owner, place = _spread(self._starts[group], self._starts[group + 1])
+        return _lowest(row[owner] * len(self._group) + self._others[place], self._kinds[place].astype(np.int64))
+
+
+def _lowest(keys: NDArray[np.int64], values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each key once, ascending, with the lowest of its values."""
+    order = np.lexsort((values, keys))
+    keys, values = keys[order], values[order]
+    first = np.concatenate([np.ones(min(len(keys), 1), bool), keys[1:] != keys[:-1]])
+    return keys[first], values[first]
+
+
+def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of all ranges one after the other, and the number of the range each belongs to."""
+    lengths = ends - starts
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    return owner, np.arange(len(owner)) - (np.cumsum(lengths) - lengths)[owner] + starts[owner]

@@ -1,0 +1,117 @@
+"""Steps that go by the Elo gap of a candidate to the positive: danger zone, window, curriculum tiers (ANMI 2.0)."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.special import ndtr
+
+from anmi.candidates import Candidates
+from anmi.selection.steps.registry import Context, Params, Threshold, step
+
+_DANGER = Threshold("danger", (0, 50, 100, 150, 200, 300, 400, 600))
+# Danger | soft | Goldilocks | medium | easy, and from which tier on each is shown; danger never is.
+BORDERS: Final = (100.0, 200.0, 400.0, 600.0)
+FIRST_TIERS: Final = (np.inf, 4.0, 3.0, 2.0, 1.0)
+
+
+def gap(block: Candidates) -> NDArray[np.float32]:
+    """Elo of the row's own positive minus Elo of each candidate, [Q, M]."""
+    result: NDArray[np.float32] = block.positive_columns["elo"][:, :1] - block.columns["elo"]
+    return result
+
+
+class EloGap(Params):
+    """The danger zone of Elo gaps."""
+
+    danger: float = Field(100.0, description="Gap in Elo below which a candidate is as good as the positive.")
+    max_probability: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Reject when P(gap < danger), given its standard error, exceeds this; None goes by the estimate.",
+    )
+    unrated: Literal["reject", "keep"] = Field(
+        "reject", description="A candidate nobody rated is not known to be outside the danger zone, so it is not used."
+    )
+
+
+@step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"}, thresholds=(_DANGER,))
+def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
+    """Reject candidates too close to the positive in Elo, by estimate or by interval (methods §2)."""
+    distance = gap(block)
+    unrated = np.isnan(distance)
+    if params.unrated == "reject":
+        block = block.rejected("unrated", unrated, "no Elo", "unsafe")
+    if params.max_probability is None:
+        close = ~unrated & (distance < params.danger)
+        return block.rejected("elo_gap", close, f"gap < {params.danger:g} Elo", "unsafe")
+    chance = ndtr((params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6))
+    rule = f"P(gap < {params.danger:g} Elo) > {params.max_probability:g}"
+    return block.rejected("elo_gap", ~unrated & ~(chance <= params.max_probability), rule, "unsafe")
+
+
+class EloWindow(Params):
+    """The difficulty window of the curriculum."""
+
+    difficulty: float = Field(0.5, ge=0, le=1, description="0 asks for easy negatives, 1 for hard ones.")
+    mode: Literal["prefer", "reject"] = Field(
+        "prefer", description="`prefer` fills up with easier ones where the window has too few, so no row is lost."
+    )
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """Smallest and largest gap inside, in Elo."""
+        easy = 1 - self.difficulty
+        return 100 + 300 * easy, 400 + 200 * easy
+
+
+@step("elo_window", EloWindow, requires=lambda p: {"elo"}, makes=("preferred",))
+def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candidates:
+    """Prefer gaps from 100 + 300(1 − d) to 400 + 200(1 − d) for difficulty d (methods §3.6).
+
+    With ``prefer``, a gap below 100, the danger zone at any difficulty, is rejected all the same; larger gaps and
+    candidates without a rating come after those inside.
+    """
+    distance = gap(block)
+    low, high = params.window
+    inside = (distance >= low) & (distance <= high)
+    if params.mode == "reject":
+        block = block.rejected("elo_window", ~inside, f"gap not in {low:g}…{high:g} Elo")
+    else:
+        block = block.rejected("elo_window", distance < BORDERS[0], f"gap < {BORDERS[0]:g} Elo", "unsafe")
+    return block.with_columns({"preferred": inside})
+
+
+class CurriculumTier(Params):
+    """How far a curriculum has come."""
+
+    tier: Literal[1, 2, 3, 4] = Field(
+        4,
+        description="1 sees gaps from 600 on, 2 from 400, 3 from 200, 4 from 100, all in Elo; 4, the last, shows all "
+        "that is ever shown.",
+    )
+
+    @property
+    def least_gap(self) -> float:
+        """Smallest gap that is seen, in Elo."""
+        return BORDERS[len(BORDERS) - self.tier]
+
+
+@step("curriculum_tier", CurriculumTier, requires=lambda p: {"elo"}, makes=("curriculum_tier",))
+def curriculum_tier(block: Candidates, params: CurriculumTier, context: Context) -> Candidates:
+    """Reject what the tier may not see yet (methods §2).
+
+    The column ``curriculum_tier`` holds the first tier that may see a candidate: 1 easy, 2 medium, 3 Goldilocks,
+    4 soft, infinity for the danger zone, NaN without a rating. Neither of the last two is seen by any.
+    """
+    distance = gap(block)
+    first = np.where(np.isnan(distance), np.nan, np.asarray(FIRST_TIERS)[np.digitize(distance, BORDERS)])
+    block = block.rejected("unrated", np.isnan(first), "no Elo", "unsafe")
+    block = block.rejected("curriculum_tier", np.isinf(first), f"gap < {BORDERS[0]:g} Elo", "unsafe")
+    rule = f"gap < {params.least_gap:g} Elo, for a later tier than {params.tier}"
+    block = block.rejected("curriculum_tier", first > params.tier, rule)
+    return block.with_columns({"curriculum_tier": first})

@@ -1,0 +1,108 @@
+"""Steps that pick the negatives among the candidates still undecided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from anmi import seeds
+from anmi.candidates import NEGATIVE, Candidates
+from anmi.selection.steps.registry import Context, Params, step
+
+
+def choose(
+    block: Candidates, key: NDArray[np.floating], count: int, first: NDArray[np.bool_] | None = None
+) -> Candidates:
+    """Make the ``count`` undecided candidates of the largest key in each row its negatives.
+
+    A smaller ``tier`` (the column that ``back_off`` makes) goes before a larger one, and within a tier those under
+    ``first`` [Q, M] before the others. Ties go to the smaller document index, so the order of the candidates does not
+    matter. The column ``choice`` numbers the chosen of each row from 1.
+    """
+    usable = block.undecided & ~np.isnan(key)
+    late = np.zeros_like(usable) if first is None else ~first
+    tier = np.nan_to_num(block.columns.get("tier", np.zeros(key.shape, np.float32)))
+    order = np.lexsort((block.documents, -key, late, tier, ~usable), axis=1)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    taken = usable & (place < count)
+    block = block.with_columns({"choice": np.where(taken, place + 1, np.nan)})
+    return replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
+
+
+def row_keys(block: Candidates) -> list[str]:
+    """Names of the rows' random streams: the query and the row's own positive."""
+    return [f"{query}\x1f{own}" for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)]
+
+
+class Top(Params):
+    """Take the hardest."""
+
+    by: str = Field("dense", description="Column of which the largest values are taken.")
+    first: str | None = Field(None, description="Column whose true values go before all others, such as `preferred`.")
+
+
+@step("top", Top, requires=lambda p: {p.by} | ({p.first} - {None}), sampler=True)
+def top(block: Candidates, params: Top, context: Context) -> Candidates:
+    """Take the n candidates of the largest value in a column, or first those marked in another."""
+    first = None if params.first is None else block.columns[params.first] > 0.5
+    return choose(block, block.columns[params.by], context.negatives, first)
+
+
+class Random(Params):
+    """Take any."""
+
+
+@step("random", Random, sampler=True)
+def random(block: Candidates, params: Random, context: Context) -> Candidates:
+    """Draw n candidates uniformly without replacement, from the row's own random stream."""
+    draws = seeds.uniform(context.seed, "selection/random", row_keys(block), block.documents)
+    return choose(block, draws, context.negatives)
+
+
+class Draw(Params):
+    """What the chances go by."""
+
+    by: str = Field(
+        "hardness",
+        description="Column in proportion to which candidates are drawn; what is 0 or less there never is. The "
+        "hardness that `mixture` makes is ProGCL's.",
+    )
+
+
+@step("draw", Draw, requires=lambda p: {p.by}, sampler=True)
+def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
+    """Draw n candidates without replacement, each time in proportion to a column (methods §3.4, mode `mix`).
+
+    ProGCL's own `mix` goes on to blend pairs of the hardest into vectors that are no document; a miner can only draw.
+    """
+    values = block.columns[params.by].astype(np.float64)
+    with np.errstate(divide="ignore"):
+        log_chance = np.log(np.where(values > 0, values, np.nan))
+    return choose(block, gumbel_keys(block, log_chance, context.seed, "selection/draw"), context.negatives)
+
+
+def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, stream: str) -> NDArray[np.float64]:
+    """Return keys whose n largest are n draws without replacement (the Gumbel top-k trick; Kool et al. 2019).
+
+    Parameters
+    ----------
+    block
+        Names the rows' random streams, and the documents in them.
+    log_chance
+        Logarithm of each candidate's chance up to a constant per row, [Q, M]; NaN where it has none.
+    seed, stream
+        Of the run and of the step.
+
+    Returns
+    -------
+    numpy.ndarray
+        log-chance plus a standard Gumbel variable, [Q, M].
+    """
+    uniform = seeds.uniform(seed, stream, row_keys(block), block.documents)
+    # A draw of exactly 0 has no logarithm; half of the next larger one stands in for it.
+    keys: NDArray[np.float64] = log_chance - np.log(-np.log(np.maximum(uniform, 2.0**-54)))
+    return keys

@@ -1,0 +1,176 @@
+"""The block of candidates: round trips, rows per positive, verdicts, stacking."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.candidates import PADDING, Candidates
+
+Row = tuple[list[int], list[int]]
+ROWS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 30), max_size=3, unique=True),
+        st.lists(st.integers(31, 90), max_size=6, unique=True),
+    ),
+    max_size=6,
+)
+
+
+def ragged(rows: list[list[int]], width: int | None = None) -> np.ndarray:
+    width = max(map(len, rows), default=0) if width is None else width
+    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+
+
+def block_of(rows: list[Row], **changes: object) -> Candidates:
+    """A block whose columns tell from which document they are."""
+    positives, documents = ragged([p for p, _ in rows]), ragged([d for _, d in rows])
+    filled = documents != PADDING
+    fields: dict[str, object] = {
+        "query_ids": np.array([f"q{i}" for i in range(len(rows))], dtype=np.str_),
+        "positives": positives,
+        "documents": documents,
+        "source": np.where(filled, 1 + documents % 3, 0).astype(np.uint8),
+        "columns": {"dense": np.where(filled, documents / 100, np.nan).astype(np.float32)},
+        "positive_columns": {"dense": np.where(positives >= 0, positives / 100, np.nan).astype(np.float32)},
+        "query_columns": {"rank": np.arange(len(rows), dtype=np.float32)},
+        "verdict": np.where(filled, documents % 3, 0).astype(np.int16),
+        "weight": np.where(filled, documents / 200, 0).astype(np.float32),
+        "query_verdict": (np.arange(len(rows)) % 2 * 2).astype(np.int16),
+        "legend": ("open", "negative", "denoise"),
+    }
+    return Candidates(**(fields | changes))  # type: ignore[arg-type]
+
+
+def contents(block: Candidates) -> list[object]:
+    """Everything a block says, row by row, free of how it is padded."""
+    rows: list[object] = []
+    for i in range(len(block)):
+        filled, known = block.filled[i], block.positives[i] != PADDING
+        rows.append((
+            str(block.query_ids[i]),
+            block.positives[i][known].tolist(),
+            block.documents[i][filled].tolist(),
+            block.source[i][filled].tolist(),
+            [block.legend[code] for code in block.verdict[i][filled]],
+            block.weight[i][filled].tolist(),
+            block.legend[block.query_verdict[i]],
+            {name: np.nan_to_num(c[i][filled], nan=-9).tolist() for name, c in sorted(block.columns.items())},
+            {name: np.nan_to_num(c[i][known], nan=-9).tolist() for name, c in sorted(block.positive_columns.items())},
+            {name: float(c[i]) for name, c in sorted(block.query_columns.items())},
+        ))  # fmt: skip
+    return rows
+
+
+@given(ROWS)
+@settings(max_examples=60, deadline=None)
+def test_a_block_survives_a_parquet_file(rows: list[Row]) -> None:
+    block = block_of(rows)
+    file = io.BytesIO()
+    pq.write_table(block.to_table(), file)
+    back = Candidates.from_table(pq.ParquetFile(file).read())
+    assert contents(back) == contents(block)
+    assert back.legend == block.legend
+    for name in ("positives", "documents", "source", "verdict", "weight", "query_verdict"):
+        assert getattr(back, name).dtype == getattr(block, name).dtype
+    assert {c.dtype for c in [*back.columns.values(), *back.query_columns.values()]} == {np.dtype(np.float32)}
+    back.by_positive()
+
+
+def test_missing_measurements_stay_missing() -> None:
+    block = block_of([([1], [40, 41])]).with_columns({"cross": np.array([[np.nan, 2.0]])})
+    back = Candidates.from_table(block.to_table())
+    assert np.isnan(back.columns["cross"][0, 0]) and back.columns["cross"][0, 1] == 2.0
+
+
+def test_a_shard_without_rows_still_has_a_place_for_the_own_positive() -> None:
+    back = Candidates.from_table(block_of([]).to_table())
+    assert len(back) == 0 and back.positives[:, 0].tolist() == []
+    assert back.by_positive().positive_columns["dense"].shape == (0, 1)
+
+
+def test_padding_inside_a_row_is_closed_up_for_all_columns_alike() -> None:
+    block = block_of([([1], [40, PADDING, 41]), ([2], [50, 51, 52])])
+    back = Candidates.from_table(block.to_table())
+    assert back.documents.tolist() == [[40, 41, PADDING], [50, 51, 52]]
+    assert contents(back) == contents(block)
+
+
+def test_a_column_of_the_wrong_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match="dense"):
+        block_of([([1], [40, 41])], columns={"dense": np.zeros((1, 3), np.float32)})
+
+
+@given(ROWS)
+@settings(max_examples=60, deadline=None)
+def test_by_positive_gives_each_positive_its_row_and_keeps_the_others(rows: list[Row]) -> None:
+    split = block_of(rows).by_positive()
+    expected = [
+        (f"q{i}", [own, *(p for p in positives if p != own)], documents)
+        for i, (positives, documents) in enumerate(rows)
+        for own in positives
+    ]
+    found = [
+        (str(split.query_ids[i]), [p for p in split.positives[i].tolist() if p >= 0],
+         split.documents[i][split.filled[i]].tolist())
+        for i in range(len(split))
+    ]  # fmt: skip
+    assert found == expected
+    known = split.positives != PADDING
+    assert np.array_equal(split.positive_columns["dense"][known], (split.positives[known] / 100).astype(np.float32))
+    assert np.isnan(split.positive_columns["dense"][~known]).all()
+    assert np.array_equal(split.columns["dense"][split.filled], (split.documents[split.filled] / 100).astype("f4"))
+
+
+def test_the_first_verdict_stands() -> None:
+    block = block_of([([1], [40, 41, 42])], verdict=np.zeros((1, 3), np.int16), query_verdict=np.zeros(1, np.int16))
+    block = block.rejected("margin", np.array([[True, False, False]]))
+    block = block.rejected("denoise", np.array([[True, True, False]]))
+    assert [block.legend[code] for code in block.verdict[0]] == ["margin", "denoise", "open"]
+    assert block.undecided.tolist() == [[False, False, True]]
+
+
+def test_padding_is_never_rejected() -> None:
+    block = block_of([([1], [40]), ([2], [50, 51])], verdict=np.zeros((2, 2), np.int16))
+    assert block.rejected("x", np.ones((2, 2), bool)).verdict[0, 1] == 0
+
+
+def test_a_dropped_query_keeps_its_first_reason_and_its_candidates_are_left_alone() -> None:
+    rows: list[Row] = [([1], [40]), ([2], [50])]
+    block = block_of(rows, verdict=np.zeros((2, 1), np.int16), query_verdict=np.zeros(2, np.int16))
+    block = block.dropped("consistency", np.array([True, False])).dropped("min_negatives", np.array([True, True]))
+    assert [block.legend[code] for code in block.query_verdict] == ["consistency", "min_negatives"]
+    block = block.rejected("x", np.ones((2, 1), bool))
+    assert not block.verdict.any() and not block.undecided.any()
+
+
+@given(ROWS, ROWS)
+@settings(max_examples=40, deadline=None)
+def test_stacking_keeps_every_row_whatever_the_widths_and_legends(first: list[Row], second: list[Row]) -> None:
+    a = block_of(first)
+    b = block_of(second, legend=("open", "negative", "margin"), query_columns={"rank": np.zeros(len(second), "f4")})
+    assert contents(Candidates.concatenate([a, b])) == contents(a) + contents(b)
+
+
+def test_stacking_renumbers_verdicts_of_legends_that_do_not_extend_each_other() -> None:
+    rows: list[Row] = [([1], [40, 41])]
+    clean = np.zeros(1, np.int16)
+    empty = block_of(rows, verdict=np.zeros((1, 2), np.int16), query_verdict=clean, legend=("open", "negative"))
+    a = empty.rejected("margin", np.array([[True, False]]))
+    b = empty.rejected("denoise", np.array([[True, False]])).rejected("margin", np.ones((1, 2), bool))
+    both = Candidates.concatenate([a, b])
+    assert [[both.legend[c] for c in row] for row in both.verdict] == [["margin", "open"], ["denoise", "margin"]]
+    assert both.legend[:2] == ("open", "negative")
+
+
+def test_take_accepts_indexes_masks_and_slices() -> None:
+    block = block_of([([1], [40]), ([2, 3], [50, 51]), ([4], [])])
+    whole = contents(block)
+    assert contents(block.take(np.array([2, 0, 0]))) == [whole[2], whole[0], whole[0]]
+    assert contents(block.take(np.array([False, True, False]))) == [whole[1]]
+    assert contents(block.take(slice(1, None))) == whole[1:]

@@ -1,0 +1,157 @@
+"""The project's commands, on the project's own catalog with a data root of their own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from kedro.framework.cli.project import run as kedro_run
+from kedro.framework.session import KedroSession
+from kedro.framework.startup import bootstrap_project
+from kedro.io.core import DatasetError
+
+from anmi.candidates import NEGATIVE, Candidates, CandidateShards
+from anmi.cli import cli
+from anmi.cli.common import user_error
+from anmi.cli.results import RESULT_KEYS
+from anmi.cli.run import run
+from anmi.errors import AnmiError
+
+ROOT = Path(__file__).parents[2]
+RESULTS = {
+    "date": "2026-11-21",
+    "machine": "two cores",
+    "versions": {"anmi": "0.1.0"},
+    "prompts": {"query": "query: ", "document": ""},
+    "rows": [
+        {"collection": "api_docs", "encoder": "static", "recipe": recipe, "seed_count": 1, "metric": metric}
+        | {"value": value, "low": value - 0.1, "high": value + 0.1}
+        for recipe, value in (("bm25", 0.5), ("zero_shot", 0.4), ("anmi_2_1", 0.6125))
+        for metric in ("ndcg@10", "mrr@10", "recall@10", "recall@100")
+    ],
+    "comparisons": [
+        {"system": "anmi_2_1", "baseline": "zero_shot", "metric": "ndcg@10"}
+        | {"difference": 0.2125, "low": 0.1, "high": 0.3, "p_value": 0.01}
+    ],
+    "funnel": [
+        {"kind": "total", "step": "candidates", "candidates": 1000, "queries": 10},
+        {"kind": "rejected", "step": "denoise", "candidates": 250, "queries": 10},
+    ],
+    "expected": {"share": 0.0312, "judged": 60, "total": 70, "doubtful": 4},
+    "leak": {"count": 3, "total": 70, "share": 3 / 70, "low": 0.0147, "high": 0.1186},
+    "paths": {"report": "/somewhere/report.html", "trained_model": "/somewhere/trained_model"},
+}
+
+
+def selection() -> Candidates:
+    block = Candidates(
+        query_ids=np.array(["q-alpha", "q-beta"]),
+        positives=np.array([[0], [1]], np.int32),
+        documents=np.array([[1, 2, 3], [2, 0, -1]], np.int32),
+        source=np.array([[3, 1, 2], [8, 1, 0]], np.uint8),
+        columns={"bm25": np.array([[9.5, 8, 0.125], [1, 2, np.nan]], np.float32)},
+        positive_columns={"bm25": np.array([[12.25], [3]], np.float32)},
+        query_columns={"positive_rank": np.array([1, 40], np.float32)},
+    )
+    block = block.rejected("max_ratio", np.array([[True, False, False], [False, False, False]]))
+    taken = np.array([[False, False, True], [False, False, False]])
+    block = replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
+    return block.dropped("consistency", np.array([False, True]))
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    bootstrap_project(ROOT)
+
+
+@pytest.fixture
+def saved() -> None:
+    with KedroSession.create(project_path=ROOT) as session:
+        catalog: Any = session.load_context().catalog
+        catalog.save("results", RESULTS | {"more": 1})
+        catalog.save("selection", CandidateShards.of([selection()]))
+        documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in range(4)]
+        catalog.save("corpus", pd.DataFrame(documents, columns=["document_id", "title", "text"]))
+        catalog.save("queries", pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is alpha?"]}))
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def test_json_has_exactly_the_keys_of_a_result_file(saved: None) -> None:
+    done = invoke("anmi", "results", "--json")
+    assert done.exit_code == 0, done.output
+    printed = json.loads(done.stdout)
+    assert tuple(printed) == RESULT_KEYS
+    assert printed == RESULTS
+
+
+def test_json_is_not_mixed_with_log_lines(saved: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loud(*arguments: Any) -> None:
+        logging.getLogger("anmi").error("not JSON")
+
+    monkeypatch.setattr("anmi.hooks.checks.check_collection", loud)
+    assert json.loads(invoke("anmi", "results", "--json").stdout) == RESULTS
+
+
+def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Path) -> None:
+    output = invoke("anmi", "results").stdout
+    assert "0.613" in output or "0.612" in output
+    assert "denoise" in output
+    assert "/somewhere/report.html" in output
+    assert re.search(r'^prompts +"query: " before queries, none before documents$', output, re.MULTILINE)
+    assert f"sqlite:///{tmp_path}/tracking/mlflow.db" in output
+    assert "in truth relevant: 3 of 70 (4.3%, 95 % interval over queries 1.5% to 11.9%)" in output
+    assert output.strip().endswith("next: kedro anmi explain q-alpha")
+
+
+def test_without_a_run_the_command_to_run_is_named() -> None:
+    done = invoke("anmi", "results")
+    assert done.exit_code == 1
+    assert re.fullmatch(r'Error: there is no "results" yet: run .*make run.* first\n', done.stderr)
+
+
+def test_run_keeps_every_option_of_kedro() -> None:
+    assert {option.name for option in run.params} == {option.name for option in kedro_run.params}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--params", "colection=x"], 'Error: there is no parameter "colection": did you mean "collection"'),
+        (["--params", "recipe=anmi_21"], 'Error: there is no recipe "anmi_21": did you mean "anmi_2_1"'),
+        (["--params", "encoder=minlm"], 'Error: there is no encoder "minlm": did you mean "minilm"'),
+        (["--params", "collection=bier:x"], 'Error: there is no collection "bier:x": did you mean "beir"'),
+        (["--params", "bm25.k=1"], 'Error: there is no parameter "bm25.k"'),
+        (["--pipelines", "minig"], "Error: Failed to find the pipeline named 'minig'"),
+    ],
+)
+def test_a_slip_on_the_command_line_is_one_sentence(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = invoke("run", *arguments)
+    assert done.exit_code == 1
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_is_found_behind_what_kedro_wraps_around_it() -> None:
+    try:
+        try:
+            raise AnmiError("line 3: no _id")
+        except AnmiError as error:
+            raise DatasetError("Failed while saving data") from error
+    except DatasetError as error:
+        assert user_error(error) == "line 3: no _id"
+    assert user_error(RuntimeError("a defect")) is None

@@ -1,0 +1,176 @@
+"""``kedro anmi export``, and the exports of a run, on the project's own catalog."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from kedro.framework.session import KedroSession
+from kedro.framework.startup import bootstrap_project
+
+from anmi.cli import cli
+from anmi.pipelines.selection.nodes import export_formats
+from anmi.pipelines.selection.params import SelectionParams
+from anmi.selection.export import FORMATS
+
+ROOT = Path(__file__).parents[2]
+VERSION = "2026-01-01T00.00.00.000Z"
+
+
+def rows_of(negatives: list[str]) -> pd.DataFrame:
+    return pd.DataFrame([
+        {
+            "query_id": "q1", "query": "질문", "query_weight": 1.0, "positive_id": "p", "positive": "größer",
+            "positive_ids": ["p"], "negative_ids": negatives, "negatives": [f"text {n}" for n in negatives],
+            "weights": [1.0] * len(negatives), "sources": ["dense"] * len(negatives),
+        },
+        {
+            "query_id": "q2", "query": "query", "query_weight": 1.0, "positive_id": "q", "positive": "text q",
+            "positive_ids": ["q"], "negative_ids": [], "negatives": [], "weights": [], "sources": [],
+        },
+    ])  # fmt: skip
+
+
+def save(data: Path, stage: str, name: str, table: pd.DataFrame, version: str = VERSION) -> None:
+    folder = data / stage / name / version
+    folder.mkdir(parents=True)
+    table.to_parquet(folder / name)
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
+    monkeypatch.setenv("ANMI_STORE", str(tmp_path / "store"))
+    bootstrap_project(ROOT)
+    save(tmp_path / "data", "selection", "training_rows.parquet", rows_of(["old"]), "2025-01-01T00.00.00.000Z")
+    save(tmp_path / "data", "selection", "training_rows.parquet", rows_of(["a", "b"]))
+    return tmp_path / "data"
+
+
+def ingested(data: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
+    """Save the collection that the rows were made of, and return it."""
+    corpus = pd.DataFrame({"document_id": list("pqab"), "title": "", "text": "x", "metadata": ""})
+    queries = pd.DataFrame({"query_id": ["q1", "q2"], "text": "x", "metadata": ""})
+    info = {"collection": "mine", "language": "ko"}
+    save(data, "ingestion", "corpus.parquet", corpus)
+    save(data, "ingestion", "queries.parquet", queries)
+    folder = data / "ingestion" / "collection_info.json" / VERSION
+    folder.mkdir(parents=True)
+    (folder / "collection_info.json").write_text(json.dumps(info))
+    return corpus, queries, info
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["anmi", "export", *arguments])
+
+
+def test_the_newest_rows_are_written_and_the_line_that_reads_them_works(tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "mined"
+    done = invoke("triplet", str(folder))
+    assert done.exit_code == 0, done.output
+    assert f"2 lines of triplet in {folder}, of " in done.stdout and VERSION in done.stdout
+    assert "warning: left out rows without negatives: 1" in done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("read it with: ")]
+    import datasets
+
+    read = eval(line.removeprefix("read it with: "), {"datasets": datasets})
+    assert read.to_dict() == {"query": ["질문"] * 2, "positive": ["größer"] * 2, "negative": ["text a", "text b"]}
+    assert [path.name for path in folder.parent.iterdir()] == ["mined"], "nothing is left beside it"
+
+
+def test_options_reach_the_format(tmp_path: Path) -> None:
+    done = invoke("flagembedding", str(tmp_path / "out"), "--negatives", "1", "--prompt", "찾기: ")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out" / "train.jsonl").read_text(encoding="utf-8")) == {
+        "query": "질문", "pos": ["größer"], "neg": ["text a"], "prompt": "찾기: ", "type": "normal",
+    }  # fmt: skip
+
+
+def test_rows_of_dev_queries_are_written_when_told(data: Path, tmp_path: Path) -> None:
+    both = pd.concat([rows_of(["a"])[:1], rows_of(["b"])[:1]]).assign(split=["train", "dev"])
+    save(data, "selection", "training_rows.parquet", both, "2027-01-01T00.00.00.000Z")
+    for more, lines in (([], 1), (["--dev"], 2)):
+        done = invoke("triplet", str(tmp_path / f"out{lines}"), *more)
+        assert f"{lines} lines of triplet" in done.stdout, done.output
+
+
+def test_prompts_of_the_encoder_that_mined_are_told_and_not_in_the_texts(data: Path, tmp_path: Path) -> None:
+    folder = data / "dense" / "encoder_info.json" / VERSION
+    folder.mkdir(parents=True)
+    prompts = {"query": "찾기: ", "document": ""}
+    (folder / "encoder_info.json").write_text(json.dumps({"encoder": "mine", "fingerprint": "f", "prompts": prompts}))
+    done = invoke("flagembedding", str(tmp_path / "out"), "--negatives", "1")
+    assert done.exit_code == 0, done.output
+    assert 'prompts, not in the texts: "찾기: " before queries, none before documents' in done.stdout
+    assert json.loads((tmp_path / "out" / "train.jsonl").read_text(encoding="utf-8"))["query"] == "질문"
+    assert '"찾기: " before queries' in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_types_and_language_come_from_the_newest_collection(data: Path, tmp_path: Path) -> None:
+    refused = invoke("pairs", str(tmp_path / "out"))
+    assert refused.exit_code == 1 and "run ingestion" in refused.stderr and not (tmp_path / "out").exists()
+    ingested(data)
+    assert invoke("pairs", str(tmp_path / "out")).exit_code == 0
+    (line,) = (tmp_path / "out" / "part_001.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["language"] == "ko"
+
+
+def test_only_an_earlier_export_is_replaced_and_only_when_told(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    assert invoke("triplet", str(folder)).exit_code == 0, "an empty folder is as good as none"
+    refused = invoke("tevatron", str(folder))
+    assert refused.exit_code == 1 and "--force" in refused.stderr
+    assert invoke("tevatron", str(folder), "--force").exit_code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "train.jsonl"]
+    (folder / "thesis.tex").write_text("years of work")
+    refused = invoke("triplet", str(folder), "--force")
+    assert refused.exit_code == 1 and 'holds "thesis.tex", which no export wrote' in refused.stderr
+    assert (folder / "thesis.tex").read_text() == "years of work"
+    assert "is a file" in invoke("triplet", str(folder / "thesis.tex"), "--force").stderr
+
+
+def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Path) -> None:
+    for arguments, message in (
+        (("tripet",), 'Error: there is no format "tripet"; did you mean "triplet"?'),
+        (("triplet", "--score", "dense"), 'Error: format "triplet" has no place for a score'),
+        (("n-tuple-scores",), "Error: no score is known for 95% of the documents"),
+    ):
+        done = invoke(arguments[0], str(tmp_path / "out"), *arguments[1:])
+        assert done.exit_code == 1 and done.stderr.startswith(message), done.output
+    assert not (tmp_path / "out").exists()
+    (data / "selection" / "training_rows.parquet").rename(data / "gone")
+    assert "kedro run --pipelines mining" in invoke("triplet", str(tmp_path / "out")).stderr
+
+
+def test_the_list_names_every_format() -> None:
+    done = invoke("--list")
+    assert done.exit_code == 0
+    assert [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")] == list(FORMATS)
+
+
+def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) -> None:
+    corpus, queries, info = ingested(data)
+    rows = rows_of(["a", "b"])
+    with KedroSession.create(project_path=ROOT) as session:
+        catalog = session.load_context().catalog
+        for exports, folders in (("", []), ("triplet;tevatron", ["tevatron", "triplet"])):
+            made = export_formats(rows, corpus, queries, info, SelectionParams(exports=exports))
+            catalog.save("exports", made)
+            (found,) = (data / "selection" / "exports").glob("*/exports")
+            assert sorted(path.name for path in found.iterdir()) == folders
+            catalog.get("exports").release()
+            (data / "selection" / "exports").rename(data / f"seen-{len(folders)}")
+    assert list((data / "seen-2").glob("*/exports/triplet/train.parquet"))
+
+
+def test_a_run_with_an_unknown_format_stops_before_its_first_node(data: Path) -> None:
+    done = CliRunner().invoke(cli, ["run", "--pipelines", "selection", "--params", "selection.exports=tripet"])
+    assert done.exit_code == 1
+    assert 'there is no format "tripet"; did you mean "triplet"?' in " ".join(done.stderr.split())
+    assert not list((data / "selection").glob("selection*"))

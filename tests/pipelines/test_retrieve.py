@@ -1,0 +1,186 @@
+"""The block of all sources: order, random documents, relations, and which queries are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.candidates import SOURCES, Candidates
+from anmi.corpus.mined import to_mine, with_mined
+from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
+from anmi.pipelines.bm25.params import BM25Params
+from anmi.pipelines.dense.nodes import build_dense_index, retrieve
+from anmi.pipelines.dense.params import DenseParams
+from anmi.selection.plan import MiningPlan
+from anmi.selection.recipe import recipe_book
+
+DOCUMENTS, QUERIES, DEPTH = 120, 9, 6
+ALL = MiningPlan()
+Merge = Callable[..., Candidates]
+BOOK = recipe_book({
+    "both": {"description": "Reads both.", "steps": [{"top": {"by": "fused"}}]},
+    "lexical": {"description": "Reads BM25.", "steps": [{"top": {"by": "bm25"}}]},
+    "dense": {"description": "Reads an encoder.", "steps": [{"top": {"by": "dense"}}]},
+    "random": {"description": "Reads neither.", "steps": ["random"]},
+})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def merge() -> Merge:
+    """A function that mines a small random collection; words of a document are those of its number."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"word{i}" for i in range(30)])
+    corpus = pd.DataFrame({
+        "document_id": [f"d{i}" for i in range(DOCUMENTS)],
+        "title": "",
+        "text": [" ".join(rng.choice(words, 8)) for _ in range(DOCUMENTS)],
+    })  # fmt: skip
+    queries = pd.DataFrame({
+        "query_id": [f"q{i}" for i in range(QUERIES)],
+        "text": [" ".join(rng.choice(words, 3)) for _ in range(QUERIES)],
+        "split": "train",
+    })  # fmt: skip
+    qrels = pd.DataFrame({"query_id": queries.query_id, "document_id": corpus.document_id[:QUERIES], "relevance": 1})
+    # The third query is d30, which has a copy, and the fourth has the text of d31.
+    queries["same_as"] = ["", "", "d30", "d31", *[""] * (QUERIES - 4)]
+    copies = [("d110", "d0", "copy"), ("d111", "d30", "copy")]
+    vectors, asked = (rng.normal(size=(count, 16)).astype(np.float32) for count in (DOCUMENTS, QUERIES))
+    vectors, asked = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, asked))
+
+    def merged(
+        random: int,
+        shard: int = 4,
+        documents: int = DOCUMENTS,
+        pairs: list[tuple[str, str, str]] | None = None,
+        recipe: str = "both",
+        plan: MiningPlan = ALL,
+        splits: list[str] | None = None,
+    ) -> Candidates:
+        part = corpus[:documents]
+        table = pd.DataFrame([*copies, *(pairs or [])], columns=["document_id", "other_id", "kind"])
+        bm25, params = BM25Params(depth=DEPTH, shard=shard), DenseParams(depth=DEPTH, random=random)
+        terms = cut_terms(part, {"language": "en"}, bm25)
+        told = queries if splits is None else with_mined(queries.assign(split=splits), 1.0, seed=1)
+        width = 16 if "dense" in BOOK.get(recipe).sources else 0
+        return retrieve(
+            bm25_index=build_bm25_index(terms, bm25),
+            dense_index=build_dense_index(part, vectors[:documents, :width], {"fingerprint": ""}, params),
+            document_embeddings=vectors[:documents, :width],
+            query_embeddings=np.stack([asked[int(query[1:])] for query in to_mine(told).query_id])[:, :width],
+            corpus=part,
+            queries=told,
+            qrels=qrels,
+            related_documents=table[table.document_id.isin(part.document_id)],
+            mining_plan=plan.as_dict(),
+            recipe=recipe,
+            recipes=BOOK,
+            bm25=bm25,
+            dense=params,
+            seed=1,
+        ).whole()
+
+    return merged
+
+
+def test_random_documents_come_last_and_leave_the_retrieved_as_they_are(merge: Merge) -> None:
+    without, block = merge(0), merge(20)
+    drawn, retrieved = SOURCES["random"], SOURCES["bm25"] | SOURCES["dense"]
+    assert (((block.source & drawn) > 0).sum(axis=1) == 20).all()
+    only = block.source == drawn
+    assert (np.diff(only.astype(int), axis=1)[block.filled[:, 1:]] >= 0).all(), "none before a retrieved one"
+    for row in range(QUERIES):
+        first = block.filled[row] & ~only[row]
+        assert block.documents[row, first].tolist() == without.documents[row, without.filled[row]].tolist()
+        assert (block.source[row, first] & retrieved).tolist() == without.source[row, without.filled[row]].tolist()
+        assert (np.diff(block.columns["fused"][row, first]) <= 0).all()
+    both = (block.source > drawn)[block.filled]
+    assert both.any(), "no document was found by a ranking and by chance"
+    for column in ("bm25", "bm25_rank", "dense", "dense_rank"):
+        assert np.isfinite(block.columns[column][block.filled]).all(), column
+
+
+def test_a_positive_and_its_duplicate_are_never_drawn(merge: Merge) -> None:
+    block = merge(DOCUMENTS)
+    barred = np.array([1, 0, 2, 1, *[0] * (QUERIES - 4)])
+    assert (block.filled.sum(axis=1) == DOCUMENTS - 1 - barred).all()
+    assert 110 not in block.documents[0] and 110 in block.documents[1]
+    assert not (block.documents == block.positives[:, :1]).any()
+
+
+def test_a_query_that_is_a_document_never_meets_itself(merge: Merge) -> None:
+    # The whole corpus is retrieved and drawn.
+    block = merge(DOCUMENTS)
+    assert not {30, 111} & set(block.documents[2].tolist())
+    assert 31 not in block.documents[3]
+    assert {30, 31, 111} <= set(block.documents[4].tolist())
+
+
+def test_the_block_does_not_depend_on_the_shards(merge: Merge) -> None:
+    one, many = merge(20, shard=1), merge(20, shard=100)
+    np.testing.assert_array_equal(one.documents, many.documents)
+    np.testing.assert_array_equal(one.source, many.source)
+
+
+def test_a_corpus_smaller_than_the_draw_is_drawn_whole(merge: Merge) -> None:
+    block = merge(32, documents=15)
+    assert (block.filled.sum(axis=1) == 14).all()
+
+
+def test_near_duplicates_and_siblings_of_a_positive_are_marked(merge: Merge) -> None:
+    pairs = [("d1", "d50", "near"), ("d1", "d60", "sibling"), ("d70", "d110", "near")]
+    block = merge(DOCUMENTS, pairs=pairs)
+    found = {
+        (int(q), int(block.documents[q, m])): int(block.columns["related"][q, m])
+        for q, m in zip(*np.nonzero(np.nan_to_num(block.columns["related"])), strict=True)
+    }
+    # d110 is a copy of d0, so what is near to it is near to d0.
+    assert found == {(1, 50): 1, (1, 60): 2, (0, 70): 1}
+    assert np.isnan(block.columns["related"][~block.filled]).all()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "columns", "bits"),
+    [
+        ("lexical", {"bm25", "bm25_rank"}, SOURCES["bm25"] | SOURCES["random"]),
+        ("dense", {"dense", "dense_rank"}, SOURCES["dense"] | SOURCES["random"]),
+        ("random", set(), SOURCES["random"]),
+    ],
+)
+def test_a_source_that_no_step_reads_is_not_asked(merge: Merge, recipe: str, columns: set[str], bits: int) -> None:
+    both, alone = merge(20), merge(20, recipe=recipe)
+    assert set(alone.columns) == columns | {"fused", "related"} and set(alone.positive_columns) == columns
+    assert np.bitwise_or.reduce(alone.source, axis=None) == bits
+    for row in range(QUERIES):
+        wanted = both.filled[row] & ((both.source[row] & bits) > 0)
+        expected = dict(zip(both.documents[row, wanted], both.source[row, wanted] & bits, strict=True))
+        found = dict(zip(alone.documents[row], alone.source[row], strict=True))
+        found.pop(-1, None)
+        assert found == expected, "the same documents as beside other sources"
+    for name in columns:
+        for row in range(QUERIES):
+            value = dict(zip(both.documents[row], both.columns[name][row], strict=True))
+            held = alone.filled[row]
+            expected = [value[document] for document in alone.documents[row, held]]
+            np.testing.assert_array_equal(alone.columns[name][row, held], expected, err_msg=name)
+
+
+def test_of_a_collection_that_changed_only_what_changed_is_searched(merge: Merge) -> None:
+    splits = ["train"] * (QUERIES - 1) + ["test"]
+    everything = merge(5, splits=splits)
+    assert everything.query_ids.tolist() == [f"q{i}" for i in range(QUERIES - 1)]
+    # A test query is not mined, whoever names it.
+    found = merge(5, splits=splits, plan=MiningPlan(queries=("q3", "q1", f"q{QUERIES - 1}")))
+    assert found.query_ids.tolist() == ["q1", "q3"]
+    # As stored: without the padding of wider rows.
+    one, other = (Candidates.from_bytes(each.to_bytes()) for each in (everything.take(np.array([1, 3])), found))
+    np.testing.assert_array_equal(one.documents, other.documents)
+    np.testing.assert_array_equal(one.source, other.source)
+    for name, values in other.columns.items():
+        # The product with all vectors rounds by how many queries are asked at a time.
+        np.testing.assert_allclose(values, one.columns[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    # Dev queries come last, as those for training are not to depend on them.
+    with_dev = merge(5, splits=["dev", *splits[1:]])
+    assert with_dev.query_ids.tolist() == [*(f"q{i}" for i in range(1, QUERIES - 1)), "q0"]

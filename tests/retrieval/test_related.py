@@ -1,0 +1,72 @@
+"""What is related to the positives of each row, against sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.candidates import PADDING
+from anmi.corpus.related import COPY
+from anmi.retrieval.related import KINDS, RelatedDocuments
+
+N = 10
+DOCUMENT = st.integers(0, N - 1)
+PAIRS = st.lists(
+    st.tuples(DOCUMENT, DOCUMENT, st.sampled_from(["near", "sibling"])).filter(lambda pair: pair[0] != pair[1]),
+    max_size=8,
+)
+GROUPS = st.lists(st.integers(0, 6), min_size=N, max_size=N)
+ROWS = st.lists(st.lists(DOCUMENT, max_size=3, unique=True), min_size=1, max_size=4)
+NAMES = [f"d{i}" for i in range(N)]
+
+
+def related_by(pairs: list[tuple[int, int, str]], labels: list[int]) -> RelatedDocuments:
+    firsts = [labels.index(label) for label in labels]
+    rows = [(i, first, COPY) for i, first in enumerate(firsts) if first != i] + pairs
+    names = [(f"d{i}", f"d{j}", kind) for i, j, kind in rows]
+    return RelatedDocuments.from_table(pd.DataFrame(names, columns=["document_id", "other_id", "kind"]), NAMES)
+
+
+def padded(rows: list[list[int]], width: int = 4) -> np.ndarray:
+    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+
+
+def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positives: list[int], document: int) -> int:
+    known = {labels[p] for p in positives}
+    found = [
+        KINDS[kind]
+        for i, j, kind in pairs
+        for a, b in ((labels[i], labels[j]), (labels[j], labels[i]))
+        if a != b and a in known and b == labels[document]
+    ]
+    return min(found, default=0)
+
+
+@given(pairs=PAIRS, labels=GROUPS, rows=ROWS, own=st.lists(st.lists(DOCUMENT, max_size=1), min_size=4, max_size=4))
+@settings(max_examples=80, deadline=None)
+def test_relations_go_both_ways_through_copies_and_near_ones_win(
+    pairs: list[tuple[int, int, str]], labels: list[int], rows: list[list[int]], own: list[list[int]]
+) -> None:
+    related, positives = related_by(pairs, labels), padded(rows)
+    documents = np.tile(np.array([*range(N), PADDING], np.int32), (len(rows), 1))
+    expected = [[expected_kind(pairs, labels, row, d) for d in range(N)] for row in rows]
+    found = related.kinds(positives, documents)
+    assert found.dtype == np.uint8
+    assert found[:, :N].tolist() == expected
+    assert not found[:, N].any()
+    barred = related.barred(positives, padded(own[: len(rows)], 1))
+    for row, itself, listed in zip(rows, own, barred.tolist(), strict=False):
+        same = {labels[d] for d in (*row, *itself)}
+        assert [d for d in listed if d != PADDING] == [
+            d for d in range(N) if labels[d] in same or expected_kind(pairs, labels, row, d)
+        ]
+
+
+def test_without_relations_there_is_a_column_of_padding() -> None:
+    related = related_by([], list(range(N)))
+    assert related.barred(padded([[1], []])).tolist() == [[1], [PADDING]]
+    assert related.barred(padded([[], []])).tolist() == [[PADDING], [PADDING]]
+    assert RelatedDocuments.of_none(N).barred(padded([[2]])).tolist() == [[2]]
+    assert not related.kinds(padded([[1], []]), padded([[2, 3], [1]])).any()

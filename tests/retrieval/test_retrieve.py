@@ -1,0 +1,193 @@
+"""Retrieval in one pass, against scores of everything, a union of sets and the formula of the fused rank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.candidates import PADDING, SOURCES, Candidates
+from anmi.corpus.related import COPY
+from anmi.retrieval import bm25, random
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.pool import duplicate_groups
+from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.retrieve import Queries, Retrieve
+
+DOCUMENTS, QUERIES, WIDTH = 150, 11, 8
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[Retrieve, Queries]:
+    """Documents of few words, so that scores tie; some are copies, and some queries share no term with any."""
+    rng = np.random.default_rng(3)
+    words = np.array([f"w{i}" for i in range(25)])
+    texts = [" ".join(rng.choice(words, rng.integers(2, 6))) for _ in range(DOCUMENTS)]
+    asked = [" ".join(rng.choice(words, 2)) for _ in range(QUERIES - 2)] + ["", "nothing known"]
+    vectors, queries = (rng.normal(size=(count, WIDTH)).astype(np.float32) for count in (DOCUMENTS, QUERIES))
+    vectors, queries = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, queries))
+    ids = [f"d{i}" for i in range(DOCUMENTS)]
+    pairs = [("d90", "d0", COPY), ("d91", "d0", COPY), ("d92", "d40", COPY)]
+    pairs += [("d1", "d50", "near"), ("d2", "d9", "sibling")]
+    table = pd.DataFrame(pairs, columns=["document_id", "other_id", "kind"])
+    positives = np.full((QUERIES, 3), PADDING, np.int32)
+    positives[:, 0] = np.arange(QUERIES)
+    positives[4, 1:] = [40, 41]
+    own = np.full(QUERIES, PADDING, np.int32)
+    own[5] = 92
+    retrieve = Retrieve(
+        bm25=BM25Index.build(texts, "en", kind="whitespace"),
+        dense=DenseIndex.build(vectors, ids),
+        embeddings=vectors,
+        group=duplicate_groups(ids, table),
+        related=RelatedDocuments.from_table(table, ids),
+        bm25_depth=20,
+        dense_depth=15,
+        random=6,
+        seed=2,
+    )
+    return retrieve, Queries([f"q{i}" for i in range(QUERIES)], asked, positives, own, queries)
+
+
+Row = dict[int, dict[str, float]]
+
+
+def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row]]:
+    """Documents in order, and what is said of each and of each positive, query by query."""
+    everything = np.arange(len(retrieve.group), dtype=np.int32)[None, :]
+    found: list[tuple[list[int], Row, Row]] = []
+    for number, text in enumerate(queries.texts):
+        known = [int(p) for p in [*queries.positives[number], queries.own[number]] if p >= 0]
+        groups = {int(retrieve.group[p]) for p in known}
+        barred = {d for d in range(len(retrieve.group)) if int(retrieve.group[d]) in groups}
+        said: Row = {d: {"source": 0.0} for d in range(len(retrieve.group))}
+        fused = np.zeros(len(retrieve.group))
+        scores = {}
+        if retrieve.bm25 is not None:
+            scores["bm25"] = retrieve.bm25.scores_and_ranks([text], everything)[0][0]
+        if retrieve.dense is not None:
+            scores["dense"] = retrieve.embeddings @ queries.vectors[number]
+        for name, depth in (("bm25", retrieve.bm25_depth), ("dense", retrieve.dense_depth)):
+            if name not in scores:
+                continue
+            values = scores[name]
+            ranks = np.array([1 + (values > value).sum() for value in values])
+            order = [d for d in np.lexsort((np.arange(len(values)), -values)).tolist() if d not in barred]
+            for document in order[:depth]:
+                if name == "dense" or values[document] > 0:
+                    said[document]["source"] += SOURCES[name]
+            for document, told in said.items():
+                told |= {name: float(values[document]), f"{name}_rank": float(ranks[document])}
+            fused += 1 / (60 + ranks)
+        excluded = np.array([sorted(barred)], np.int32)
+        drawn = random.draw(retrieve.seed, [queries.query_ids[number]], excluded, len(retrieve.group), retrieve.random)
+        for document in drawn[0][drawn[0] >= 0].tolist():
+            said[document]["source"] += SOURCES["random"]
+        for document, told in said.items():
+            told["fused"] = float(fused[document])
+        chosen = [d for d, told in said.items() if told["source"]]
+        chosen.sort(key=lambda d: (said[d]["source"] == SOURCES["random"], -np.float32(said[d]["fused"]), d))
+        found.append((chosen, said, {d: said[d] for d in queries.positives[number].tolist() if d >= 0}))
+    return found
+
+
+def check(block: Candidates, expected: list[tuple[list[int], Row, Row]], columns: set[str]) -> None:
+    assert set(block.columns) == columns | {"fused", "related"}
+    assert set(block.positive_columns) == columns
+    for row, (documents, said, own) in enumerate(expected):
+        held = block.filled[row]
+        assert block.documents[row, held].tolist() == documents
+        assert not held[len(documents) :].any(), "padding comes last"
+        assert block.source[row, held].tolist() == [said[d]["source"] for d in documents]
+        assert not block.source[row, ~held].any()
+        for name in columns | {"fused"}:
+            values = [said[d][name] for d in documents]
+            np.testing.assert_allclose(block.columns[name][row, held], values, rtol=1e-4, atol=1e-6, err_msg=name)
+            if name != "fused":
+                assert np.isnan(block.columns[name][row, ~held]).all()
+        for name in columns:
+            known = block.positives[row] >= 0
+            values = [told[name] for told in own.values()]
+            np.testing.assert_allclose(block.positive_columns[name][row, known], values, rtol=1e-4, err_msg=name)
+            assert np.isnan(block.positive_columns[name][row, ~known]).all()
+
+
+BM25_COLUMNS, DENSE_COLUMNS = {"bm25", "bm25_rank"}, {"dense", "dense_rank"}
+
+
+@pytest.mark.parametrize(
+    ("without", "columns"),
+    [
+        ({}, BM25_COLUMNS | DENSE_COLUMNS),
+        ({"dense": None}, BM25_COLUMNS),
+        ({"bm25": None}, DENSE_COLUMNS),
+        ({"bm25": None, "dense": None}, set()),
+    ],
+    ids=["both", "bm25", "dense", "neither"],
+)
+# All queries at a time, a few, and each alone: parts of which the widest row is another.
+@pytest.mark.parametrize("cells", [4_000_000, 3 * DOCUMENTS, 1])
+def test_one_pass_is_what_sets_and_full_scores_say(
+    made: tuple[Retrieve, Queries],
+    without: dict[str, Any],
+    columns: set[str],
+    cells: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bm25, "_CELLS", cells)
+    retrieve, queries = replace(made[0], **without), made[1]
+    check(retrieve(queries), slow(retrieve, queries), columns)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"random": 0},
+        {"bm25_depth": DOCUMENTS * 2, "dense_depth": DOCUMENTS * 2},
+        {"random": DOCUMENTS * 2, "bm25_depth": 1, "dense_depth": 1},
+    ],
+    ids=["none at random", "deeper than the corpus", "all at random"],
+)
+def test_depths_of_any_size_are_kept(made: tuple[Retrieve, Queries], options: dict[str, int]) -> None:
+    retrieve, queries = replace(made[0], **options), made[1]
+    check(retrieve(queries), slow(retrieve, queries), BM25_COLUMNS | DENSE_COLUMNS)
+
+
+def test_parts_of_a_pass_have_different_widths_and_are_stacked(
+    made: tuple[Retrieve, Queries], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retrieve = replace(made[0], dense=None, random=0, bm25_depth=60)
+    whole = retrieve(made[1])
+    monkeypatch.setattr(bm25, "_CELLS", 1)
+    widths = [int(each) for each in whole.filled.sum(axis=1)]
+    assert 0 in widths and len(set(widths)) > 2, "the collection shows it"
+    again = retrieve(made[1])
+    assert again.to_bytes() == whole.to_bytes()
+
+
+def test_a_shard_of_one_query_without_any_hit_is_a_row_without_candidates(made: tuple[Retrieve, Queries]) -> None:
+    retrieve, queries = replace(made[0], dense=None, random=0), made[1]
+    last = Queries(*(part[-1:] for part in queries))
+    block = retrieve(last)
+    assert (len(block), block.documents.shape[1]) == (1, 0)
+    assert np.isfinite(block.positive_columns["bm25_rank"][0, 0])
+
+
+def test_the_rank_of_an_approximate_index_is_a_place_in_its_list(made: tuple[Retrieve, Queries]) -> None:
+    retrieve, queries = made
+    exact = retrieve(queries)
+    ids = [f"d{i}" for i in range(DOCUMENTS)]
+    near = replace(retrieve, dense=DenseIndex.build(retrieve.embeddings, ids, "hnsw"))(queries)
+    listed = np.isfinite(near.columns["dense_rank"])
+    assert listed[(near.source & SOURCES["dense"]) > 0].all()
+    assert not listed.all(), "beyond the list there is no place"
+    for row in range(QUERIES):
+        held, expected = near.filled[row], exact.filled[row]
+        value = dict(zip(exact.documents[row, expected], exact.columns["dense"][row, expected], strict=True))
+        assert set(near.documents[row, held]) == set(value), "the same documents; their order is by ranks"
+        expected = [value[document] for document in near.documents[row, held]]
+        np.testing.assert_allclose(near.columns["dense"][row, held], expected, rtol=1e-4, atol=1e-6)

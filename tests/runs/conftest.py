@@ -1,0 +1,193 @@
+"""A small project whose pipeline selects, and many commands in it from one process, each in a child of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.hooks.conftest import FILES
+
+REGISTRY = """
+    import os, signal, time
+    from pathlib import Path
+    import numpy as np
+    import pandas as pd
+    from kedro.pipeline import Node, Pipeline
+    from pydantic import BaseModel, ConfigDict
+    from anmi.candidates import Candidates, CandidateShards
+    from anmi.errors import AnmiError
+
+    class Options(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        rows: int = 4
+        depth: int = 3
+
+    def ingest(collection: str) -> pd.DataFrame:
+        return pd.read_json(collection.partition(":")[2] + "/corpus.jsonl", lines=True)
+
+    def index(corpus: pd.DataFrame) -> dict:
+        return {"fingerprint": f"index-of-{len(corpus)}"}
+
+    def select(corpus: pd.DataFrame, index: dict, options: Options, seed: int) -> tuple:
+        if os.environ.get("AT_SELECT") == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if os.environ.get("AT_SELECT") == "fail":
+            raise AnmiError("the judge gave no answer: try again later")
+        if os.environ.get("AT_SELECT") == "wait":
+            Path("waiting").touch()
+            while Path("waiting").exists():
+                time.sleep(0.01)
+        shape = (options.rows, options.depth)
+        documents = np.random.default_rng(seed).permuted(np.tile(np.arange(9, dtype=np.int32), (shape[0], 1)), axis=1)
+        block = Candidates(
+            query_ids=np.array([f"q{i}" for i in range(shape[0])]), positives=np.full((shape[0], 1), 9, np.int32),
+            documents=documents[:, :shape[1]], source=np.ones(shape, np.uint8), columns={},
+            verdict=np.full(shape, int(os.environ.get("VERDICT", 1)), np.uint8),
+        )
+        return CandidateShards.of([block]), pd.DataFrame({"query_id": block.query_ids})
+
+    def train(rows: pd.DataFrame, options: Options) -> dict:
+        return {"rows": len(rows)}
+
+    def tell(summary: dict) -> None:
+        print("told", summary)
+
+    def register_pipelines():
+        mine = Pipeline([Node(ingest, "params:collection", "corpus", name="ingest"),
+                         Node(index, "corpus", "index", name="index"),
+                         Node(select, ["corpus", "index", "params:options", "params:seed"],
+                              ["selection", "training_rows"], name="select")])
+        after = Pipeline([Node(train, ["training_rows", "params:options"], "summary", name="train"),
+                          Node(tell, "summary", None, name="tell")])
+        return {"mine": mine, "after": after, "__default__": mine + after}
+"""
+KINDS = {
+    "corpus": ("TableDataset", ".parquet"),
+    "index": ("JsonDataset", ".json"),
+    "selection": ("CandidateShardsDataset", ""),
+    "training_rows": ("TableDataset", ".parquet"),
+    "summary": ("JsonDataset", ".json"),
+}
+DRIVER = """
+import json, os, sys
+from pathlib import Path
+import kedro.framework.cli.project, kedro.framework.session, pandas, pyarrow.parquet
+import anmi.cli, anmi.runs.prune, anmi.runs.resume, anmi.datasets, anmi.settings, anmi.runs.compare
+for line in sys.stdin:
+    folder, words, variables = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(folder)
+        log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1); os.dup2(log, 2)
+        os.environ.update(variables)
+        code = 70
+        try:
+            from kedro.framework.startup import bootstrap_project
+            bootstrap_project(Path.cwd())
+            anmi.cli.cli(words)
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush(); sys.stderr.flush()
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps([code, Path(folder, "log").read_text()]), flush=True)
+"""
+
+
+class Driver:
+    """A process that has imported everything, and runs each command in a child: a kill is a real one, and cheap."""
+
+    def __init__(self) -> None:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "ANMI", "KEDRO"))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER],
+            env={**environment, "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def do(self, folder: Path, command: str, variables: dict[str, str]) -> tuple[int, str]:
+        """Run a command; return its exit code and what it printed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(folder), command.split(), variables]) + "\n")
+        self._process.stdin.flush()
+        code, text = json.loads(self._process.stdout.readline())
+        return code, " ".join(text.split())
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+
+@dataclass
+class Selecting:
+    """A project folder with its data root and collection."""
+
+    path: Path
+    driver: Driver
+
+    @property
+    def data(self) -> Path:
+        """The data root."""
+        return self.path / "data"
+
+    @property
+    def options(self) -> str:
+        """What `--params` takes to run on the collection."""
+        return f"collection=beir:{self.path}/collection"
+
+    def do(self, command: str, **variables: str) -> tuple[int, str]:
+        """Run a command; return its exit code and what it printed."""
+        return self.driver.do(self.path, command, variables)
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Return all manifests, the oldest first."""
+        return [json.loads(path.read_text()) for path in sorted((self.data / "runs").glob("*/manifest.json"))]
+
+    def versions(self) -> dict[str, list[str]]:
+        """Return the versions of each artifact that are there."""
+        return {path.name: sorted(v.name for v in path.iterdir()) for path in sorted((self.data / "mini").iterdir())}
+
+    def newest(self) -> dict[str, bytes]:
+        """Return the bytes of the newest version of each file."""
+        found = {}
+        for path in sorted((self.data / "mini").iterdir()):
+            version = max(path.iterdir())
+            for file in (file for file in version.rglob("*") if file.is_file()):
+                found[f"{path.name}/{file.relative_to(version)}"] = file.read_bytes()
+        return found
+
+
+def write_selecting(path: Path, driver: Driver) -> Selecting:
+    entries = "".join(
+        f"{name}:\n  type: anmi.datasets.{kind}\n  filepath: ${{globals:data}}/mini/{name}{end}\n  versioned: true\n"
+        for name, (kind, end) in KINDS.items()
+    )
+    files = FILES | {
+        "conf/base/catalog.yml": entries,
+        "conf/base/mlflow.yml": "enabled: false\n",
+        "conf/test/parameters.yml": "{}\n",
+        "conf/base/parameters.yml": "collection: api_docs\nseed: 1\noptions: {}\n",
+        "src/miniature/pipeline_registry.py": REGISTRY,
+        "collection/corpus.jsonl": "".join(f'{{"_id": "d{i}", "text": "t{i}"}}\n' for i in range(3)),
+    }
+    for name, text in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(textwrap.dedent(text))
+    (path / "conf" / "logging.yml").write_text((Path(__file__).parents[2] / "conf" / "logging.yml").read_text())
+    return Selecting(path, driver)

@@ -1,0 +1,228 @@
+"""Which versions a run loads: those that it made, and of all else what belongs together when it starts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kedro.io import DataCatalog
+from kedro.io.core import Version
+from kedro.pipeline import Node, Pipeline
+from tests.runs.conftest import Driver, Selecting, write_selecting
+
+from anmi.datasets import EarlierDataset, JsonDataset
+from anmi.errors import AnmiError
+from anmi.locks import process
+from anmi.runs.versions import Origins, fix, settle
+
+
+def node(inputs: str, outputs: str) -> Node:
+    return Node(lambda *_: None, inputs.split(), outputs.split(), name=outputs.split(maxsplit=1)[0])
+
+
+STAGES = Pipeline(
+    [
+        node("params:collection", "corpus queries"),
+        node("corpus queries", "bm25"),
+        node("corpus queries", "dense"),
+        node("bm25 dense corpus", "rows"),
+        node("rows", "model"),
+    ]
+)
+NAMES = ("corpus", "queries", "bm25", "dense", "rows", "model")
+MINED = dict.fromkeys(["corpus", "queries", "bm25", "dense", "rows"])
+ALL = "bm25 corpus dense model queries rows"
+
+
+def data_root(path: Path, history: Mapping[str, Mapping[str, str | None]]) -> Origins:
+    """Make what runs left: by run, what each saved (None) and loaded (the run that had saved it)."""
+    for run, artifacts in history.items():
+        saved = {name: run for name, version in artifacts.items() if version is None}
+        for name in saved:
+            JsonDataset(filepath=f"{path}/{name}.json", version=Version(None, run)).save({"run": run})
+        loaded = {name: version for name, version in artifacts.items() if version}
+        manifest = {"run_id": run, "saved": saved, "loaded": loaded, "status": "finished", "end": f"{run} ended"}
+        (path / "runs" / run).mkdir(parents=True)
+        (path / "runs" / run / "manifest.json").write_text(json.dumps(manifest))
+    return Origins(str(path), [STAGES])
+
+
+def opened(path: Path, names: str, **given: str) -> dict[str, Any]:
+    return {
+        name: JsonDataset(filepath=f"{path}/{name}.json", version=Version(given.get(name), "9"))
+        for name in names.split()
+    }
+
+
+INDEXED: dict[str, str | None] = {"corpus": "1", "queries": "1", "bm25": None}
+TRAINED: dict[str, str | None] = {"rows": "1", "model": None}
+
+
+@pytest.mark.parametrize(
+    ("history", "asked", "expected"),
+    [
+        pytest.param({"1": MINED, "2": MINED}, "corpus rows", "corpus 2 rows 2", id="the newest run"),
+        pytest.param(
+            {"1": MINED, "2": dict.fromkeys(["corpus", "queries"])},
+            "corpus queries rows",
+            "corpus 1 queries 1 rows 1",
+            id="training after a mining that was killed",
+        ),
+        pytest.param(
+            {"1": MINED, "2": TRAINED, "3": MINED},
+            "corpus queries model",
+            "corpus 1 queries 1 model 2",
+            id="evaluation of a model that is older than the last mining",
+        ),
+        pytest.param(
+            {"1": {"corpus": None, "queries": None}, "2": INDEXED, "3": INDEXED | {"dense": None, "bm25": "2"}},
+            "bm25 dense corpus",
+            "bm25 2 dense 3 corpus 1",
+            id="stages one by one",
+        ),
+        pytest.param({"1": MINED, "2": {"corpus": None}}, "corpus queries", "corpus 1 queries 1", id="half of a node"),
+        pytest.param({"1": MINED, "2": MINED}, "corpus rows:1", "corpus 1 rows 1", id="what belongs to what was asked"),
+        pytest.param({"1": MINED, "2": MINED}, "corpus:1 rows", "corpus 1 rows 1", id="what was made from it"),
+        pytest.param({"1": MINED, "2": MINED, "3": TRAINED}, "corpus:2 model", "corpus 2 model 3", id="it wins"),
+        pytest.param({"2": {}}, "corpus rows", "corpus 8 rows 9", id="what nobody wrote down"),
+    ],
+)
+def test_inputs_belong_together(tmp_path: Path, history: dict[str, Any], asked: str, expected: str) -> None:
+    origins = data_root(tmp_path, history)
+    if "8" in expected:
+        JsonDataset(filepath=f"{tmp_path}/corpus.json", version=Version(None, "8")).save({})
+        JsonDataset(filepath=f"{tmp_path}/rows.json", version=Version(None, "9")).save({})
+    given = dict(name.split(":") for name in asked.split() if ":" in name)
+    datasets = opened(tmp_path, " ".join(name.split(":")[0] for name in asked.split()), **given)
+    settle(datasets, origins)
+    words = expected.split()
+    assert {name: dataset.resolve_load_version() for name, dataset in datasets.items()} == dict(
+        zip(words[::2], words[1::2], strict=True)
+    )
+
+
+def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
+    remade = {"corpus": None, "queries": None}
+    origins = data_root(tmp_path, {"1": MINED, "2": remade, "3": {"corpus": "2", "queries": "2", "dense": None}})
+    for name in ("dense", "rows"):
+        for place in (tmp_path / f"{name}.json" / "1").iterdir():
+            place.unlink()
+    with pytest.raises(AnmiError, match=r'"dense" of run 3 goes with "corpus" of run 2, and the rest .* of run 1'):
+        settle(opened(tmp_path, "bm25 dense corpus"), origins)
+    with pytest.raises(AnmiError, match=r'nothing has been saved as "rows" yet'):
+        settle(opened(tmp_path, "rows"), origins)
+
+
+def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> None:
+    """Its own stays its own, what it read stays what it was, and what was not there stays absent."""
+    origins = data_root(tmp_path, {"1": MINED})
+    running = {"run_id": "2", "status": "running", "process": process(), "start": "2"}
+    (tmp_path / "runs" / "2").mkdir()
+    (tmp_path / "runs" / "2" / "manifest.json").write_text(json.dumps(running))
+
+    def save(run: str, *names: str) -> None:
+        for name in names:
+            JsonDataset(filepath=f"{tmp_path}/{name}.json", version=Version(None, run)).save({"run": run})
+
+    save("2", "corpus", "teacher")
+    save("1", "fits")
+    catalog = DataCatalog(
+        {
+            **opened(tmp_path, ALL),
+            "earlier_teacher": EarlierDataset(filepath=f"{tmp_path}/teacher.json", version=Version(None, "9")),
+            "earlier_fits": EarlierDataset(filepath=f"{tmp_path}/fits.json", version=Version(None, "9")),
+        }
+    )
+    training = Pipeline([node("rows corpus queries earlier_teacher earlier_fits", "model")])
+    fix(catalog, training, origins, "3")
+    save("2", "fits", "rows", "model", "queries")
+    save("99", "rows", "model")
+    catalog.save("model", {"run": "9"})
+    for name in training.datasets():
+        # As Kedro does between two nodes; it forgets what was looked up.
+        catalog.release(name)
+    assert {name: catalog.load(name) for name in sorted(training.datasets())} == {
+        "corpus": {"run": "1"},
+        "earlier_fits": {"run": "1"},
+        "earlier_teacher": {},
+        "model": {"run": "9"},
+        "queries": {"run": "1"},
+        "rows": {"run": "1"},
+    }
+
+
+@pytest.fixture(scope="module")
+def drivers() -> Iterator[tuple[Driver, Driver]]:
+    both = Driver(), Driver()
+    yield both
+    for driver in both:
+        driver.close()
+
+
+def begin(project: Selecting, pool: ThreadPoolExecutor, command: str) -> Any:
+    """Start a run, and return once it is about to select."""
+    going = pool.submit(project.do, command, AT_SELECT="wait")
+    while not (project.path / "waiting").exists():
+        assert not going.done(), going.result()
+        time.sleep(0.01)
+    return going
+
+
+def test_a_run_that_another_overtakes_ends_as_if_alone(tmp_path: Path, drivers: tuple[Driver, Driver]) -> None:
+    project = write_selecting(tmp_path, drivers[0])
+    other = Selecting(tmp_path, drivers[1])
+    with ThreadPoolExecutor(1) as pool:
+        going = begin(project, pool, f"run --params {project.options},options.rows=5")
+        # Training is told nothing of the run under way: it starts from what belongs together, and there is none.
+        refused = other.do("run --pipelines after")
+        overtaking = other.do(f"run --params {project.options},options.rows=7")
+        (tmp_path / "waiting").unlink()
+        code, text = going.result()
+    assert refused[0] == 1
+    assert 'nothing has been saved as "training_rows" yet' in refused[1]
+    assert overtaking[0] == code == 0, text + overtaking[1]
+    assert "told {'rows': 5}" in text
+    assert "told {'rows': 7}" in overtaking[1]
+    finished = [manifest for manifest in project.manifests() if manifest["status"] == "finished"]
+    assert [set(manifest["loaded"].values()) for manifest in finished] == [{run["run_id"]} for run in finished]
+
+
+def test_of_two_runs_in_one_millisecond_one_is_refused(tmp_path: Path, drivers: tuple[Driver, Driver]) -> None:
+    project = write_selecting(tmp_path, drivers[0])
+    settings = tmp_path / "src" / "miniature" / "settings.py"
+    moment = "2026-01-01T00.00.00.000Z"
+    settings.write_text(
+        f"{settings.read_text()}\n"
+        "import kedro.framework.session.session as session\n"
+        f"session.generate_timestamp = lambda: '{moment}'\n"
+    )
+    with ThreadPoolExecutor(1) as pool:
+        going = begin(project, pool, f"run --params {project.options}")
+        code, text = Selecting(tmp_path, drivers[1]).do(f"run --params {project.options}")
+        (manifest,) = project.manifests()
+        (tmp_path / "waiting").unlink()
+        assert going.result()[0] == 0
+    assert code == 1
+    assert text.endswith(f"Error: another run began in the same moment, as {moment}: start this one again")
+    assert manifest["status"] == "running", "the refused one left the manifest alone"
+    assert project.manifests()[0]["status"] == "finished"
+
+
+def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
+    tmp_path: Path, drivers: tuple[Driver, Driver]
+) -> None:
+    project = write_selecting(tmp_path, drivers[0])
+    assert project.do(f"run --params {project.options},options.rows=5")[0] == 0
+    shutil.rmtree(project.data / "mini" / "summary.json")
+    code, text = project.do(f"run --only-missing-outputs --params {project.options},options.rows=7")
+    first, second = project.manifests()
+    assert code == 0, text
+    assert "told {'rows': 5}" in text
+    assert second["loaded"] == {"training_rows": first["run_id"], "summary": second["run_id"]}
+    assert set(second["saved"]) == {"summary"}

@@ -1,0 +1,77 @@
+"""Back-off: where negatives come from when the window is short, and that nothing rejected comes back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.candidates import SOURCES, Candidates, CandidateShards
+from anmi.selection.recipe import Recipe, Runner
+from anmi.selection.steps.back_off import TIERS
+
+BM25, DENSE, GRAPH, RANDOM = (SOURCES[name] for name in ("bm25", "dense", "graph", "random"))
+
+
+def block_of(source: list[int], dense: list[float], rank: list[float]) -> Candidates:
+    width = len(source)
+    return Candidates(
+        query_ids=np.array(["q"]),
+        positives=np.array([[99]], np.int32),
+        documents=np.arange(width, dtype=np.int32)[None, :],
+        source=np.array([source], np.uint8),
+        columns={"dense": np.array([dense], np.float32), "dense_rank": np.array([rank], np.float32)},
+        positive_columns={"dense": np.array([[0.8]], np.float32)},
+    )
+
+
+def mined(block: Candidates, negatives: int, *steps: object) -> Candidates:
+    return (
+        Runner(Recipe(description="", negatives=negatives, steps=list(steps)), 1)
+        .run(CandidateShards.of([block]))
+        .whole()
+    )
+
+
+# The window holds 0 and 1; 2 is deeper (and 3, which BM25 found only), 4 graph-swapped, 5 and 6 random, 6 the nearer.
+ROW = ([DENSE, BM25 | DENSE, DENSE, BM25, GRAPH, RANDOM, RANDOM], [0.7, 0.6, 0.5, 0.1, 0.9, 0.05, 0.3],
+       [1, 2, 11, 400, 3, 900, 60])  # fmt: skip
+STEPS = ({"back_off": {"last": 10}}, {"top": {"by": "dense"}})
+
+
+@pytest.mark.parametrize(
+    ("count", "taken"), [(2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (7, [0, 1, 2, 3, 4, 5])]
+)
+def test_one_goes_deeper_then_to_the_graph_then_far_away_and_no_further(count: int, taken: list[int]) -> None:
+    after = mined(block_of(*ROW), count, *STEPS)
+    order = np.argsort(after.columns["choice"][0][: len(taken) + 1])
+    assert np.flatnonzero(after.negatives[0]).tolist() == taken
+    assert [TIERS[int(tier)] for tier in after.columns["tier"][0]] == [
+        "window", "window", "deeper", "deeper", "graph", "random", "random",
+    ]  # fmt: skip
+    assert order[: len(taken)].tolist() == taken, "drawn tier by tier, the nearest first within each"
+    assert after.legend[after.verdict[0, 6]] == "back_off", "the nearer half of the random ones is not far away"
+
+
+def test_what_a_filter_rejected_never_fills_a_row() -> None:
+    after = mined(block_of(*ROW), 7, {"max_ratio": {"max_ratio": 0.7}}, *STEPS)
+    assert np.flatnonzero(after.negatives[0]).tolist() == [2, 3, 5]
+    assert {after.legend[code] for code in after.verdict[0, [0, 1, 4]]} == {"max_ratio"}
+
+
+def test_a_random_document_that_was_also_retrieved_counts_as_retrieved() -> None:
+    after = mined(block_of([BM25 | RANDOM, RANDOM], [0.2, 0.1], [50, 60]), 2, *STEPS)
+    assert after.columns["tier"].tolist() == [[1, 3]]
+
+
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=9), st.floats(0.05, 1))
+@settings(max_examples=60, deadline=None)
+def test_the_far_share_is_the_least_similar_and_at_least_one(similarities: list[float], share: float) -> None:
+    count = len(similarities)
+    after = mined(
+        block_of([RANDOM] * count, similarities, [500] * count), count, {"back_off": {"far": share}}, {"top": {}}
+    )
+    taken = after.negatives[0]
+    assert taken.sum() == int(np.ceil(share * count))
+    assert max(np.array(similarities)[taken]) <= min(np.array(similarities)[~taken], default=1)

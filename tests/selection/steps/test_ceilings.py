@@ -1,0 +1,81 @@
+"""Ceilings on scores: names, references, adaptation, and the form for Elo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.candidates import Candidates
+from anmi.selection.recipe import Step
+from anmi.selection.steps import Context
+from anmi.selection.steps.ceilings import PRESETS, MaxRatio
+
+
+def block_of(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:
+    """One row of candidates with these scores, under positives with those, the row's own first."""
+    return Candidates(
+        query_ids=np.array(["q"]),
+        positives=1000 + np.arange(len(positives), dtype=np.int32)[None, :],
+        documents=np.arange(len(scores), dtype=np.int32)[None, :],
+        source=np.ones((1, len(scores)), np.uint8),
+        columns={column: np.array([scores], np.float32)},
+        positive_columns={column: np.array([positives], np.float32)},
+    )
+
+
+def kept(block: Candidates, name: str, **params: Any) -> list[bool]:
+    item = Step.model_validate({name: params})
+    result: list[bool] = item.type.apply(block, item.params, Context(0, 3)).undecided[0].tolist()
+    return result
+
+
+def test_presets_are_named_by_what_they_do() -> None:
+    assert PRESETS["strict"] < PRESETS["balanced"] < PRESETS["bold"]
+    assert [MaxRatio.model_validate({"max_ratio": name}).max_ratio for name in PRESETS] == [0.90, 0.95, 0.98]
+    assert MaxRatio().max_ratio == PRESETS["balanced"]
+    block = block_of([0.89, 0.91, 0.96, 0.985], [1.0])
+    assert [sum(kept(block, "max_ratio", max_ratio=name)) for name in PRESETS] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("name", "strictness"), [("max_ratio", {"max_ratio": 0.9}), ("margin", {"margin": 0.05})])
+def test_the_reference_is_the_own_or_the_lowest_known_positive(name: str, strictness: dict[str, float]) -> None:
+    block = block_of([0.5, 0.6, 0.7, 0.83], [0.9, 0.66, np.nan])
+    assert kept(block, name, **strictness) == [True, True, True, name == "margin"]
+    assert kept(block, name, **strictness, reference="lowest") == [True, name == "margin", False, False]
+    # Without a score of the positive nothing is known to be below it.
+    assert not any(kept(block_of([0.1], [np.nan]), name, reference="lowest"))
+    assert kept(block_of([0.1], [np.nan, 0.9]), name, reference="lowest") == [True]
+
+
+@pytest.mark.parametrize(
+    ("positive", "given_ratio", "ratio"),
+    [(0.95, 0.95, 0.93), (0.9, 0.95, 0.95), (0.7, 0.95, 0.95), (0.6, 0.95, 0.98), (0.6, 0.98, 1.0), (0.6, 1.1, 1.1)],
+)
+def test_the_adaptive_ratio_follows_the_positives_similarity(positive: float, given_ratio: float, ratio: float) -> None:
+    ceiling = positive * ratio
+    block = block_of([ceiling - 1e-4, ceiling + 1e-4], [positive])
+    assert kept(block, "max_ratio", max_ratio=given_ratio, adaptive=True) == [True, False]
+
+
+@given(own=st.floats(1, 3000), elo=st.floats(-500, 3500), ratio=st.floats(0.5, 1.0))
+@settings(max_examples=100, deadline=None)
+def test_on_elo_it_is_the_published_form_for_every_positive_rating(own: float, elo: float, ratio: float) -> None:
+    share = (own - elo) / own
+    if abs(share - (1 - ratio)) > 1e-4:
+        block = block_of([elo], [own], column="elo")
+        assert kept(block, "max_ratio", column="elo", max_ratio=ratio) == [share > 1 - ratio]
+
+
+def test_an_absolute_ceiling_does_not_look_at_the_positive() -> None:
+    for positive in (0.2, 0.9, np.nan):
+        assert kept(block_of([0.69, 0.71, np.nan], [positive]), "max_score") == [True, False, False]
+
+
+def test_the_rule_that_decided_is_told() -> None:
+    item = Step.model_validate({"max_ratio": {"max_ratio": "bold", "reference": "lowest"}})
+    after = item.type.apply(block_of([0.9], [0.5]), item.params, Context(0, 3))
+    assert after.rules["max_ratio"] == ("dense ≥ 0.98 of the lowest positive's", "unsafe", False)

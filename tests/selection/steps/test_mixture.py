@@ -1,0 +1,286 @@
+"""Mixture weights: what the fits find, when they are refused, and that more similar never means safer."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import beta, norm
+from sklearn.mixture import GaussianMixture
+
+from anmi.candidates import PADDING, Candidates
+from anmi.errors import AnmiError
+from anmi.selection.recipe import Step, recipe_book
+from anmi.selection.steps import Context
+from anmi.selection.steps.beta_mixture import Betas, fit_betas
+from anmi.selection.steps.gaussian_mixture import Gaussians, fit_gaussians
+from anmi.selection.steps.mixture import fit, mixture
+
+Floats = NDArray[np.float64]
+
+
+def block_of(values: Floats, gaps: Floats | None = None) -> Candidates:
+    documents = np.where(np.isnan(values), PADDING, np.arange(values.size).reshape(values.shape)).astype(np.int32)
+    elo = np.zeros_like(values) if gaps is None else 1500 - gaps
+    return Candidates(
+        query_ids=np.array([f"q{i}" for i in range(len(values))]),
+        positives=np.full((len(values), 1), 9999, np.int32),
+        documents=documents,
+        source=np.ones(documents.shape, np.uint8),
+        columns={"dense": values.astype(np.float32), "elo": elo.astype(np.float32)},
+        positive_columns={"elo": np.full((len(values), 1), 1500, np.float32)},
+    )
+
+
+def two_humps(seed: int = 0, count: int = 4000) -> Floats:
+    rng = np.random.default_rng(seed)
+    upper = rng.random(count) < 0.2
+    return np.where(upper, rng.normal(0.8, 0.06, count), rng.normal(0.35, 0.1, count))
+
+
+def weighed(block: Candidates, fitted_on: Candidates | None = None, **params: Any) -> Candidates:
+    item = Step.model_validate({"mixture": {"fewest": 100} | params})
+    fitted = fit([fitted_on or block], item.params, Context(0, 3))
+    return mixture(block, item.params, Context(0, 3, fitted))
+
+
+def row(*values: float) -> Floats:
+    return np.array([values])
+
+
+@given(
+    means=st.tuples(st.floats(-1, 0.5), st.floats(0, 1)).map(lambda m: (m[0], m[0] + m[1])),
+    deviations=st.tuples(st.floats(1e-3, 1), st.floats(1e-3, 1)),
+    share=st.floats(0.01, 0.99),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_more_similar_candidate_is_never_a_surer_negative(
+    means: tuple[float, float], deviations: tuple[float, float], share: float
+) -> None:
+    fitted = Gaussians(row(*means), row(*deviations), row(share, 1 - share), np.array([True]))
+    probability = fitted.probability_lower(np.linspace(-2, 3, 400)[None, :])
+    assert ((probability >= 0) & (probability <= 1)).all()
+    assert (np.diff(probability) <= 1e-12).all()
+
+
+@given(
+    first=st.tuples(st.floats(0.3, 60), st.floats(0.3, 60)),
+    second=st.tuples(st.floats(0.3, 60), st.floats(0.3, 60)),
+    share=st.floats(0.01, 0.99),
+)
+@settings(max_examples=100, deadline=None)
+def test_nor_is_it_with_beta_distributions(
+    first: tuple[float, float], second: tuple[float, float], share: float
+) -> None:
+    lower, upper = sorted((first, second), key=lambda c: c[0] / (c[0] + c[1]))
+    fitted = Betas(row(lower[0], upper[0]), row(lower[1], upper[1]), row(share, 1 - share), np.array([True]))
+    x = np.linspace(0, 1, 300)
+    probability = fitted.probability_lower(x[None, :])[0]
+    assert ((probability >= 0) & (probability <= 1)).all()
+    assert (np.diff(probability) <= 1e-9).all()
+    # Where the plain posterior falls from end to end it is left as it is.
+    inner = x[1:-1]
+    plain = share * beta.pdf(inner, *lower)
+    plain = plain / (plain + (1 - share) * beta.pdf(inner, *upper))
+    if upper[0] > lower[0] and upper[1] < lower[1]:
+        np.testing.assert_allclose(probability[1:-1], plain, atol=1e-9)
+
+
+def test_between_the_means_it_is_the_posterior_of_the_lower_component() -> None:
+    fitted = Gaussians(row(0.2, 0.8), row(0.1, 0.05), row(0.7, 0.3), np.array([True]))
+    values = np.linspace(0.2, 0.8, 30)
+    lower, upper = 0.7 * norm.pdf(values, 0.2, 0.1), 0.3 * norm.pdf(values, 0.8, 0.05)
+    np.testing.assert_allclose(fitted.probability_lower(values[None, :])[0], lower / (lower + upper), atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gaussians_are_those_that_scikit_learn_finds(seed: int) -> None:
+    values = np.sort(two_humps(seed, 2000))
+    found = fit_gaussians(values[None, :])
+    theirs = GaussianMixture(2, random_state=0, tol=1e-10, max_iter=2000).fit(values[:, None])
+    order = np.argsort(theirs.means_[:, 0])
+    np.testing.assert_allclose(found.means[0], theirs.means_[order, 0], atol=2e-3)
+    np.testing.assert_allclose(found.deviations[0], np.sqrt(theirs.covariances_[order, 0, 0]), atol=2e-3)
+    np.testing.assert_allclose(found.shares[0], theirs.weights_[order], atol=3e-3)
+    single = GaussianMixture(1).fit(values[:, None])
+    assert found.sound[0] == (theirs.bic(values[:, None]) < single.bic(values[:, None]))
+
+
+def test_whether_two_gaussians_are_better_is_what_bic_says() -> None:
+    rng = np.random.default_rng(1)
+    verdicts = []
+    for distance in (0.0, 0.1, 0.25, 0.4):
+        values = np.sort(np.concatenate([rng.normal(0.3, 0.1, 300), rng.normal(0.3 + distance, 0.1, 100)]))
+        column = values[:, None]
+        double = GaussianMixture(2, random_state=0, tol=1e-8, max_iter=1000).fit(column)
+        difference = GaussianMixture(1).fit(column).bic(column) - double.bic(column)
+        if abs(difference) > 1:
+            verdicts.append((bool(fit_gaussians(values[None, :]).sound[0]), difference > 0))
+    assert all(ours == theirs for ours, theirs in verdicts) and len(set(verdicts)) == 2
+
+
+def loop_of_betas(values: Floats, steps: int) -> tuple[list[float], list[float], list[float]]:
+    """Expectation–maximisation as ProGCL's paper and code describe it, one value after the other."""
+    alphas, betas, shares = [1.0, 2.0], [2.0, 1.0], [0.95, 0.05]
+    for _ in range(steps):
+        belongs = []
+        for x in values:
+            dense = [max(shares[k] * beta.pdf(x, alphas[k], betas[k]), 1e-12) for k in (0, 1)]
+            belongs.append([each / sum(dense) for each in dense])
+        for k in (0, 1):
+            mass = sum(each[k] for each in belongs)
+            mean = sum(each[k] * x for each, x in zip(belongs, values, strict=True)) / mass
+            variance = sum(each[k] * (x - mean) ** 2 for each, x in zip(belongs, values, strict=True)) / mass
+            alphas[k] = mean * (mean * (1 - mean) / variance - 1)
+            betas[k] = alphas[k] * (1 - mean) / mean
+        if betas[1] < 1:
+            betas[1] = 1.01
+        masses = [sum(each[k] for each in belongs) for k in (0, 1)]
+        shares = [mass / sum(masses) for mass in masses]
+    return alphas, betas, shares
+
+
+@pytest.mark.parametrize("parameters", [(8, 4, 60, 6), (2, 8, 8, 0.7), (5, 9, 5, 9)])
+def test_betas_are_those_of_a_plain_loop(parameters: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(2)
+    a, b, c, d = parameters
+    values = np.sort(np.clip(np.concatenate([rng.beta(a, b, 90), rng.beta(c, d, 30)]), 1e-12, 1 - 1e-12))
+    alphas, betas, shares = loop_of_betas(values, 10)
+    order = np.argsort(np.array(alphas) / (np.array(alphas) + betas))
+    found = fit_betas(values[None, :])
+    for ours, theirs in ((found.alphas, alphas), (found.betas, betas), (found.shares, shares)):
+        np.testing.assert_allclose(ours[0], np.array(theirs)[order], rtol=1e-6)
+    double = np.log(sum(shares[k] * beta.pdf(values, alphas[k], betas[k]) for k in (0, 1))).sum()
+    mean, variance = values.mean(), values.var()
+    both = mean * (1 - mean) / variance - 1
+    single = beta.logpdf(values, mean * both, (1 - mean) * both).sum()
+    assert found.sound[0] == (5 * np.log(120) - 2 * double < 2 * np.log(120) - 2 * single)
+
+
+@pytest.mark.parametrize("family", [fit_gaussians, fit_betas])
+def test_every_row_is_fitted_as_if_it_were_alone(family: Any) -> None:
+    rng = np.random.default_rng(3)
+    rows = [np.sort(np.clip(two_humps(seed, count), 0, 1)) for seed, count in ((0, 300), (1, 40), (2, 1), (3, 500))]
+    rows.append(np.full(200, 0.3))
+    rows.append(np.sort(rng.normal(0.5, 0.1, 400)))
+    block = np.full((len(rows), 600), np.nan)
+    for i, values in enumerate(rows):
+        block[i, : len(values)] = values
+    together = family(block)
+    for i, values in enumerate(rows):
+        alone = family(values[None, :])
+        x = np.linspace(0, 1, 50)[None, :]
+        assert alone.sound[0] == together.sound[i]
+        np.testing.assert_array_equal(
+            alone.probability_lower(x), together.probability_lower(np.repeat(x, len(rows), 0))[[i]]
+        )
+    assert together.sound[[0, 3]].all() and not together.sound[4]
+
+
+@pytest.mark.parametrize("family", ["gaussian", "beta"])
+@pytest.mark.parametrize("per", ["pooled", "query"])
+def test_weights_and_hardness_follow_the_fit(family: str, per: str) -> None:
+    block = block_of(two_humps(count=1000).reshape(2, 500))
+    after = weighed(block, family=family, per=per)
+    similarity, negative = block.columns["dense"], after.columns["p_negative"]
+    np.testing.assert_allclose(after.weight, negative, atol=1e-6)
+    shown = (similarity + 1) / 2 if family == "beta" else similarity
+    np.testing.assert_allclose(after.columns["hardness"], shown * negative, atol=1e-6)
+    assert after.weight[similarity > 0.8].mean() < 0.1
+    assert after.weight[similarity < 0.4].mean() > 0.9
+
+
+@pytest.mark.parametrize("family", ["gaussian", "beta"])
+@pytest.mark.parametrize("per", ["pooled", "query"])
+def test_of_elo_gaps_the_higher_component_holds_the_true_negatives(family: str, per: str) -> None:
+    rng = np.random.default_rng(5)
+    false_negative = rng.random(1000) < 0.2
+    gaps = np.where(false_negative, rng.normal(0, 60, 1000), rng.normal(450, 120, 1000)).reshape(2, 500)
+    # The similarity says the reverse here, so that it cannot have been read.
+    block = block_of(1 - np.where(false_negative, 0.8, 0.2).reshape(2, 500), gaps)
+    after = weighed(block, family=family, per=per, measure="elo_gap")
+    # Ten steps leave the Beta mixture a little blurred.
+    assert after.weight[gaps < 100].mean() < {"gaussian": 0.1, "beta": 0.3}[family]
+    assert after.weight[gaps > 350].mean() > 0.9
+    order = np.argsort(gaps, axis=1)
+    assert (np.diff(np.take_along_axis(after.weight, order, axis=1), axis=1) >= -1e-6).all()
+    np.testing.assert_allclose(
+        after.columns["hardness"], block.columns["dense"] * after.columns["p_negative"], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("family", ["gaussian", "beta"])
+@pytest.mark.parametrize("values", [np.random.default_rng(0).normal(0.4, 0.1, 2000), np.full(500, 0.3)])
+def test_one_hump_is_refused_with_a_warning_and_weights_stay_one(
+    family: str, values: Floats, caplog: pytest.LogCaptureFixture
+) -> None:
+    block = block_of(values.reshape(-1, 100))
+    with caplog.at_level(logging.WARNING):
+        after = weighed(block, family=family)
+    (message,) = caplog.messages
+    name = {"gaussian": "Gaussian", "beta": "Beta distribution"}[family]
+    assert message == f"mixture: one {name} fits as well as two (by BIC); weights stay 1"
+    assert (after.weight == 1).all()
+    similarity = block.columns["dense"]
+    expected = similarity if family == "gaussian" else (similarity + 1) / 2
+    np.testing.assert_allclose(after.columns["hardness"], expected, rtol=1e-6)
+
+
+def test_too_few_values_are_refused_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        weighed(block_of(two_humps(count=99)[None, :]))
+    assert "99 values are too few" in caplog.text
+
+
+def test_rows_that_cannot_be_fitted_are_counted_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    rows = np.full((4, 300), np.nan)
+    rows[0], rows[1, :99], rows[2] = two_humps(count=300), two_humps(count=99), 0.3
+    rows[3] = two_humps(1, 300)
+    block = block_of(rows)
+    with caplog.at_level(logging.WARNING):
+        fit([block.take(slice(0, 2)), block.take(slice(2, 4))], Step.model_validate({"mixture": {
+            "per": "query", "fewest": 100}}).params, Context(0, 3))  # fmt: skip
+    assert caplog.messages == [
+        "mixture: of 4 rows 1 have fewer than 100 values and 1 are fitted as well by one Gaussian (by BIC); their "
+        "weights stay 1"
+    ]
+    after = weighed(block, per="query")
+    known = np.isfinite(rows)
+    assert (after.weight[1:3] == 1)[known[1:3]].all()
+    assert (after.weight[[0, 3]].min(axis=1) < 0.1).all()
+
+
+@pytest.mark.parametrize("per", ["pooled", "query"])
+def test_candidates_already_rejected_have_no_part_in_the_fit(per: str) -> None:
+    values = two_humps().reshape(4, 1000)
+    block = block_of(values).rejected("denoise", values > 0.82)
+    rest = block_of(np.where(values > 0.82, np.nan, values))
+    one, other = weighed(block, per=per), weighed(rest, per=per)
+    np.testing.assert_array_equal(one.weight[values <= 0.82], other.weight[values <= 0.82])
+    assert (one.weight[values <= 0.82] != weighed(block_of(values), per=per).weight[values <= 0.82]).any()
+
+
+def test_a_candidate_without_a_similarity_gets_no_weight() -> None:
+    block = block_of(np.array([[0.2, 0.5]]))
+    block.columns["dense"][0, 1] = np.nan
+    after = weighed(block, fitted_on=block_of(two_humps(count=1000)[None, :]))
+    assert after.weight[0].tolist() == [pytest.approx(1, abs=1e-3), 0]
+
+
+def test_a_beta_mixture_of_what_is_no_cosine_is_refused() -> None:
+    with pytest.raises(AnmiError, match=r'needs cosines, and "dense" has values outside .* take the family gaussian'):
+        weighed(block_of(np.array([[3.0, 0.5]])), family="beta")
+
+
+def test_what_is_mixed_is_read_from_the_right_columns() -> None:
+    book = recipe_book({
+        "gaps": {"description": "-", "steps": [{"mixture": {"measure": "elo_gap"}}, "draw"]},
+        "scores": {"description": "-", "steps": ["mixture", "draw"]},
+    })  # fmt: skip
+    assert book.get("gaps").requires == {"dense", "elo"}
+    assert book.get("scores").requires == {"dense"}

@@ -1,0 +1,216 @@
+"""Routing: both bars, what becomes of candidates between and above them, and target rates on simulated judges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.selection.recipe import Recipe, Runner, Step, recipe_book
+from anmi.selection.steps import Context
+from anmi.selection.steps.back_off import TIERS
+from anmi.selection.steps.routing import Bars, Route, fit_route
+
+
+def block_of(
+    probability: NDArray[np.floating], heldout: NDArray[np.floating] | None = None, dense: NDArray | None = None
+) -> Candidates:
+    rows, width = probability.shape
+    own = np.full((rows, 1), np.nan) if heldout is None else heldout[:, None]
+    similarity = -np.arange(width, dtype=np.float32) + np.zeros((rows, 1), np.float32)
+    return Candidates(
+        query_ids=np.array([f"q{row}" for row in range(rows)]),
+        positives=np.full((rows, 1), 10_000, np.int32),
+        documents=np.tile(np.arange(width, dtype=np.int32), (rows, 1)),
+        source=np.full((rows, width), 2, np.uint8),
+        columns={"p_relevant": probability.astype(np.float32), "dense": similarity if dense is None else dense},
+        positive_columns={"p_relevant": own.astype(np.float32), "p_heldout": own.astype(np.float32)},
+    )
+
+
+def bars(block: Candidates, **params: object) -> Bars:
+    return fit_route([block], Route(**params), Context(seed=1, negatives=2))
+
+
+def run(block: Candidates, *steps: object, negatives: int = 2) -> Candidates:
+    recipe = Recipe(description="", negatives=negatives, steps=list(steps))
+    return Runner(recipe, 1).run(CandidateShards.of([block])).whole()
+
+
+def names(block: Candidates) -> list[str]:
+    return [block.legend[code] for code in block.verdict[0]]
+
+
+def test_three_ways_and_a_fourth_for_what_nobody_judged() -> None:
+    block = block_of(np.array([[0.95, 0.9, 0.5, 0.1, 0.09, np.nan, 0.0]]))
+    after = run(block, {"route": {"negative": 0.1, "positive": 0.9}}, "top")
+    assert names(after) == ["promote", "promote", "uncertain", "uncertain", "negative", "unjudged", "negative"]
+    kinds = [after.rules[name].kind for name in ("promote", "uncertain", "unjudged")]
+    assert kinds == ["promoted", "uncertain", "unsafe"]
+    assert after.rules["promote"].text == "p_relevant ≥ 0.9"
+
+
+def test_only_the_likelier_of_the_uncertain_are_barred_inside_a_batch() -> None:
+    block = block_of(np.array([[0.95, 0.3, 0.2, 0.19, 0.1, 0.05, 0.0]]))
+    after = run(block, {"route": {"negative": 0.1, "barred": 0.2, "positive": 0.9}}, "top")
+    assert after.of_kind("uncertain")[0].tolist() == [False, True, True, True, True, False, False]
+    assert after.barred_in_batch[0].tolist() == [True, True, True, False, False, False, False]
+    assert names(after)[1:5] == ["barred", "barred", "uncertain", "uncertain"]
+    all_barred = run(block, {"route": {"negative": 0.1, "positive": 0.9}}, "top")
+    assert all_barred.barred_in_batch[0].tolist() == [True] * 5 + [False] * 2
+    assert names(all_barred)[1:5] == ["uncertain"] * 4
+
+
+def test_uncertain_ones_with_a_soft_weight_come_after_all_others_however_far_those_are() -> None:
+    block = block_of(np.array([[0.5, 0.2, 0.01, 0.0]]))
+    steps = ({"route": {"negative": 0.1, "positive": 0.9, "uncertain": "soft"}}, {"back_off": {"last": 100}}, "top")
+    block = block.with_columns({"dense_rank": np.array([[1, 2, 3, 4000]])})
+    for order in (steps, (steps[1], steps[0], steps[2])):
+        after = run(block, *order, negatives=3)
+        assert after.columns["choice"][0].tolist()[:1] == [3.0] and np.isnan(after.columns["choice"][0, 1])
+        assert after.weight[0, [0, 2, 3]].tolist() == [0.5, 1.0, 1.0]
+        assert TIERS[int(after.columns["tier"][0, 0])] == "uncertain"
+
+
+def test_the_negative_bar_lets_the_asked_share_of_held_out_positives_pass() -> None:
+    rng = np.random.default_rng(3)
+    heldout = rng.beta(2, 2, 2000)
+    found = bars(block_of(rng.beta(0.3, 5, (2000, 5)), heldout), max_false_negative_rate=0.1)
+    # Independent: the empirical quantile.
+    assert found.negative == pytest.approx(np.quantile(heldout, 0.1), abs=1e-3)
+    fresh = rng.beta(2, 2, 20_000)
+    assert (fresh < found.negative).mean() == pytest.approx(0.1, abs=0.025)
+
+
+def test_with_few_held_out_positives_the_expected_leak_of_the_nearest_decides() -> None:
+    rng = np.random.default_rng(4)
+    probability = rng.beta(0.5, 10, (3000, 20))
+    found = bars(block_of(probability, np.full(3000, np.nan)), max_leak=0.01)
+
+    def leak(bar: float) -> float:
+        taken = [value for row in probability for value in [p for p in row if p < bar][:2]]
+        return float(np.mean(taken))
+
+    assert leak(found.negative) <= 0.01 < leak(found.negative * 1.6)
+    truth = rng.random(probability.shape) < probability
+    nearest = (probability < found.negative) & (np.cumsum(probability < found.negative, axis=1) <= 2)
+    assert truth[nearest].mean() == pytest.approx(0.01, abs=0.004), "a calibrated judge keeps its word"
+
+
+def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows() -> None:
+    rng = np.random.default_rng(5)
+    heldout, probability = rng.beta(8, 1, 3000), rng.beta(0.6, 3, (3000, 10))
+    heldout[1000:] = np.nan
+    found = bars(block_of(probability, heldout), negative=0.1, max_false_promotion_rate=0.05)
+
+    def wrong(bar: float) -> tuple[float, float]:
+        promoted, rivals = (probability >= bar).sum(), (probability[:1000] >= bar).sum()
+        return promoted / (promoted + 3000), rivals / (rivals + (heldout[:1000] >= bar).sum())
+
+    assert max(wrong(found.positive)) <= 0.05 < max(wrong(found.positive - 0.08))
+    assert found.positive > found.negative
+
+
+def test_queries_without_held_out_positives_count_too() -> None:
+    # A judge that is right where it can be checked and sure of everything elsewhere.
+    heldout, probability = np.full(1000, np.nan), np.full((1000, 4), 0.99)
+    heldout[:300], probability[:300] = 0.95, 0.001
+    assert bars(block_of(probability, heldout), negative=0.1).positive > 1
+
+
+def test_a_judge_sure_of_wrong_documents_promotes_nothing_however_sure_it_is() -> None:
+    probability = np.zeros((500, 6))
+    probability[:, :2] = 1.0
+    block = block_of(probability, np.full(500, 1.0))
+    assert bars(block).positive > 1
+    assert not run(block, "route", "top").of_kind("promoted").any()
+
+
+def test_with_few_held_out_positives_nothing_is_promoted() -> None:
+    assert bars(block_of(np.full((50, 3), 0.001), np.full(50, 0.999)), least_positives=51).positive > 1
+    assert bars(block_of(np.full((50, 3), 0.001), np.full(50, 0.999)), least_positives=50).positive < 1
+
+
+def test_a_judge_that_is_never_sure_promotes_nothing() -> None:
+    block = block_of(np.full((50, 4), 0.6))
+    assert bars(block).positive > 1
+    assert not run(block, "route", "top").of_kind("promoted").any()
+
+
+def test_the_bars_depend_neither_on_shards_nor_on_the_order_of_rows() -> None:
+    rng = np.random.default_rng(6)
+    block = block_of(rng.beta(0.5, 8, (6000, 6)), rng.beta(2, 2, 6000))
+    context, params = Context(1, 3), Route(least_positives=10**6)
+    whole = fit_route([block], params, context)
+    cuts = [block.take(slice(start, start + 700)) for start in range(0, 6000, 700)]
+    assert fit_route(cuts, params, context) == whole
+    assert fit_route([block.take(rng.permutation(6000))], params, context) == whole
+
+
+def test_bars_that_cross_are_refused_in_one_sentence() -> None:
+    raw = {"mine": {"description": "A test.", "steps": [{"route": {"negative": 0.6, "positive": 0.4}}, "top"]}}
+    with pytest.raises(AnmiError, match=r"negative 0\.6 lies above positive 0\.4; a candidate"):
+        recipe_book(raw)
+
+
+def test_rocketqa_promotes_what_it_is_sure_of() -> None:
+    block = block_of(np.array([[0.95, 0.5, 0.05]]))
+    item = Step.model_validate({"promote": {}})
+    after = item.type.apply(block, item.params, Context(1, 1))
+    assert after.of_kind("promoted").tolist() == [[True, False, False]]
+
+
+IN_DOUBT = {"route": {"negative": 0.1, "barred": 0.2, "positive": 0.9, "at_least": 15}}
+
+
+def test_a_row_short_of_safe_candidates_is_filled_with_the_least_doubted_in_that_order() -> None:
+    block = block_of(np.array([[0.45, 0.3, 0.05, 0.7, 0.2, 0.15]]))
+    after = run(block, IN_DOUBT, "top", negatives=3)
+    assert names(after) == ["barred", "barred", "negative", "barred", "negative", "negative"]
+    chosen = after.columns["choice"][0]
+    assert chosen[2] == 1, "what is safe goes first, however similar the others are"
+    assert [TIERS[int(tier)] for tier in after.columns["tier"][0]].count("uncertain") == 2
+    assert not after.barred_in_batch[0, [4, 5]].any()
+    strict = {"route": {**IN_DOUBT["route"], "at_least": 0}}
+    assert names(run(block, strict, "top", negatives=3)).count("negative") == 1
+
+
+def test_rows_with_enough_safe_candidates_are_the_same_as_without_filling() -> None:
+    probability = np.random.default_rng(1).beta(0.4, 4, (200, 40))
+    block = block_of(probability)
+    strict = {"route": {**IN_DOUBT["route"], "at_least": 0}}
+    one, other = run(block, IN_DOUBT, "top", negatives=5), run(block, strict, "top", negatives=5)
+    assert ((probability < 0.1).sum(axis=1) >= 5).all()
+    np.testing.assert_array_equal(one.negatives, other.negatives)
+    np.testing.assert_array_equal(one.barred_in_batch, other.barred_in_batch)
+
+
+def test_a_judge_that_doubts_everything_still_leaves_far_random_documents() -> None:
+    """The window is all above the bar, and so are, a little less, the documents drawn at random."""
+    draw = np.random.default_rng(2)
+    probability = np.concatenate([draw.uniform(0.5, 0.9, (300, 60)), draw.uniform(0.2, 0.4, (300, 40))], axis=1)
+    block = block_of(probability)
+    block = block.with_columns({"dense_rank": np.arange(1, 101) + np.zeros((300, 1))})
+    block = replace(block, source=np.where(np.arange(100) < 60, 2, 8).astype(np.uint8) + np.zeros((300, 1), np.uint8))
+    after = run(block, "back_off", IN_DOUBT, "top", negatives=15)
+    assert (after.negatives.sum(axis=1) == 15).all()
+    assert after.negatives[:, :60].sum() == 0
+    assert probability[after.negatives].max() < 0.4
+
+
+def test_a_row_of_which_every_candidate_is_likely_relevant_is_dropped_and_no_other() -> None:
+    block = block_of(np.array([[0.99, 0.97, 0.8], [0.99, 0.3, 0.8], [0.01, 0.02, 0.99]]))
+    after = run(block, {"route": {**IN_DOUBT["route"], "positive": 1.0}}, "top", negatives=2)
+    assert [after.legend[code] for code in after.query_verdict] == ["nothing_safe", "open", "open"]
+    assert after.rules["nothing_safe"].text == "no candidate has p_relevant < 0.5"
+    assert after.negatives.sum(axis=1).tolist() == [0, 1, 2]
+
+
+def test_a_row_without_candidates_is_no_reason_to_drop_it() -> None:
+    block = block_of(np.array([[0.1, 0.2]]))
+    block = replace(block, documents=np.full((1, 2), -1, np.int32))
+    assert run(block, IN_DOUBT, "top").query_verdict.tolist() == [0]

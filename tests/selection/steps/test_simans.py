@@ -1,0 +1,177 @@
+"""Samplers by probability: exact distributions, against enumeration, and importance weights."""
+
+from __future__ import annotations
+
+import logging
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import chisquare
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.selection.recipe import Recipe, Runner, Step
+from anmi.selection.steps import Context
+from anmi.selection.steps.simans import SimAns, fit_scale, log_chances
+
+SCORES = [0.9, 0.62, 0.55, 0.4, np.nan, 0.5]
+RANKS = [1, 3, 4, 7, np.nan, 5]
+TRIALS = 6000
+
+
+def rows_of(count: int = 1, positive: float = 0.6, positive_rank: float = 3) -> Candidates:
+    """The same tiny row under many queries, so that each draws from its own stream; the last candidate is out."""
+    width = len(SCORES)
+    block = Candidates(
+        query_ids=np.array([f"q{i}" for i in range(count)]),
+        positives=np.full((count, 1), 1000, np.int32),
+        documents=np.tile(np.arange(width, dtype=np.int32), (count, 1)),
+        source=np.ones((count, width), np.uint8),
+        columns={
+            "dense": np.tile(np.array(SCORES, np.float32), (count, 1)),
+            "dense_rank": np.tile(np.array(RANKS, np.float32), (count, 1)),
+            "hardness": np.tile(np.array([0.1, 0.4, 0.0, -1.0, np.nan, 0.5], np.float32), (count, 1)),
+        },
+        positive_columns={
+            "dense": np.full((count, 1), positive, np.float32),
+            "dense_rank": np.full((count, 1), positive_rank, np.float32),
+        },
+    )
+    return block.rejected("margin", np.arange(width) == width - 1)
+
+
+def applied(block: Candidates, name: str, negatives: int, **params: Any) -> Candidates:
+    item = Step.model_validate({name: params})
+    fit = item.type.fit
+    fitted = None if fit is None else fit([block], item.params, Context(7, negatives))
+    return item.type.apply(block, item.params, Context(7, negatives, fitted))
+
+
+def expected_chances(form: str, a: float, b: float, scaled: bool) -> NDArray[np.float64]:
+    """Probabilities of the four candidates in play, written out."""
+    scores, ranks = np.array(SCORES[:4]), np.array(RANKS[:4]) - 1
+    a = a / np.var(scores - 0.6) if scaled else a
+    if form == "score":
+        density = np.exp(-a * (scores - 0.6 - b) ** 2)
+    elif form == "released":
+        density = np.exp(-a * (scores - 0.6 + b) ** 2)
+    else:
+        density = np.exp(-a * np.abs(ranks - b * 2))
+    result: NDArray[np.float64] = density / density.sum()
+    return result
+
+
+def inclusion(chances: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Chance of being among ``count`` draws without replacement, by going through all orders."""
+    result = np.zeros(len(chances))
+    for order in permutations(range(len(chances)), count):
+        chance, left = 1.0, 1.0
+        for drawn in order:
+            chance *= chances[drawn] / left
+            left -= chances[drawn]
+        result[list(order)] += chance
+    return result
+
+
+FORMS = [
+    ({"form": "score"}, ("score", 0.5, 0.0, True)),
+    ({"form": "score", "a": 20, "b": -0.1, "scale": False}, ("score", 20, -0.1, False)),
+    ({"form": "released", "a": 1, "b": 0.1}, ("released", 1, 0.1, True)),
+    ({"form": "rank"}, ("rank", 1.0, 1.5, False)),
+    ({"form": "rank", "a": 0.3, "b": 1}, ("rank", 0.3, 1.0, False)),
+]
+
+
+@pytest.mark.parametrize(("params", "written"), FORMS)
+def test_draws_have_exactly_the_distribution_of_the_formula(params: dict[str, Any], written: Any) -> None:
+    chances = expected_chances(*written)
+    block = rows_of(TRIALS)
+    after = applied(block, "simans", 2, **params)
+    assert (after.negatives.sum(axis=1) == 2).all() and not after.negatives[:, 4:].any()
+    first = (after.columns["choice"] == 1).sum(axis=0)[:4]
+    assert chisquare(first, TRIALS * chances).pvalue > 1e-3
+    # Each row holds two, so the counts are less spread than independent ones, and the test is on the safe side.
+    both = after.negatives.sum(axis=0)[:4]
+    assert chisquare(both, TRIALS * inclusion(chances, 2)).pvalue > 1e-3
+    # The test can fail: without the formula all would be alike.
+    assert chisquare(first).pvalue < 1e-3
+
+
+def test_draws_by_a_column_have_exactly_its_distribution() -> None:
+    after = applied(rows_of(TRIALS), "draw", 1)
+    assert chisquare(after.negatives.sum(axis=0)[[0, 1]], TRIALS * np.array([0.2, 0.8])).pvalue > 1e-3
+    # What has no chance is never drawn, though a negative is missing then.
+    assert (applied(rows_of(50), "draw", 3).negatives == [True, True, False, False, False, False]).all()
+
+
+def test_the_scale_makes_cosines_as_peaked_as_standardised_scores() -> None:
+    block = rows_of()
+    params = SimAns()
+    variance = fit_scale([block], params, Context(0, 3))
+    assert variance == pytest.approx(np.var(np.array(SCORES[:4]) - 0.6), rel=1e-5)
+    flat = np.exp(log_chances(block, SimAns(scale=False)))[0, :4]
+    assert flat.max() / flat.min() < 1.05
+    wide = block.with_columns({"dense": 10 * block.columns["dense"]}, {"dense": 10 * block.positive_columns["dense"]})
+    np.testing.assert_allclose(
+        log_chances(wide, params, fit_scale([wide], params, Context(0, 3))), log_chances(block, params, variance),
+        rtol=1e-4,
+    )  # fmt: skip
+
+
+def test_gaps_that_are_all_alike_are_not_scaled(caplog: pytest.LogCaptureFixture) -> None:
+    block = rows_of()
+    block.columns["dense"][:] = 0.5
+    with caplog.at_level(logging.WARNING):
+        after = applied(block, "simans", 2)
+    assert "so a is not scaled" in caplog.text and after.negatives.sum() == 2
+
+
+def test_around_the_first_rank_only_the_top_is_drawn_and_an_unknown_rank_is_the_last() -> None:
+    top = np.exp(log_chances(rows_of(positive_rank=1), SimAns(form="rank")))[0]
+    assert np.argmax(np.nan_to_num(top)) == 0 and top[0] > 0.8
+    unknown = np.exp(log_chances(rows_of(positive_rank=np.nan), SimAns(form="rank", b=1)))[0]
+    assert np.argmax(np.nan_to_num(unknown)) == 3
+
+
+def test_a_row_whose_positive_has_no_score_is_not_guessed() -> None:
+    assert not applied(rows_of(positive=np.nan), "simans", 2, scale=False).negatives.any()
+
+
+def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
+    block = rows_of(40)
+    after = applied(block, "simans", 3)
+    chances = expected_chances("score", 0.5, 0.0, True)
+    for i in range(len(block)):
+        chosen = np.flatnonzero(after.negatives[i])
+        inverse = 1 / chances[chosen]
+        np.testing.assert_allclose(after.columns["importance"][i, chosen], inverse / inverse.mean(), rtol=1e-5)
+    assert np.isnan(after.columns["importance"][~after.negatives]).all()
+    assert (after.weight == 1).all()
+    weighed = applied(block, "simans", 3, weigh=True)
+    assert (weighed.negatives == after.negatives).all()
+    for i in range(len(block)):
+        chosen = np.flatnonzero(after.negatives[i])
+        inverse = 1 / chances[chosen]
+        np.testing.assert_allclose(weighed.weight[i, chosen], inverse / inverse.max(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["simans", "draw"])
+def test_samplers_go_tier_by_tier(name: str) -> None:
+    block = rows_of(60)
+    block = block.with_columns({"tier": np.tile([1, 1, 0, 0, 0, 0], (60, 1))})
+    after = applied(block, name, 3, **({"by": "dense"} if name == "draw" else {}))
+    assert after.negatives[:, 2:4].all() and (after.negatives.sum(axis=1) == 3).all()
+    assert after.negatives[:, 0].any() and after.negatives[:, 1].any()
+
+
+def test_the_variance_is_that_of_all_shards() -> None:
+    recipe = Recipe.model_validate({"description": "-", "negatives": 2, "steps": [{"simans": {"form": "score"}}]})
+    block = rows_of(30)
+    block.positive_columns["dense"][:] = np.linspace(0.3, 0.9, 30)[:, None]
+    cut = CandidateShards.of([block.take(slice(0, 11)), block.take(slice(11, None))])
+    whole = Runner(recipe, 1).run(CandidateShards.of([block])).whole()
+    assert (Runner(recipe, 1).run(cut).whole().verdict == whole.verdict).all()
+    alone = Runner(recipe, 1).run(CandidateShards.of([block.take(slice(0, 1))])).whole()
+    assert not np.array_equal(alone.columns["importance"], whole.columns["importance"][:1], equal_nan=True)

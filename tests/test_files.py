@@ -1,0 +1,176 @@
+"""Full and read-only disks, real ones: one sentence that names the place, and nothing half-written is seen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from kedro.io.core import DatasetError, Version
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.cli.common import user_error
+from anmi.datasets import (
+    CandidateShardsDataset,
+    FolderDataset,
+    JsonDataset,
+    JsonLinesChunks,
+    NumpyDataset,
+    TableDataset,
+    TextDataset,
+)
+from anmi.errors import AnmiError
+from anmi.runs.places import Place
+from anmi.store import Store
+
+V1 = "2026-01-01T00.00.00.000Z"
+SMALL = 256 * 1024
+NOISE = np.random.default_rng(0).random((512, 256)).astype(np.float32)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Mount a file system of a few kilobytes, or one that is read-only."""
+    mounted = []
+
+    def mount(options: str) -> Path:
+        place = tmp_path / f"disk{len(mounted)}"
+        place.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"a file system cannot be mounted here: {done.stderr.decode().strip()}")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+class Faiss:
+    """Saves as an index does."""
+
+    def save(self, path: Path) -> None:
+        import faiss
+
+        index = faiss.IndexFlatIP(NOISE.shape[1])
+        index.add(NOISE)
+        faiss.write_index(index, str(path / "index.faiss"))
+
+
+class Weights:
+    """Saves as a model does."""
+
+    def save(self, path: Path) -> None:
+        from safetensors.numpy import save_file
+
+        save_file({"w": NOISE}, path / "model.safetensors")
+
+
+def shards() -> CandidateShards:
+    block = Candidates(
+        query_ids=np.array([f"q{i}" for i in range(len(NOISE))]),
+        positives=np.zeros((len(NOISE), 1), np.int32),
+        documents=np.tile(np.arange(NOISE.shape[1], dtype=np.int32), (len(NOISE), 1)),
+        source=np.ones(NOISE.shape, np.uint8),
+        columns={"bm25": NOISE},
+    )
+    return CandidateShards.of([block, block])
+
+
+FRAME = pd.DataFrame({"text": [row.tobytes().hex() for row in NOISE]})
+CASES: dict[str, tuple[type, Callable[[], Any]]] = {
+    "candidates": (CandidateShardsDataset, shards),
+    "table": (TableDataset, lambda: FRAME),
+    "json": (JsonDataset, FRAME.text.tolist),
+    "text": (TextDataset, lambda: "".join(FRAME.text)),
+    "array": (NumpyDataset, lambda: NOISE),
+    "lines": (JsonLinesChunks, lambda: FRAME),
+    "faiss": (FolderDataset, Faiss),
+    "weights": (FolderDataset, Weights),
+}
+
+
+def refusal(save: Callable[[Any], None], data: Any) -> str:
+    """Return what a user is told; Kedro wraps what a dataset raises."""
+    with pytest.raises((AnmiError, DatasetError)) as raised:
+        save(data)
+    return user_error(raised.value) or str(raised.value)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_full_disk_is_told_and_leaves_nothing(name: str, disk: Callable[..., Path]) -> None:
+    kind, make = CASES[name]
+    place = disk(f"size={SMALL}")
+    dataset = kind(filepath=f"{place}/x/artifact", version=Version(None, V1))
+    told = refusal(dataset.save, make())
+    assert told.startswith(f"{place}/x/artifact could not be written, since there is no space left on its disk")
+    assert "ANMI_DATA_ROOT" in told
+    assert not dataset.exists()
+    assert not [path for path in place.rglob("*") if path.is_file()], "the space is free again"
+
+
+def test_a_read_only_disk_and_one_of_somebody_else(disk: Callable[..., Path], tmp_path: Path) -> None:
+    place = disk("size=1m,ro")
+    dataset = TableDataset(filepath=f"{place}/artifact", version=Version(None, V1))
+    told = refusal(dataset.save, FRAME)
+    assert told.startswith(f"{place}/artifact could not be written, since its file system is read-only")
+    with pytest.raises(AnmiError, match=r"runs/r1/manifest\.json could not be written.*read-only.*ANMI_DATA_ROOT"):
+        Place(str(place)).write("runs/r1/manifest.json", "{}")
+    if os.geteuid():
+        pytest.skip("only root can become another user")
+    # The folders above are root's alone.
+    outside = Path(tempfile.mkdtemp(dir="/tmp"))
+    outside.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        dataset = TableDataset(filepath=f"{outside}/artifact", version=Version(None, V1))
+        assert "since this user may not write there" in refusal(dataset.save, FRAME)
+    finally:
+        os.seteuid(0)
+        outside.rmdir()
+
+
+def test_a_limit_on_the_size_of_files_is_told(tmp_path: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, before[1]))
+    try:
+        dataset = TextDataset(filepath=f"{tmp_path}/artifact", version=Version(None, V1))
+        assert "files may not become so large there" in refusal(dataset.save, "".join(FRAME.text))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not dataset.exists()
+
+
+def test_the_store_tells_a_full_disk_and_keeps_what_it_had(disk: Callable[..., Path]) -> None:
+    place = disk("size=1m")
+    texts = [str(i) for i in range(2048)]
+    with Store(place / "store") as store:
+        first = store.vectors("v1", texts[:16], lambda batch: NOISE[: len(batch)])
+        with pytest.raises(AnmiError, match=rf"the store in {place}/store .*free space on its disk or set ANMI_STORE"):
+            for start in range(0, 2048, 256):
+                store.vectors("v1", texts[start : start + 256], lambda batch: NOISE[: len(batch)])
+    with Store(place / "store") as store:
+        found = store.vectors("v1", texts[:16], lambda batch: pytest.fail("it was stored"))
+        np.testing.assert_array_equal(found, first)
+
+
+def test_a_full_temporary_folder_is_told(disk: Callable[..., Path]) -> None:
+    place = disk(f"size={SMALL}")
+    with pytest.raises(OSError, match="No space") as raised:
+        (place / "model").write_bytes(NOISE.tobytes() * 2)
+    told = user_error(raised.value)
+    assert told is not None
+    assert "could not be written, since there is no space left" in told
+    assert "TMPDIR" in told
+    assert user_error(PermissionError(13, "Permission denied", "/proc/1/mem")) is None or os.geteuid() == 0
