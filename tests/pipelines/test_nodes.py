@@ -93,9 +93,7 @@ def selected(
 
 
 def fitted(queries: pd.DataFrame, shards: CandidateShards = SHARDS, plan: dict[str, Any] = ALL) -> dict[str, Any]:
-    return fit_recipe(
-        shards, queries, mining_plan=plan, recipe="mixed", recipes=MIXED, seed=1, **columns_of(shards)
-    )
+    return fit_recipe(shards, queries, mining_plan=plan, recipe="mixed", recipes=MIXED, seed=1, **columns_of(shards))
 
 
 def rows_of(chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str) -> pd.DataFrame:
@@ -146,9 +144,7 @@ def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, querie
     assert not evidence and fused_judge == {"mode": "none"}
     judgments, summary = judge_candidates(**shared, evidence=evidence, params=DenoisingParams(), store=nothing)
     assert not judgments and summary == {"judged_pairs": 0}
-    ratings, told = rate_candidates(
-        **shared, evidence=evidence, judgments=judgments, store=nothing, params=EloParams()
-    )
+    ratings, told = rate_candidates(**shared, evidence=evidence, judgments=judgments, store=nothing, params=EloParams())
     assert not ratings and told == {"temperatures": {}}
 
 
@@ -245,16 +241,19 @@ def test_nothing_is_fitted_on_dev_queries_and_no_summary_counts_them(
     for name, shards in (("with", SHARDS), ("without", alone)):
         chosen = selected("nearest", shards)
         rows = rows_of(chosen, corpus, told, "nearest")
-        found[name] = rows, summarise_selection(
-            selection=chosen,
-            rows=rows,
-            equivalents=pd.DataFrame({"query_id": ["q2"], "document_id": ["d3"]}),
-            qrels=pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]}),
-            queries=told.assign(metadata="{}"),
-            info={"collection": "mine"},
-            fused_judge={"mode": "none"},
-            recipe="nearest",
-            recipes=BOOK,
+        found[name] = (
+            rows,
+            summarise_selection(
+                selection=chosen,
+                rows=rows,
+                equivalents=pd.DataFrame({"query_id": ["q2"], "document_id": ["d3"]}),
+                qrels=pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]}),
+                queries=told.assign(metadata="{}"),
+                info={"collection": "mine"},
+                fused_judge={"mode": "none"},
+                recipe="nearest",
+                recipes=BOOK,
+            ),
         )
     assert found["with"][0].split.tolist() == ["train"] * 3 + ["dev"]
     assert (found["with"][1].pop("dev_rows"), found["without"][1].pop("dev_rows")) == (1, 0)
@@ -296,9 +295,7 @@ def test_a_curriculum_without_a_pool_is_refused_before_anything_is_mined():
     assert merged_options(Recipe(**recipe, pool=8), TrainingParams()).negatives == 7
 
 
-def test_where_no_candidate_was_found_no_step_is_to_be_loosened(
-    corpus: pd.DataFrame, queries: pd.DataFrame
-) -> None:
+def test_where_no_candidate_was_found_no_step_is_to_be_loosened(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     none = replace(
         block(),
         documents=np.full((3, 3), -1, np.int32),

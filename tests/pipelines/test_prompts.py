@@ -114,7 +114,12 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
     tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing)
     with Store(folder / "store") as store:
         mined = encode_collection(
-            corpus=corpus(), queries=queries(), encoder=str(folder / "base"), recipe="mine", recipes=BOOK, params=dense,
+            corpus=corpus(),
+            queries=queries(),
+            encoder=str(folder / "base"),
+            recipe="mine",
+            recipes=BOOK,
+            params=dense,
             store=store,
         )
         trained = train_retriever(

@@ -35,9 +35,14 @@ def given(language: str = "en", word: str = "") -> dict[str, Any]:
         "queries": pd.DataFrame({"query_id": ids, "text": texts, "split": "train"}),
         "corpus": pd.DataFrame({"document_id": documents, "title": "", "text": texts}),
         "qrels": pd.DataFrame({"query_id": ids, "document_id": documents, "relevance": 1, "split": "train"}),
-        "related_documents": pd.DataFrame({
-            "document_id": ["d1", "d2"], "other_id": ["d0", "d3"], "kind": ["copy", "sibling"], "similarity": 1.0,
-        }),
+        "related_documents": pd.DataFrame(
+            {
+                "document_id": ["d1", "d2"],
+                "other_id": ["d0", "d3"],
+                "kind": ["copy", "sibling"],
+                "similarity": 1.0,
+            }
+        ),
         "selection": CandidateShards.of([selection]),
         "selection_summary": {"recipe": "anmi", "negatives_wanted": 7},
         "encoder_info": {"encoder": "static", "fingerprint": "f"},
