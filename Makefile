@@ -52,10 +52,10 @@ rare: .venv/.installed-test
 # Where a pattern matches the path of a changed file, CI runs the rare tests of these files; of `tests`, all of them.
 define RARE_TESTS
 ^(Makefile|pyproject.toml|requirements.*lock|tests/([a-z0-9]+/)?conftest.py|tests/commands.py|src/anmi/[^/]*.py)$$ tests
-^src/anmi/(engine|store|candidates|retrieval|judging|selection)/ tests/engine tests/e2e/test_engines.py
-^src/anmi/(retrieval|judging|selection|training|evaluation)/ tests/e2e/test_figures.py tests/e2e/test_many_positives.py
+^src/anmi/(engine|store|candidates|retrieval|judging|selection|pipelines)/ tests/engine tests/e2e/test_engines.py
+^src/anmi/(retrieval|judging|selection|training|evaluation|pipelines)/ tests/e2e/test_figures.py tests/e2e/test_many_positives.py
 ^(src/anmi/(selection|training)/|conf/base/parameters_recipes) tests/e2e/test_recipes.py tests/e2e/test_hardening.py
-^src/anmi/(training|store|datasets|hooks|lineage|runs)/ tests/e2e/test_interruption.py tests/training tests/test_cli_runs.py
+^src/anmi/(training|store|datasets|hooks|lineage|runs|pipelines)/ tests/e2e/test_interruption.py tests/training tests/test_cli_runs.py
 ^src/anmi/(datasets|hooks|lineage|runs)/ tests/e2e/test_concurrent_runs.py tests/cli
 ^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py
 ^src/anmi/.*ablation|^conf/base/.*ablation tests/e2e/test_ablation.py tests/pipelines
@@ -71,7 +71,7 @@ export RARE_TESTS
 # A rare test that changed itself is run, too.
 changed: .venv/.installed-test ## the rare tests of what changed since BASE=COMMIT; all where there is no such commit
 	@if [ -z "$(BASE)" ] || ! changed=$$(git diff --name-only --no-renames "$(BASE)" -- 2>/dev/null); then \
-	  echo "==> what changed cannot be told"; exec $(MAKE) --no-print-directory rare; \
+	  echo "==> pytest, all rare tests: what changed cannot be told"; $(PYTEST) -m rare; exit; \
 	fi; \
 	files=$$({ echo "$$changed" | grep -E '^tests/.*/test_[^/]*.py$$'; \
 	  echo "$$RARE_TESTS" | while read -r pattern files; do \

@@ -290,10 +290,10 @@ def _nth(number: int) -> Callable[..., bool]:
 
 
 def _arm_writes(point: Point) -> None:
+    from anmi import files
     from anmi.datasets import artifact
-    from anmi.runs import record
 
-    plain = artifact.aside
+    plain = files.aside
     seen: list[str] = []
 
     @contextmanager
@@ -310,8 +310,8 @@ def _arm_writes(point: Point) -> None:
         if point.how == "visible" and target.name == point.what:
             die()
 
-    artifact.aside = armed
-    record.aside = armed
+    # The manifest is written through the module, artifacts by the name that their module has imported.
+    files.aside = artifact.aside = armed
 
 
 def _halve(path: Path) -> None:

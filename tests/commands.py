@@ -55,9 +55,10 @@ class Commands:
             asked = [list(words), str(folder), dict(variables), int(timeout), [out.name, err.name]]
             server.stdin.write(json.dumps(asked) + "\n")
             server.stdin.flush()
-            code = int(server.stdout.readline())
+            code = server.stdout.readline()
+            assert code, "the process that runs commands has ended"
             said = [Path(file.name).read_text(encoding="utf-8") for file in (out, err)]
-        return subprocess.CompletedProcess(["kedro", *words], code, *said)
+        return subprocess.CompletedProcess(["kedro", *words], int(code), *said)
 
     def _running(self, variables: Mapping[str, str]) -> subprocess.Popen[str]:
         if self._server is None:

@@ -26,7 +26,7 @@ from anmi.datasets import (
     TextDataset,
 )
 from anmi.errors import AnmiError
-from anmi.runs.record import write_beside_data
+from anmi.runs.places import Place
 from anmi.store import Store
 
 V1 = "2026-01-01T00.00.00.000Z"
@@ -124,7 +124,7 @@ def test_a_read_only_disk_and_one_of_somebody_else(disk: Callable[..., Path], tm
     told = refusal(dataset.save, FRAME)
     assert told.startswith(f"{place}/artifact could not be written, since its file system is read-only")
     with pytest.raises(AnmiError, match=r"runs/r1/manifest\.json could not be written.*read-only.*ANMI_DATA_ROOT"):
-        write_beside_data(str(place), "runs/r1/manifest.json", "{}")
+        Place(str(place)).write("runs/r1/manifest.json", "{}")
     if os.geteuid():
         pytest.skip("only root can become another user")
     # The folders above are root's alone.

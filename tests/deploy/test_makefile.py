@@ -77,16 +77,23 @@ def changed(tmp_path: Path) -> Changed:
 
 
 @pytest.mark.parametrize(
-    ("path", "files"),
+    ("path", "file"),
     [
-        ("conf/prod/globals.yml", ["tests/e2e/test_bad_input.py", "tests/e2e/test_production.py", "tests/hooks"]),
-        ("tests/e2e/test_viz.py", ["tests/e2e/test_viz.py"]),
-        ("src/anmi/seeds.py", ["tests"]),
-        ("CHANGELOG.md", None),
+        ("conf/prod/globals.yml", "tests/e2e/test_production.py"),
+        ("src/anmi/engine/pools/local.py", "tests/e2e/test_engines.py"),
+        ("tests/e2e/test_viz.py", "tests/e2e/test_viz.py"),
+        ("src/anmi/seeds.py", "tests"),
     ],
 )
-def test_what_changed_decides(path: str, files: list[str] | None, changed: Changed) -> None:
-    assert changed(path) == files
+def test_what_changed_decides(path: str, file: str, changed: Changed) -> None:
+    asked = changed(path)
+    assert asked is not None
+    assert file in asked
+    assert len(asked) < 8, "and little else"
+
+
+def test_what_no_rare_test_looks_at_asks_for_none(changed: Changed) -> None:
+    assert changed("CHANGELOG.md") is None
 
 
 @pytest.mark.parametrize("base", ["", "0123456789abcdef0123456789abcdef01234567", "--help"])

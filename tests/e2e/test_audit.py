@@ -116,7 +116,7 @@ def test_an_audit_from_start_to_gate(
         "--params", "audit.max_leak=0.001,audit.recipe=naive_top",
     )  # fmt: skip
     assert done.exit_code == 1
-    assert 'recipe "naive_top" leaks' in done.output
+    assert 'recipe "naive_top" has' in done.output
     assert "audit.max_leak allows (0.10%)" in done.output
     for name in ("audit_recipes.parquet", "audit_judges.parquet", "audit_summary.json", "audit_report.html"):
         assert len(audited.versions("audit", name)) == 2, name

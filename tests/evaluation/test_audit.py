@@ -18,7 +18,7 @@ from anmi.errors import AnmiError
 from anmi.evaluation.audit import (
     audit_judges,
     audit_recipes,
-    check_leak,
+    check_false_negatives,
     clustered_auc,
     found_share,
     summarise,
@@ -190,8 +190,8 @@ def test_a_recipe_that_cannot_run_here_does_not_end_the_audit_of_the_others(
     assert summary["audit"]["planted"] == {"equivalent": len(truth) - 1, "hidden": 1}
     with pytest.raises(AnmiError, match=r"no recipe to measure: .*elo"):
         audit_recipes(CandidateShards.of([block]), planted, recipe_book({"broken": broken}), seed=1)
-    with pytest.raises(AnmiError, match=r'leak of recipe "broken" is not known: .*elo'):
-        check_leak(table, "broken", 0.5)
+    with pytest.raises(AnmiError, match=r'false-negative rate of recipe "broken" is not known: .*elo'):
+        check_false_negatives(table, "broken", 0.5)
 
 
 def test_judges_are_measured_near_the_top_where_they_judged(
@@ -279,9 +279,9 @@ def findings(block: Candidates, planted: PlantedTruth) -> pd.DataFrame:
 
 def test_the_gate_goes_by_the_estimate(findings: pd.DataFrame) -> None:
     own = findings[findings.default].set_index("recipe").loc["nearest"]
-    check_leak(findings, "nearest", own.leak)
+    check_false_negatives(findings, "nearest", own.leak)
     with pytest.raises(AnmiError) as caught:
-        check_leak(findings, "nearest", own.leak - 1e-6)
+        check_false_negatives(findings, "nearest", own.leak - 1e-6)
     message = str(caught.value)
     for part in ('"nearest"', f"{own.leak:.2%}", f"{own.leak_low:.2%} to {own.leak_high:.2%}", "audit.max_leak"):
         assert part in message
@@ -290,4 +290,4 @@ def test_the_gate_goes_by_the_estimate(findings: pd.DataFrame) -> None:
 
 def test_the_gate_refuses_a_recipe_without_a_leak(findings: pd.DataFrame) -> None:
     with pytest.raises(AnmiError, match='"in_batch" chooses no negatives'):
-        check_leak(findings, "in_batch", 0.1)
+        check_false_negatives(findings, "in_batch", 0.1)

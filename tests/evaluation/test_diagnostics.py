@@ -13,7 +13,7 @@ from anmi.evaluation.diagnostics import (
     Gap,
     Origins,
     diagnose,
-    leak,
+    false_negatives,
 )
 from anmi.selection.steps.back_off import TIERS
 
@@ -121,7 +121,7 @@ def test_leak_by_hand():
     rows = pd.DataFrame({"query_id": ["q1", "q2", "q2", "q3"], "negative_ids": [["a", "b"], ["a", "c"], ["d"], []]})
     equivalents = pd.DataFrame({"query_id": ["q1", "q2", "q9"], "document_id": ["b", "d", "a"]})
     qrels = pd.DataFrame({"query_id": ["q2", "q2"], "document_id": ["c", "a"], "relevance": [2, 0]})
-    found = leak(rows, equivalents, qrels)
+    found = false_negatives(rows, equivalents, qrels)
     assert (found["count"], found["total"], found["share"]) == (3, 5, 0.6)
     assert (found["queries"], found["queries_total"], found["known"]) == (2, 3, 2)
 
@@ -133,19 +133,19 @@ def test_the_interval_of_the_leak_is_over_queries():
         [(f"q{i}", name) for i in range(10) for name in "abcdefg"], columns=["query_id", "document_id"]
     )
     qrels = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
-    found = leak(rows, equivalents, qrels)
+    found = false_negatives(rows, equivalents, qrels)
     assert (found["share"], found["queries"]) == (0.1, 10)
     expected = binomtest(10, 100).proportion_ci(0.95, method="wilson")
     assert found["low"] == pytest.approx(expected.low, abs=0.01)
     assert found["high"] == pytest.approx(expected.high, abs=0.01)
     # As if a document stood in two rows of a query.
-    twice = leak(pd.concat([rows, rows]), equivalents, qrels)
+    twice = false_negatives(pd.concat([rows, rows]), equivalents, qrels)
     assert (twice["count"], twice["high"]) == (140, pytest.approx(found["high"], abs=1e-9))
 
 
 def test_leak_without_negatives():
     nothing = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
-    found = leak(pd.DataFrame({"query_id": ["q"], "negative_ids": [[]]}), nothing, nothing)
+    found = false_negatives(pd.DataFrame({"query_id": ["q"], "negative_ids": [[]]}), nothing, nothing)
     assert (found["count"], found["total"], found["low"], found["high"]) == (0, 0, 0.0, 1.0)
 
 

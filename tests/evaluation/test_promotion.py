@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from scipy import stats
 
 from anmi.errors import AnmiError
-from anmi.evaluation.promotion import Leak, PromotionRule, decide
+from anmi.evaluation.promotion import FalseNegativeRate, PromotionRule, decide
 
-CLEAN = Leak(0.01, 0.005, 0.02, 10, 1000)
+CLEAN = FalseNegativeRate(0.01, 0.005, 0.02, 10, 1000)
 RULE = PromotionRule()
 
 
@@ -31,7 +31,7 @@ def old() -> pd.Series:
 
 def test_without_a_champion_only_the_leak_decides(old: pd.Series) -> None:
     assert decide(old, None, CLEAN, RULE, seed=1).decision == "promoted"
-    found = decide(old, None, Leak(0.2, 0.15, 0.25, 20, 100), RULE, seed=1)
+    found = decide(old, None, FalseNegativeRate(0.2, 0.15, 0.25, 20, 100), RULE, seed=1)
     assert found.decision == "kept"
     assert any("20.00%" in reason and "exceeds" in reason for reason in found.reasons)
 
@@ -87,17 +87,20 @@ def test_a_clear_loss_keeps_the_champion_and_says_by_how_much(old: pd.Series) ->
 
 
 def test_a_gain_does_not_excuse_a_leak(old: pd.Series) -> None:
-    assert decide(old + 0.1, old, Leak(0.06, 0.055, 0.065, 60, 1000), RULE, seed=1).decision == "kept"
+    assert decide(old + 0.1, old, FalseNegativeRate(0.06, 0.055, 0.065, 60, 1000), RULE, seed=1).decision == "kept"
 
 
 def test_an_estimate_below_the_bound_is_not_enough(old: pd.Series) -> None:
-    found = decide(old, old, Leak(0.02, 0.0, 0.09, 1, 50), RULE, seed=1)
+    found = decide(old, old, FalseNegativeRate(0.02, 0.0, 0.09, 1, 50), RULE, seed=1)
     assert found.decision == "kept"
     assert "audit.queries" in found.reasons[1]
 
 
-@pytest.mark.parametrize("leak", [Leak(math.nan, 0, 1, 0, 0), Leak(0.0, 0, 0, 0, 0, "it has no judge")])
-def test_an_unknown_leak_keeps_the_champion(leak: Leak, old: pd.Series) -> None:
+@pytest.mark.parametrize(
+    "leak",
+    [FalseNegativeRate(math.nan, 0, 1, 0, 0), FalseNegativeRate(0.0, 0, 0, 0, 0, "it has no judge")],
+)
+def test_an_unknown_leak_keeps_the_champion(leak: FalseNegativeRate, old: pd.Series) -> None:
     found = decide(old, old, leak, RULE, seed=1)
     assert found.decision == "kept"
     assert "not known" in found.reasons[1]

@@ -17,7 +17,7 @@ from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
 from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
 from anmi.judging.teacher import fold_of
-from anmi.report.leak import judged_by
+from anmi.report.false_negatives import judged_by
 from anmi.retrieval.dense import similarities
 
 SEED = 7

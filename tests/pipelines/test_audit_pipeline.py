@@ -177,7 +177,7 @@ def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_defa
     gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams())
     gate(recipes, nothing, {}, "", recipe="clean", params=AuditParams(max_leak=0.1))
     gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_leak=0.1, recipe="clean"))
-    with pytest.raises(AnmiError, match=r'"dirty" leaks 20\.00%'):
+    with pytest.raises(AnmiError, match=r'"dirty" has 20\.00% false negatives'):
         gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_leak=0.1))
 
 

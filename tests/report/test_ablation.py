@@ -80,7 +80,7 @@ def test_the_page_is_safe_and_has_a_figure_per_table(results: dict[str, Any]) ->
     page = render(results)
     assert page.count('data-plot="cells-') == 2
     assert "a | b &lt;script&gt;" in page
-    assert "Leak not known of plain: no mined negatives." in page
+    assert "False negatives not known of plain: no mined negatives." in page
     assert "unseen (30)" in page
 
 
@@ -91,8 +91,8 @@ def test_the_console_shows_every_recipe(results: dict[str, Any]) -> None:
     assert shown.count("plain") >= 3
     assert "0.5400" in shown
     assert "does not earn its place" in shown
-    assert cells(results["rows"][0], results)["leak"] == "–"
-    assert cells(results["rows"][1], results)["leak"] == "1.00% (0.50 to 2.00)"
+    assert cells(results["rows"][0], results)["false negatives"] == "–"
+    assert cells(results["rows"][1], results)["false negatives"] == "1.00% (0.50 to 2.00)"
 
 
 @pytest.mark.parametrize(

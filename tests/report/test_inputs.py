@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 
 from anmi.judging.calibration import cross_fitted, reliability
+from anmi.report.false_negatives import false_negatives_sentence
 from anmi.report.html import render
 from anmi.report.inputs import ReportInputs, example_table, judge_entries, signed
-from anmi.report.leak import leak_sentence
 
 
 def rows() -> pd.DataFrame:
@@ -51,8 +51,8 @@ def test_the_leak_is_not_played_down_when_no_truth_is_known():
         "queries_total": 2,
         "known": 0,
     }
-    assert "more may be hidden" in leak_sentence(leak)
-    assert leak_sentence({}) == ""
+    assert "more may be hidden" in false_negatives_sentence(leak)
+    assert false_negatives_sentence({}) == ""
 
 
 def test_differences_carry_their_sign():

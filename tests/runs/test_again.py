@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kedro.pipeline import Node, Pipeline
 
 from anmi.runs.again import absent, rest_of
-from anmi.runs.changes import changes
 from anmi.runs.manifests import versions_of
+from anmi.runs.origin import changes
 from anmi.runs.replay import Replay, configure, replaying
 
 

@@ -16,6 +16,7 @@ from tests.hooks.conftest import write_project
 
 from anmi.datasets import FolderDataset, TableDataset
 from anmi.errors import AnmiError
+from anmi.runs.origin import collection_facts
 from anmi.runs.unchanged import compare, fingerprint, is_forced, is_whole, stamps
 
 INPUTS = ("params:collection", "params:recipe", "params:recipes", "params:bm25", "params:encoder", "store")
@@ -40,7 +41,8 @@ def parameters(tmp_path: Path) -> dict[str, Any]:
 
 
 def hashes(parameters: dict[str, Any], **versions: str) -> dict[str, str]:
-    return fingerprint(INPUTS, parameters, {"anmi": "1"} | versions, {"corpus": {"filepath": "x"}}, Path())
+    collection = collection_facts(parameters["collection"])["digest"]
+    return fingerprint(INPUTS, parameters, collection, {"anmi": "1"} | versions, {"corpus": {"filepath": "x"}}, Path())
 
 
 def add_line(folder: Path, given: dict[str, Any]) -> None:

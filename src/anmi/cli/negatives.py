@@ -40,7 +40,7 @@ def negatives(as_json: bool, env: str | None) -> None:
 
 def _print(found: dict[str, Any]) -> None:
     from anmi.report.console import rejections_table
-    from anmi.report.leak import leak_lines
+    from anmi.report.false_negatives import false_negatives_lines
     from anmi.report.negatives_console import dropped_table, expected_sentence, origins_table, source_table
 
     out = console()
@@ -58,6 +58,6 @@ def _print(found: dict[str, Any]) -> None:
         click.echo(f"and {found['dev_rows']:,} rows of dev queries for a refit, which are counted nowhere else here")
     if expected := expected_sentence(found["expected"]):
         click.echo(expected)
-    for line in leak_lines(found["leak"] or {}):
+    for line in false_negatives_lines(found["leak"] or {}):
         click.echo(line)
     echo_places(found["paths"])

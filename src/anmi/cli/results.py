@@ -54,7 +54,7 @@ def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
     from anmi.report.console import rejections_table, results_table
-    from anmi.report.leak import leak_lines
+    from anmi.report.false_negatives import false_negatives_lines
     from anmi.report.negatives_console import expected_sentence
     from anmi.retrieval.prompts import in_words
 
@@ -64,7 +64,7 @@ def _print(saved: dict[str, Any]) -> None:
     if expected := expected_sentence(saved.get("expected")):
         click.echo(expected)
     # What a label alone cannot show: known only where the collection holds its own truth.
-    for line in leak_lines(saved.get("leak") or {}):
+    for line in false_negatives_lines(saved.get("leak") or {}):
         click.echo(line)
     quarantined = saved.get("quarantined")
     if quarantined:

@@ -75,25 +75,11 @@ class Design:
 def table(cells: pd.DataFrame, queries: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
     """Return a row per collection, judgments and recipe.
 
-    Parameters
-    ----------
-    cells
-        The finished ones: ``collection, recipe, seed`` and ``leak, leak_low, leak_high, leak_from, coverage, rows,
-        promoted, train_seconds, search_seconds, memory_mb``.
-    queries
-        ``collection, recipe, seed, judgments, query_id, ndcg@10``, and what kind of query it is: ``documents`` and
-        ``hardness``.
-    design
-        What is compared.
-
-    Returns
-    -------
-    list of dict
-        ``collection, encoder, recipe, seed_count, queries, judgments, ndcg_10`` in [0, 1] with its interval ``low,
-        high``; ``spread``, the standard deviation of the seeds' means (None with one seed); ``baseline, difference``
-        (to the baseline), ``p_value, p_holm``; ``focus, focus_difference`` (the focus' lead), ``p_holm_focus``;
-        ``buckets``, by kind of query its number and nDCG@10; and what is known of the recipe's cells, of which times
-        in seconds and memory in MiB are means over seeds. What cannot be is None: the test of a recipe against itself.
+    ``cells`` are the finished ones, ``queries`` their metrics with the kind of each query, ``documents`` and
+    ``hardness``. A row has nDCG@10 with its interval; ``spread``, the standard deviation of the seeds' means (None with
+    one seed); the differences to baseline and focus with p-values, raw and after Holm; ``buckets``, by kind of query
+    its number and nDCG@10; and what is known of the recipe's cells, of which times in seconds and memory in MiB are
+    means over seeds. What cannot be is None: the test of a recipe against itself.
     """
     rows = []
     for collection in design.collections:

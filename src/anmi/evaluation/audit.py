@@ -1,8 +1,8 @@
 """What every recipe and every judge makes of planted truth, before anything is trained.
 
-Recipes are measured by how many of the negatives they choose are in truth relevant (*leak*), by how hard these
-negatives are (*gap* to the positive under one encoder) and by how many rows they fill (*coverage*); a low leak is
-worth something only beside the other two. Judges are measured by the area under the ROC curve.
+Recipes are measured by how many of the negatives they choose are in truth relevant (the *false-negative rate*), by how
+hard these negatives are (*gap* to the positive under one encoder) and by how many rows they fill (*coverage*); a low
+rate is worth something only beside the other two. Judges are measured by the area under the ROC curve.
 """
 
 from __future__ import annotations
@@ -199,21 +199,9 @@ def audit_judges(shards: Iterable[Candidates], planted: PlantedTruth, *, depth: 
 
     Only the dense top ``depth`` of a query counts: among all candidates most are easy for every judge.
 
-    Parameters
-    ----------
-    shards
-        Rated candidates.
-    planted
-        What of it is in truth relevant.
-    depth
-        Worst dense rank that counts.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per column of judgments, best first: ``judge, auc, auc_low, auc_high`` from :func:`clustered_auc` by
-        query, ``planted, others`` (candidates it judged) and ``missing`` (those it did not, which are left out).
-        Larger is taken for more relevant. ``auc`` is NaN where either kind is absent.
+    Returns a row per column of judgments, best first: ``judge, auc, auc_low, auc_high`` from :func:`clustered_auc` by
+    query, ``planted, others`` (candidates it judged) and ``missing`` (those it did not, which are left out). Larger is
+    taken for more relevant. ``auc`` is NaN where either kind is absent.
     """
     labels, queries = [np.zeros(0, bool)], [np.zeros(0, np.str_)]
     values: dict[str, list[NDArray[np.float32]]] = {}
@@ -305,7 +293,7 @@ def _placement(values: NDArray[np.float64], among: NDArray[np.float64]) -> NDArr
 
 
 def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
-    """Return the share of the planted (query, document) pairs that are candidates; the others cannot leak."""
+    """Return the share of the planted (query, document) pairs that are candidates; the others are no negatives."""
     found = [np.unique(planted.keys(block)[planted.mask(block)]) for block in shards]
     return len(np.unique(np.concatenate(found))) / len(planted) if found and len(planted) else 0.0
 
@@ -328,7 +316,7 @@ def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, 
     }
 
 
-def check_leak(recipes: pd.DataFrame, recipe: str, limit: float) -> None:
+def check_false_negatives(recipes: pd.DataFrame, recipe: str, limit: float) -> None:
     """Fail when a recipe, as it is, lets more false negatives through than allowed.
 
     The estimate decides, not a bound of its interval: with the lower bound an audit of fewer queries would pass more
@@ -337,21 +325,22 @@ def check_leak(recipes: pd.DataFrame, recipe: str, limit: float) -> None:
     Raises
     ------
     AnmiError
-        It leaks more, or its leak is not known.
+        It lets more through, or how many is not known.
     """
     own = recipes[(recipes["recipe"] == recipe) & recipes["default"]]
     if own.empty:
         raise AnmiError(
-            f'audit.max_leak: recipe "{recipe}" chooses no negatives before training, so an audit cannot know what '
-            "leaks; name another as audit.recipe"
+            f'audit.max_leak: recipe "{recipe}" chooses no negatives before training, so an audit cannot know which '
+            "of them are false; name another as audit.recipe"
         )
     row = own.iloc[0]
     if math.isnan(row["leak"]):
         reason = row["failed"] or "it left no negative for any query"
-        raise AnmiError(f'audit.max_leak: the leak of recipe "{recipe}" is not known: {reason}')
+        raise AnmiError(f'audit.max_leak: the false-negative rate of recipe "{recipe}" is not known: {reason}')
     if row["leak"] > limit:
         interval = f"95 % interval {row['leak_low']:.2%} to {row['leak_high']:.2%}"
         raise AnmiError(
-            f'recipe "{recipe}" leaks {row["leak"]:.2%} ({row["leaked"]} of {row["negatives"]} negatives, {interval}), '
-            f"more than audit.max_leak allows ({limit:.2%}): tighten {row['setting'] or 'it'}, or choose another recipe"
+            f'recipe "{recipe}" has {row["leak"]:.2%} false negatives ({row["leaked"]} of {row["negatives"]}, '
+            f"{interval}), more than audit.max_leak allows ({limit:.2%}): tighten {row['setting'] or 'it'}, or choose "
+            "another recipe"
         )

@@ -42,15 +42,7 @@ class Diagnosis(Protocol):
 
 
 def diagnose(shards: Iterable[Candidates], *diagnoses: Diagnosis) -> list[Any]:
-    """Return what each of them finds in the shards, in one pass that reads no other measurement.
-
-    Parameters
-    ----------
-    shards
-        Blocks after selection.
-    diagnoses
-        Such as :class:`Funnel` and :class:`Origins`.
-    """
+    """Return what each of them finds in the shards, in one pass that reads no other measurement."""
     read = dict.fromkeys(column for each in diagnoses for column in each.columns)
     for block in ahead(shards.only(*read) if isinstance(shards, CandidateShards) else shards):
         for each in diagnoses:
@@ -230,54 +222,33 @@ class BySource:
         return table
 
 
-def leak(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, Any]:
+def false_negatives(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, Any]:
     """Count the false negatives: selected negatives that were in truth relevant.
 
-    Parameters
-    ----------
-    rows
-        Training rows with ``query_id`` and ``negative_ids`` (a list of document ids).
-    equivalents
-        ``query_id, document_id``: relevant though no qrel says so; never seen by the mining.
-    qrels
-        ``query_id, document_id, relevance``; every label above 0 counts.
-
-    Returns
-    -------
-    dict
-        ``count``, ``total`` (selected negatives), ``share``, its 95 % interval ``low`` and ``high`` over queries
-        (:func:`anmi.evaluation.shares.share`); ``queries`` with at least one such negative, ``queries_total``, and
-        ``known``: queries for which any equivalent is known, without which a small share means little. Without
-        negatives the share is 0 in [0, 1].
+    Equivalents are relevant though no qrel says so, and never seen by the mining; of qrels every label above 0 counts.
+    Returns ``count``, ``total`` (selected negatives), ``share``, its 95 % interval ``low`` and ``high`` over queries
+    (:func:`anmi.evaluation.shares.share`); ``queries`` with at least one such negative, ``queries_total``, and
+    ``known``: queries for which any equivalent is known, without which a small share means little. Without negatives
+    the share is 0 in [0, 1].
 
     Examples
     --------
     >>> rows = pd.DataFrame({"query_id": ["q"], "negative_ids": [["d1", "d2"]]})
     >>> same = pd.DataFrame({"query_id": ["q"], "document_id": ["d2"]})
     >>> none = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
-    >>> found = leak(rows, same, none)
+    >>> found = false_negatives(rows, same, none)
     >>> found["count"], found["total"], found["share"]
     (1, 2, 0.5)
     """
     chosen = rows[["query_id", "negative_ids"]].explode("negative_ids").dropna()
     pairs = chosen.rename(columns={"negative_ids": "document_id"})
-    return leak_of_pairs(pairs, set(rows["query_id"].astype(str)), equivalents, qrels)
+    return false_negatives_of_pairs(pairs, set(rows["query_id"].astype(str)), equivalents, qrels)
 
 
-def leak_of_pairs(
+def false_negatives_of_pairs(
     pairs: pd.DataFrame, queries: set[str], equivalents: pd.DataFrame, qrels: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the same as :func:`leak` for negatives as pairs.
-
-    Parameters
-    ----------
-    pairs
-        ``query_id, document_id``, and ``count`` where a document was a negative of its query several times.
-    queries
-        Those asked for negatives.
-    equivalents, qrels
-        As of :func:`leak`.
-    """
+    """Return the same as :func:`false_negatives` for negatives of ``queries`` as pairs, which may have a ``count``."""
     relevant = qrels.loc[pd.to_numeric(qrels["relevance"]) > 0, ["query_id", "document_id"]]
     found = share_of_pairs(pairs, pd.concat([equivalents[["query_id", "document_id"]], relevant]))
     return {

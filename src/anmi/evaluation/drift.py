@@ -165,6 +165,8 @@ def _shares(old: Mapping[str, Any], new: Mapping[str, Any], skipped: dict[str, s
 
 def _compared_shares(before: float, n: int, now: float, m: int) -> dict[str, Any]:
     """Compare shares of n and m queries or texts; each is one draw, though a share may be of what stands in it."""
+    # A mean of shares may round to a little more than 1.
+    before, now = min(before, 1.0), min(now, 1.0)
     h = 2 * math.asin(math.sqrt(now)) - 2 * math.asin(math.sqrt(before))
     table = np.array([[before * n, (1 - before) * n], [now * m, (1 - now) * m]])
     p_value = float(scipy.stats.chi2_contingency(table).pvalue) if table.any(axis=0).all() else 1.0

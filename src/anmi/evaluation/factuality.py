@@ -39,24 +39,8 @@ def factuality_pairs(
 ) -> pd.DataFrame:
     """Return what a model is to tell apart.
 
-    Parameters
-    ----------
-    queries
-        ``query_id, text`` of the held-out queries.
-    qrels
-        ``query_id, document_id``: their own documents.
-    documents
-        Text of every document, by id.
-    variants
-        ``document_id, kind, text``.
-    seed, most_queries
-        More queries that have a variant are reduced to a random sample; None takes all.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, query, own, kind, variant`` (texts), a row per query, own document and variant; a document of
-        whose variants there are none has no row.
+    ``qrels`` are the own documents of held-out queries. Returns ``query_id, query, own, kind, variant`` (texts), a row
+    per query, own document and variant; more queries than ``most_queries`` are reduced to a random sample.
 
     Raises
     ------

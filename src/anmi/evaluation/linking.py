@@ -75,25 +75,9 @@ def neighbours(
 ) -> pd.DataFrame:
     """Return the nearest documents of every query, and how each is related to the query's own.
 
-    Parameters
-    ----------
-    run
-        ``query_id, document_id, rank``.
-    qrels
-        ``query_id, document_id``: the own documents.
-    graph
-        What documents state.
-    document_ids
-        By document index of the graph.
-    depth
-        Documents per query.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query_id, document_id, rank, own, entity, right, entails, same_uri``: numbers of the entity of the query's
-        first own document and of the document's, -1 for none; whether it is labelled relevant; whether it states all
-        facts of an own document; whether it is about an entity that an own document is about.
+    Returns ``query_id, document_id, rank, own, entity, right, entails, same_uri``: numbers of the entity of the query's
+    first own document and of the document's, -1 for none; whether it is labelled relevant; whether it states all facts
+    of an own document; whether it is about an entity that an own document is about.
     """
     number = pd.Index(document_ids)
     near = run[(run["rank"] <= depth) & run.query_id.isin(qrels.query_id)]
@@ -165,24 +149,9 @@ def neighbour_examples(
 ) -> list[dict[str, Any]]:
     """Return the nearest documents of a random sample of queries, for people to look at.
 
-    Parameters
-    ----------
-    near
-        From :func:`neighbours`.
-    queries
-        ``query_id, text``.
-    texts
-        Of documents, by id.
-    graph
-        For URIs and labels.
-    count, seed
-        Of the sample; the same queries are drawn for every model.
-
-    Returns
-    -------
-    list of dict
-        ``query_id, query, uri, label`` and under ``documents`` ``document_id, text, uri, label, right, entails,
-        same_uri``, nearest first; texts are shortened, and an entity that there is not is None.
+    The same queries are drawn for every model. Returns ``query_id, query, uri, label`` and under ``documents``
+    ``document_id, text, uri, label, right, entails, same_uri``, nearest first; texts are shortened, and an entity that
+    there is not is None.
     """
     ids = near.query_id.unique()
     draws = seeds.stream(seed, "evaluation/neighbours").random(len(ids))

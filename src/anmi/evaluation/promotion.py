@@ -2,7 +2,7 @@
 
 A model that is trained every night on nearly the same data is rarely better by a margin that a test could show. So
 the question is not whether it is better but whether it can be worse: it is promoted when a paired, one-sided test
-excludes that it loses more than a margin (non-inferiority), and when the recipe that chose its negatives does not leak.
+excludes that it loses more than a margin (non-inferiority), and when few of its negatives are relevant.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PromotionRule(BaseModel):
 
 
 @dataclass(frozen=True)
-class Leak:
+class FalseNegativeRate:
     """How many of a recipe's negatives are relevant.
 
     ``value, low, high`` as of :func:`anmi.evaluation.shares.share`, NaN where there are none; ``count`` of
@@ -83,7 +83,7 @@ class Decision:
 def decide(
     challenger: pd.Series[Any],
     champion: pd.Series[Any] | None,
-    leak: Leak | None,
+    rate: FalseNegativeRate | None,
     rule: PromotionRule,
     *,
     seed: int,
@@ -91,16 +91,8 @@ def decide(
 ) -> Decision:
     """Apply the rule.
 
-    Parameters
-    ----------
-    challenger, champion
-        nDCG@10 of each test query, by query id; None where there is no champion yet, whose place is then free.
-    leak
-        Of the recipe; None where it chooses no negatives, which cannot leak.
-    rule
-        The margins.
-    seed, resamples
-        Of the bootstrap over queries.
+    Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate`` is None for a
+    recipe that chooses no negatives, of which none can be false.
 
     Raises
     ------
@@ -110,13 +102,13 @@ def decide(
     Notes
     -----
     The bound is the lower end of the two-sided percentile interval of confidence 2c − 1 of the mean difference, which
-    leaves 1 − c below it. Of the leak it is the upper end that counts, unlike in ``audit.max_leak``: nobody looks on
+    leaves 1 − c below it. Of that rate it is the upper end that counts, unlike in ``audit.max_leak``: nobody looks on
     when a model is promoted at night, so a doubt keeps the champion; an audit of more queries removes it.
 
     Examples
     --------
     >>> old = pd.Series([0.5, 0.75] * 30, index=[f"q{i}" for i in range(60)])
-    >>> found = decide(old + 0.25, old, Leak(0.01, 0.0, 0.02, 10, 1000), PromotionRule(), seed=1)
+    >>> found = decide(old + 0.25, old, FalseNegativeRate(0.01, 0.0, 0.02, 10, 1000), PromotionRule(), seed=1)
     >>> found.decision, found.figures["difference"], found.figures["bound"]
     ('promoted', 0.25, 0.25)
     >>> decide(old - 0.25, old, None, PromotionRule(), seed=1).decision
@@ -127,7 +119,7 @@ def decide(
             "the test set is empty, so no model can be compared with another; give the collection test queries"
         )
     compared = _compare(challenger, champion, rule, seed, resamples)
-    audited = _audit(leak, rule)
+    audited = _audit(rate, rule)
     promoted = compared[0] and audited[0]
     return Decision("promoted" if promoted else "kept", (compared[1], audited[1]), compared[2] | audited[2])
 
@@ -164,19 +156,19 @@ def _compare(
     return holds, sentence, figures
 
 
-def _audit(leak: Leak | None, rule: PromotionRule) -> tuple[bool, str, dict[str, float]]:
-    if leak is None:
+def _audit(rate: FalseNegativeRate | None, rule: PromotionRule) -> tuple[bool, str, dict[str, float]]:
+    if rate is None:
         return True, "the recipe chooses no negatives, so none can be relevant", {}
-    if leak.failed or math.isnan(leak.value):
-        why = leak.failed or "it chose no negative for any audited query"
-        return False, f"the leak of the recipe is not known: {why}", {}
-    holds = leak.high <= rule.max_leak
+    if rate.failed or math.isnan(rate.value):
+        why = rate.failed or "it chose no negative for any audited query"
+        return False, f"the false-negative rate of the recipe is not known: {why}", {}
+    holds = rate.high <= rule.max_leak
     sentence = (
-        f"of {leak.negatives} {leak.of} negatives {leak.count} are relevant ({leak.value:.2%}, 95 % interval over "
-        f"queries {leak.low:.2%} to {leak.high:.2%}), and its upper end {'stays within' if holds else 'exceeds'} the "
+        f"of {rate.negatives} {rate.of} negatives {rate.count} are relevant ({rate.value:.2%}, 95 % interval over "
+        f"queries {rate.low:.2%} to {rate.high:.2%}), and its upper end {'stays within' if holds else 'exceeds'} the "
         f"bound of {rule.max_leak:.2%}"
     )
-    if not holds and leak.value <= rule.max_leak and leak.of == "audited":
+    if not holds and rate.value <= rule.max_leak and rate.of == "audited":
         sentence += "; the estimate is below it, so an audit of more queries (audit.queries) may tell"
-    figures = {"leak": leak.value, "leak_low": leak.low, "leak_high": leak.high, "max_leak": rule.max_leak}
+    figures = {"leak": rate.value, "leak_low": rate.low, "leak_high": rate.high, "max_leak": rule.max_leak}
     return holds, sentence, figures

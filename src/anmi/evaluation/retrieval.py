@@ -99,23 +99,8 @@ def search(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Encode, with the model's prompts, and search exactly.
 
-    Parameters
-    ----------
-    model
-        The encoder.
-    query_texts, document_texts
-        Q and N texts.
-    k
-        Documents per query.
-    store
-        Cache for models that are used more than once.
-    precision, batch_size, description
-        See :func:`anmi.retrieval.encoders.encode`.
-
-    Returns
-    -------
-    documents, scores
-        int32 and float32 [Q, k], best first.
+    Returns documents and scores, int32 and float32 [Q, k], best first. The store is for models that are used more than
+    once; see :func:`anmi.retrieval.encoders.encode` for the rest.
     """
     from anmi.retrieval.dense import DenseIndex
 
@@ -163,21 +148,7 @@ def vectors(
 
     A static encoder does not tokenise again what this process read before.
 
-    Parameters
-    ----------
-    model
-        The encoder.
-    texts
-        T texts.
-    role
-        What they are.
-    store, precision, batch_size, description
-        See :func:`anmi.retrieval.encoders.encode`.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32 [T, D], rows of length 1.
+    Returns float32 [T, D], rows of length 1. See :func:`anmi.retrieval.encoders.encode`.
     """
     from anmi.evaluation.static_tokens import encode_static, is_readable
     from anmi.retrieval.encoders import encode
@@ -216,16 +187,8 @@ def dev_pool(
 ) -> DevPool | None:
     """Return what to measure on; None when no dev query has a relevant document.
 
-    Parameters
-    ----------
-    corpus, queries, qrels
-        The collection.
-    most_documents
-        A larger corpus is reduced to the dev positives and a random sample, so that measuring stays cheap.
-    seed
-        Of the samples.
-    most_queries
-        More dev queries are reduced to a random sample; None takes all.
+    A larger corpus is reduced to the dev positives and a random sample, and so are more dev queries, so that measuring
+    stays cheap.
     """
     dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
     if dev.empty:

@@ -51,10 +51,8 @@ class Share:
     design_effect: float
 
 
-def share(
-    counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resamples: int = 10_000, confidence: float = 0.95
-) -> Share:
-    """Return a share of negatives with an interval that allows for negatives of one query being alike.
+def share(counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resamples: int = 10_000) -> Share:
+    """Return a share of negatives with its 95 % interval, which allows for negatives of one query being alike.
 
     Parameters
     ----------
@@ -66,8 +64,6 @@ def share(
         Of the resampling; the same counts and seed give the same numbers, in whatever order the queries come.
     resamples
         Bootstrap samples.
-    confidence
-        Coverage of the interval, in (0, 1).
 
     Raises
     ------
@@ -104,10 +100,9 @@ def share(
         return Share(math.nan, 0.0, 1.0, 0, 0, 0, 0, math.nan)
     value = float(count / total)
     effect = _design_effect(kinds, number, value)
-    low, high = wilson(value, queries if math.isnan(effect) else total / max(effect, 1.0), confidence)
+    low, high = wilson(value, queries if math.isnan(effect) else total / max(effect, 1.0))
     if 0 < value < 1:
-        tail = (1 - confidence) / 2
-        ends = np.quantile(_resampled(kinds, number, seed, resamples), [tail, 1 - tail])
+        ends = np.quantile(_resampled(kinds, number, seed, resamples), [0.025, 0.975])
         low, high = min(low, float(ends[0])), max(high, float(ends[1]))
     return Share(value, low, high, int(count), int(total), queries, int(number[kinds[:, 0] > 0].sum()), effect)
 

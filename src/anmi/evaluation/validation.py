@@ -19,6 +19,10 @@ from anmi.retrieval.related import RelatedDocuments
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+# The same for every model and recipe, not the one trained with: with its own, a recipe that learns its temperature, or
+# was given another, would change the unit of its loss, and no two could be compared. At 0.05 a document that is 0.05
+# less similar counts for 1/e.
+_TEMPERATURE: Final = 0.05
 # Similarities held in memory at once, 4 bytes each.
 _MOST_VALUES: Final = 1 << 22
 
@@ -34,7 +38,6 @@ def dev_loss(
     precision: str,
     seed: int,
     *,
-    temperature: float = 0.05,
     most_queries: int | None = None,
     related: RelatedDocuments | None = None,
 ) -> Callable[[SentenceTransformer], float] | None:
@@ -57,10 +60,6 @@ def dev_loss(
         See :func:`anmi.evaluation.retrieval.dev_pool`, which the dev metric is measured on, too.
     precision
         Of encoding.
-    temperature
-        The same for every model and recipe, not the one trained with: with its own, a recipe that learns its
-        temperature, or was given another, would change the unit of its loss, and no two could be compared. At 0.05 a
-        document that is 0.05 less similar counts for 1/e.
     related
         Copies, near-duplicates and siblings of documents, which are barred as well.
 
@@ -79,7 +78,7 @@ def dev_loss(
     def measure(model: SentenceTransformer) -> float:
         found = vectors(model, asked, "query", precision=precision)
         documents = vectors(model, texts, "document", precision=precision)
-        return mean_loss(found, documents, query, place, masked, temperature)
+        return mean_loss(found, documents, query, place, masked, _TEMPERATURE)
 
     return measure
 
@@ -93,17 +92,6 @@ def mean_loss(
     temperature: float,
 ) -> float:
     """Return the mean over queries of −log softmax of their own documents' similarity.
-
-    Parameters
-    ----------
-    queries, documents
-        Unit vectors, float32 [Q, d] and [N, d].
-    query, place
-        Pairs of a query and an own document, int64 [P]; every query is in at least one.
-    masked
-        Which documents are no negatives of a query, own documents included, bool [Q, N].
-    temperature
-        Above 0.
 
     Examples
     --------

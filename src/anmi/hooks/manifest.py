@@ -29,9 +29,10 @@ from anmi.corpus.contents import code_digest
 from anmi.errors import AnmiError
 from anmi.files import disk_errors
 from anmi.locks import Lock, process
-from anmi.runs import facts, replay, unchanged, versions
+from anmi.runs import origin, replay, unchanged, versions
 from anmi.runs.manifests import LOCK, read_manifest
-from anmi.runs.record import RunRecord, data_root, now, write_beside_data
+from anmi.runs.places import Place
+from anmi.runs.record import RunRecord, data_root, now
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,8 @@ class ManifestHooks:
         """
         self._catalog = catalog
         self._record.begin(run_params, self._parameters, self._project)
+        if origin.COLLECTION in pipeline.inputs():
+            self._record.collection = origin.collection_facts(str(self._record.parameters["collection"]))
         if unchanged.is_whole(run_params):
             self._compare(pipeline, catalog)
         before = read_manifest(self._root, self._record.run_id)
@@ -183,10 +186,8 @@ class ManifestHooks:
         assert self._context is not None
         record, inputs = self._record, pipeline.inputs()
         record.process, record.code = process(), code_digest()
-        record.filters = facts.filters_of(run_params)
-        record.configured = facts.exact(self._context.config_loader["parameters"])
-        if facts.COLLECTION in inputs:
-            record.collection = facts.collection_facts(str(record.parameters["collection"]))
+        record.filters = origin.filters_of(run_params)
+        record.configured = origin.exact(self._context.config_loader["parameters"])
         for name in inputs:
             if self._has_versions(name):
                 # What only nodes that are left out read may be missing.
@@ -211,15 +212,15 @@ class ManifestHooks:
         assert self._context is not None
         entries = self._context.config_loader["catalog"]
         made = {name: entry for name, entry in entries.items() if name in pipeline.all_outputs()}
-        forced = unchanged.is_forced(self._record.parameters)
-        try:
-            now = unchanged.fingerprint(
-                pipeline.inputs(), self._record.parameters, self._record.versions, made, self._project
-            )
-        except (AnmiError, OSError):
-            # What is wrong with the collection is for ingestion to say.
+        record = self._record
+        forced, collection = unchanged.is_forced(record.parameters), record.collection.get("digest", "")
+        if record.collection and not collection:
+            # What is wrong with it is for ingestion to say.
             return
-        self._record.fingerprint = now
+        now = unchanged.fingerprint(
+            pipeline.inputs(), record.parameters, collection, record.versions, made, self._project
+        )
+        record.fingerprint = now
         if forced or not unchanged.is_asked():
             return
         before, changes = unchanged.compare(catalog, pipeline.all_outputs(), self._root, now)
@@ -245,7 +246,7 @@ class ManifestHooks:
         with self._lock:
             self._record.updated = now()
             text = json.dumps(self._record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            write_beside_data(self._root, f"runs/{self._record.run_id}/manifest.json", text)
+            Place(self._root).write(f"runs/{self._record.run_id}/manifest.json", text)
             self._written = time.monotonic()
 
     def _try_to_write(self) -> None:

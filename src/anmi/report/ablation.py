@@ -154,7 +154,7 @@ def cells(row: Row, results: Row) -> dict[str, str]:
     if results["focus"]:
         texts |= {f"lead of {results['focus']}": _signed(row["focus_difference"], to_focus)}
     return texts | {
-        "leak": _leak(row),
+        "false negatives": _false_negatives(row),
         "coverage": f"{row['coverage']:.1%}",
         "training": f"{row['train_seconds']:.0f} s",
         "memory": f"{row['memory_mb']:,.0f} MiB",
@@ -162,7 +162,7 @@ def cells(row: Row, results: Row) -> dict[str, str]:
     }
 
 
-def _leak(row: Row) -> str:
+def _false_negatives(row: Row) -> str:
     if row["leak"] is None:
         return "–"
     return f"{row['leak']:.2%} ({100 * row['leak_low']:.2f} to {100 * row['leak_high']:.2f})"

@@ -23,7 +23,7 @@ def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
     table = Table(title=escape(title), title_justify="left")
     table.add_column("recipe", no_wrap=True)
     table.add_column("main threshold")
-    for name in ("leak", "95 % interval", "gap", "coverage", "queries lost", "negatives"):
+    for name in ("false negatives", "95 % interval", "gap", "coverage", "queries lost", "negatives"):
         table.add_column(name, justify="right")
     for row in recipes[recipes["default"]].sort_values("leak", kind="stable").to_dict("records"):
         cells = (setting(row), *measured(row).values())
@@ -66,11 +66,11 @@ def judges_table(judges: pd.DataFrame) -> Table:
 
 
 def recipe_lines(recipes: pd.DataFrame) -> list[str]:
-    """Return one short line per recipe as it is, for a log, the smallest leak first."""
+    """Return one short line per recipe as it is, for a log, the cleanest first."""
     own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
     width = max(map(len, own["recipe"]), default=0)
     rows = [{"name": row["recipe"]} | measured(row) for row in own.to_dict("records")]
     return [
-        f"{row['name']:<{width}}  leak {row['leak']:>6}  gap {row['gap']:>6}  coverage {row['coverage']:>6}"
+        f"{row['name']:<{width}}  false negatives {row['leak']:>6}  gap {row['gap']:>6}  coverage {row['coverage']:>6}"
         for row in rows
     ]

@@ -19,17 +19,7 @@ _COLOURS: Final = ("#2F7FC1", "#C77700", "#009E73", "#A0568A", "#D55E00", "#0F8F
 
 
 def render(recipes: pd.DataFrame, judges: pd.DataFrame, summary: Mapping[Any, Any]) -> str:
-    """Return the audit as one self-contained HTML document.
-
-    Parameters
-    ----------
-    recipes
-        As :func:`anmi.evaluation.audit.audit_recipes` returns.
-    judges
-        As :func:`anmi.evaluation.audit.audit_judges` returns.
-    summary
-        ``collection, encoder, date, depth, audit, lost, failed``; see :func:`anmi.evaluation.audit.summarise`.
-    """
+    """Return the audit as one self-contained HTML document."""
     own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
     return page(
         _TEMPLATE,
@@ -53,7 +43,7 @@ def _three(value: float) -> str:
 
 
 def curves(recipes: pd.DataFrame) -> Figure | None:
-    """Leak against gap over each recipe's sweep; the recipe as it is stands out, with its interval.
+    """False-negative rate against gap over each recipe's sweep; the recipe as it is stands out, with its interval.
 
     Recipes without a threshold are single points. None where no recipe chose a negative.
     """
@@ -97,19 +87,23 @@ def curves(recipes: pd.DataFrame) -> Figure | None:
                     marker={"color": colour, "size": 12, "symbol": symbol},
                 )
             )
-    layout = plot_layout(520, "hardness: gap between positive and negative (smaller is harder)", "leak (%)")
+    layout = plot_layout(520, "hardness: gap between positive and negative (smaller is harder)", "false negatives (%)")
     layout["yaxis"] |= {"rangemode": "tozero"}
     note = (
         "Large marks: the recipes as they are, with 95 % intervals; small ones: other values of their main threshold. "
         "Better is down (clean) and left (hard)."
     )
-    return Figure("curves", "Leak against hardness", note, {"data": traces, "layout": layout})
+    return Figure("curves", "False negatives against hardness", note, {"data": traces, "layout": layout})
 
 
 def _hover(row: Mapping[Any, Any]) -> str:
     values = measured(row)
     lines = [f"<b>{html.escape(row['recipe'])}</b>", html.escape(setting(row))]
-    lines += [f"leak {values['leak']} ({values['interval']})", f"gap {values['gap']}", f"coverage {values['coverage']}"]
+    lines += [
+        f"false negatives {values['leak']} ({values['interval']})",
+        f"gap {values['gap']}",
+        f"coverage {values['coverage']}",
+    ]
     return "<br>".join(lines)
 
 

@@ -153,14 +153,7 @@ def tier_name(tier: int) -> str:
 def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     """Return a rule that is relative to a positive of the row in this row's numbers; empty for any other.
 
-    Parameters
-    ----------
-    rule
-        Text of a :class:`~anmi.candidates.Rule`.
-    row
-        A block of one row.
-    place
-        Slot of the candidate; only what is told of an interval of gaps depends on it.
+    The block has one row; on ``place`` depends only what is told of an interval of gaps.
 
     Examples
     --------

@@ -43,20 +43,10 @@ _OTHERS: Final = {False: 33, True: 42}
 def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     """Return the positives and candidates of one row, each with the rule that decided on it.
 
-    Parameters
-    ----------
-    found
-        From :func:`anmi.report.explanation.explain`.
-    top
-        Candidates to show from the front; what was chosen or promoted is shown wherever it stands.
-    width
-        Cells of the console; scores are shown as far as they fit, those first that most rules go by.
-
-    Returns
-    -------
-    rich.table.Table
-        Under each document the start of its text, under a score its rank or standard error, under a rule the
-        evidence that moved the fused judge most, in log-odds against an average candidate.
+    The first ``top`` are shown, and what was chosen or promoted wherever it stands; scores as far as ``width`` cells
+    hold them, those first that most rules go by. Under each document stands the start of its text, under a score its
+    rank or standard error, under a rule the evidence that moved the fused judge most, in log-odds against an average
+    candidate.
     """
     rows = found["candidates"]
     shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from anmi.report import figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
+from anmi.report.false_negatives import false_negatives_sentence
 from anmi.report.hardening import hardening
 from anmi.report.inputs import (
     EXAMPLE_COLUMNS,
@@ -32,7 +33,6 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.report.leak import leak_sentence
 from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
 
@@ -56,7 +56,7 @@ def render(inputs: ReportInputs) -> str:
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
         origins=_origins(inputs),
         expected=expected_sentence(inputs.expected),
-        leak=leak_sentence(inputs.leak),
+        leak=false_negatives_sentence(inputs.leak),
         gap=embedded(figures.elo_gap(inputs.gap)),
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
         judges=_judges(inputs.judges),

@@ -29,76 +29,37 @@ _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """Plain tables and dictionaries; whatever is empty is said to be missing.
+    """Plain tables and dictionaries; whatever is empty is said to be missing."""
 
-    Attributes
-    ----------
-    results
-        ``collection, encoder, recipe, seed_count, metric, value, low, high``; recipe ``bm25``, ``zero_shot`` or the
-        name of the trained model's recipe. One collection and one encoder.
-    comparisons
-        ``system, baseline, metric, difference, low, high, p_value``; difference is system minus baseline.
-    funnel
-        From :class:`anmi.evaluation.diagnostics.Funnel`; a row may name its ``rule``, and its ``kind`` may be one of
-        :data:`anmi.candidates.Kind`.
-    origins
-        From :class:`anmi.evaluation.diagnostics.Origins`. May be empty.
-    distributions
-        From :class:`anmi.evaluation.distributions.Distributions`.
-    training_log
-        ``step, epoch, loss, temperature, dev_ndcg@10``; the dev metric is NaN between epochs. Where negatives were
-        drawn from mixed sources also ``share_*`` and what :mod:`anmi.report.hardening` reads besides. Of a training
-        in two passes ``pass`` tells them apart, 1 or 2.
-    judges
-        By name what is known of each judge: ``auc``, ``reliability`` (from
-        :func:`anmi.judging.calibration.reliability`) and ``method`` (how it was calibrated); any of the three may be
-        missing. See :func:`judge_entries`.
-    gap
-        From :class:`anmi.evaluation.diagnostics.Gap` on ``elo``.
-    expected
-        From :class:`anmi.evaluation.diagnostics.Expected`.
-    leak
-        From :func:`anmi.evaluation.diagnostics.leak`.
-    hardness
-        Results by the hardness of queries: ``metric``; ``profile``, rows ``system, hardness, value, low, high,
-        queries`` from :func:`anmi.evaluation.buckets.profile`; and ``buckets``, rows ``system, bucket, queries`` with
-        the metric and ``rank_*``, from :func:`anmi.evaluation.buckets.by_bucket`. Empty omits the section.
-    knowledge, neighbours
-        The artifacts ``knowledge_metrics`` and ``neighbours``; empty where no entities are known.
-    kept_epoch
-        Whose weights the trained model has, where they are not those of the last step; of two passes the epoch that
-        the second ended with.
-    passes
-        A sentence on what each pass of training was, from :func:`passes_sentence`; empty of a single pass.
-    examples
-        ``query_id, query, role, document_id, text`` with role ``positive`` or ``negative``, one row per document,
-        rows of a query together; every further numeric column is shown as a score. See :func:`example_table`.
-    parameters
-        What the run was given; nested, JSON-like.
-    summary
-        ``collection``, ``recipe``, ``encoder``, ``prompts`` (what the encoder puts before texts, in words; left out
-        where it is empty), ``date``, ``versions`` (name → version), and under ``counts``
-        numbers to be named in the head (for example ``documents``, ``test queries``).
-    """
-
+    # recipe: bm25, zero_shot or the trained model's; metric, value, low, high. One collection and one encoder.
     results: pd.DataFrame
+    # collection, recipe, encoder, prompts in words, date, versions by name, and counts to be named in the head.
     summary: Mapping[str, Any]
+    # system, baseline, metric, difference (system minus baseline), low, high, p_value
     comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # What the diagnoses of anmi.evaluation.diagnostics and anmi.evaluation.distributions found; the gap is of Elo.
     funnel: Sequence[Mapping[str, Any]] = ()
     distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
     gap: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Any] = field(default_factory=dict)
     leak: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
+    training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # From example_table.
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # What the run was given; nested, JSON-like.
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    # From judge_entries: by name auc, reliability and method, any of which may be missing.
     judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # The artifacts hardness_results, knowledge_metrics and neighbours; empty omits the section.
     hardness: Mapping[str, Any] = field(default_factory=dict)
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     neighbours: Mapping[str, Any] = field(default_factory=dict)
+    # Whose weights the trained model has, where they are not those of the last step; of two passes the second's end.
     kept_epoch: int | None = None
+    # From passes_sentence; empty of a single pass.
     passes: str = ""
-    origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def passes_sentence(summary: Mapping[str, Any]) -> str:
@@ -149,13 +110,8 @@ def first_pass(log: pd.DataFrame) -> pd.DataFrame:
 def example_table(rows: pd.DataFrame, count: int = 10) -> pd.DataFrame:
     """Turn the first training rows into the ``examples`` of a report, with all scores and the weights.
 
-    Parameters
-    ----------
-    rows
-        Training rows: ``query_id, query, positive_id, positive, negative_ids, negatives``, and every
-        ``positive_<name>`` with its ``negative_<name>``.
-    count
-        Queries at most. Only rows that have negatives are taken, one per query, and seven of their negatives.
+    All scores (``positive_<name>`` with its ``negative_<name>``) and the weights are shown. Only rows that have
+    negatives are taken, one per query, and seven of their negatives.
 
     Examples
     --------

@@ -13,9 +13,9 @@ from kedro.pipeline import Pipeline
 from anmi.corpus.contents import code_digest
 from anmi.errors import AnmiError
 from anmi.files import measured
-from anmi.runs import facts
-from anmi.runs.changes import changes
+from anmi.runs import origin
 from anmi.runs.manifests import versions_of
+from anmi.runs.origin import changes
 from anmi.runs.record import as_plain, git_state, package_versions
 
 IsThere = Callable[[str, str], bool]
@@ -147,15 +147,15 @@ def absent(manifest: Mapping[str, Any]) -> frozenset[str]:
 
 
 def changes_since(manifest: Mapping[str, Any], context: Any, pipeline: Pipeline) -> dict[str, str]:
-    """Return in words what is no longer as it was when a run began; see :func:`anmi.runs.changes.changes`."""
+    """Return in words what is no longer as it was when a run began; see :func:`anmi.runs.origin.changes`."""
     inputs = pipeline.inputs()
     parameters = as_plain(context.params)
     now: dict[str, Any] = {
-        "parameters": facts.relevant(parameters, inputs),
+        "parameters": origin.relevant(parameters, inputs),
         "code": code_digest(),
         "git": git_state(context.project_path),
         "versions": package_versions(),
     }
     if manifest.get("collection"):
-        now["collection"] = facts.collection_facts(str(manifest["collection"]["name"]))
-    return changes({**manifest, "parameters": facts.relevant(manifest["parameters"], inputs), "python": ""}, now)
+        now["collection"] = origin.collection_facts(str(manifest["collection"]["name"]))
+    return changes({**manifest, "parameters": origin.relevant(manifest["parameters"], inputs), "python": ""}, now)

@@ -8,11 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import fsspec
-
-from anmi.datasets import remote
 from anmi.errors import AnmiError, nearest
 from anmi.locks import is_held, state
+from anmi.runs.places import Place
 
 LOCK: Final = "lock"
 _MANIFEST: Final = "manifest.json"
@@ -31,35 +29,26 @@ class Runs:
     """
 
     def __init__(self, root: str) -> None:
-        self.root = root.rstrip("/")
-        self.is_local = "://" not in root
-        self._files = fsspec.filesystem("file") if self.is_local else remote.file_system(self.root)
-        self._path = str(self._files._strip_protocol(self.root)).rstrip("/")
+        self.place = Place(root)
+        self.root, self.is_local = self.place.root, self.place.is_local
 
     def all(self) -> list[dict[str, Any]]:
         """Return all manifests, the oldest first, each with what became of the run as ``status``.
 
         A run that says that it is running is ``killed`` where its process is gone.
         """
-        with remote.in_one_sentence(f"{self.root}/runs"):
-            manifests = list(self._read())
-        found = [manifest | {"status": self.status(manifest)} for manifest in manifests]
+        found = [manifest | {"status": self.status(manifest)} for manifest in self._read()]
         return sorted(found, key=lambda manifest: str(manifest["run_id"]))
 
     def _read(self) -> Iterator[dict[str, Any]]:
-        folder = f"{self._path}/runs"
-        self._files.invalidate_cache()
-        for place in self._files.find(folder) if self._files.exists(folder) else []:
+        for file in self.place.files("runs"):
             # Anything else than <run id>/manifest.json is none, such as what a killed process was writing.
-            parts = place.strip("/").split("/")
-            if parts[-1] != _MANIFEST or len(parts) - len(folder.strip("/").split("/")) != 2:
+            parts = file.name.split("/")
+            if len(parts) != 3 or parts[-1] != _MANIFEST:
                 continue
-            try:
-                manifest = dict(json.loads(self._files.cat_file(place)))
-            except (FileNotFoundError, ValueError):
-                # It was removed in between.
-                continue
-            if manifest.get("run_id") == parts[-2]:
+            # Empty where it was removed in between.
+            manifest = read_manifest(self.root, parts[1])
+            if manifest.get("run_id") == parts[1]:
                 yield manifest
 
     def status(self, manifest: Mapping[str, Any]) -> str:
@@ -98,10 +87,8 @@ class Runs:
 
 def read_manifest(root: str, run_id: str) -> dict[str, Any]:
     """Return what a run noted under the data root; empty where there is no such run."""
-    place = f"{root.rstrip('/')}/runs/{run_id}/manifest.json"
     try:
-        text = remote.read_text(place) if "://" in root else Path(place).read_text(encoding="utf-8")
-        return dict(json.loads(text or "{}"))
+        return dict(json.loads(Place(root).read(f"runs/{run_id}/{_MANIFEST}") or "{}"))
     except (OSError, ValueError):
         return {}
 

@@ -1,4 +1,4 @@
-"""Folders under a data root, local or remote: what is in them, and removing them so that none is seen half."""
+"""A folder, local or remote: what is in it, small files of it, and removing so that nothing is seen half."""
 
 from __future__ import annotations
 
@@ -45,11 +45,31 @@ class Place:
         self.is_local = "://" not in root
         self._fs: Any = None if self.is_local else remote.file_system(root)
 
-    def files(self) -> Iterator[File]:
-        """Yield all files, hidden ones too, and empty folders that are somebody's leftovers."""
+    def read(self, name: str) -> str | None:
+        """Return what a small file holds; None where it is not there."""
+        if not self.is_local:
+            return remote.read_text(f"{self.root}/{name}")
+        path = Path(self.root) / name
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+    def write(self, name: str, text: str) -> str:
+        """Write a small file, whole or not at all, and return where it lies."""
+        place = f"{self.root}/{name}"
+        if not self.is_local:
+            remote.write_text(place, text)
+        else:
+            with files.disk_errors(place), files.aside(Path(place)) as path:
+                path.write_text(text, encoding="utf-8")
+        return place
+
+    def files(self, folder: str = "") -> Iterator[File]:
+        """Yield all files, those of a folder or all, hidden ones too, and empty folders that are somebody's leftovers.
+
+        Their names start at the root in any case.
+        """
         if self.is_local:
             root = Path(self.root)
-            for path in root.rglob("*"):
+            for path in (root / folder).rglob("*"):
                 try:
                     state = path.lstat()
                 except OSError:
@@ -64,7 +84,8 @@ class Place:
         with remote.in_one_sentence(self.root):
             self._fs.invalidate_cache()
             start = str(self._fs._strip_protocol(self.root)).strip("/")
-            entries = self._fs.find(self.root, detail=True) if self._fs.exists(self.root) else {}
+            place = f"{self.root}/{folder}".rstrip("/")
+            entries = self._fs.find(place, detail=True) if self._fs.exists(place) else {}
             for path, entry in entries.items():
                 yield File(path.strip("/").removeprefix(start).strip("/"), int(entry.get("size") or 0), 0.0, 0.0)
 

@@ -125,8 +125,7 @@ def plan(
     store
         Folder of the store, whose checkpoints are looked at.
     """
-    place = Place(runs.root)
-    files = list(place.files())
+    files = list(runs.place.files())
     known = {str(manifest["run_id"]): manifest for manifest in manifests}
     starts = [_seconds(known[name]["start"]) for name in keep if name in known and _may_use(known[name])]
     # Where the system notes reading to the day only.

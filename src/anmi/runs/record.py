@@ -14,10 +14,8 @@ from typing import Any, Final
 
 from kedro.framework.context import KedroContext
 
-from anmi.datasets import remote
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError, holds_address_secret, masked
-from anmi.files import aside, disk_errors
 
 _PACKAGES: Final = (
     "anmi",
@@ -253,14 +251,3 @@ def data_root(context: KedroContext) -> str:
             "storage, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     return root if "://" in root else str((context.project_path / root).resolve())
-
-
-def write_beside_data(root: str, name: str, text: str) -> str:
-    """Write a small text file under the data root, local or remote, and return where it lies."""
-    place = f"{root.rstrip('/')}/{name}"
-    if "://" in root:
-        remote.write_text(place, text)
-    else:
-        with disk_errors(place), aside(Path(place)) as path:
-            path.write_text(text, encoding="utf-8")
-    return place

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from anmi.errors import AnmiError
-from anmi.runs import again, facts
+from anmi.runs import again, origin
 from anmi.runs.manifests import UNFINISHED, Runs, versions_of
 from anmi.runs.replay import Replay, replaying
 
@@ -105,7 +105,7 @@ def resume(manifest: Mapping[str, Any], *, force: bool) -> tuple[str, again.Rest
         "inputs": dict(manifest.get("inputs", {})),
         **{kind: {k: v for k, v in manifest.get(kind, {}).items() if k in rest.reused} for kind in ("files", "models")},
     }
-    if facts.COLLECTION not in pipeline.only_nodes(*rest.nodes).inputs():
+    if origin.COLLECTION not in pipeline.only_nodes(*rest.nodes).inputs():
         # Read by the stopped run; this one will not look at it.
         notes["collection"] = dict(manifest.get("collection") or {})
     absent = again.absent(manifest)

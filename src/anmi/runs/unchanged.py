@@ -16,10 +16,11 @@ from kedro.io import CatalogProtocol
 from kedro.io.core import DatasetError, VersionNotFoundError
 from pydantic import TypeAdapter, ValidationError
 
-from anmi.corpus.contents import code_digest, contents, files_in, models_in, with_effect
+from anmi.corpus.contents import code_digest, files_in, models_in, with_effect
 from anmi.errors import AnmiError
 from anmi.fingerprint import changed, hash_value
 from anmi.runs.manifests import read_manifest
+from anmi.runs.origin import relevant
 
 PIPELINE: Final = "mining"
 _PARTIAL: Final = (
@@ -82,6 +83,7 @@ def is_forced(parameters: Mapping[str, Any]) -> bool:
 def fingerprint(
     inputs: Iterable[str],
     parameters: Mapping[str, Any],
+    collection: str,
     versions: Mapping[str, str],
     entries: Mapping[str, Any],
     project: Path,
@@ -94,6 +96,8 @@ def fingerprint(
         Free inputs of the pipeline, of which those named ``params:…`` count.
     parameters
         All of them, as validated.
+    collection
+        A hash of what it is read from.
     versions
         Of the installed packages.
     entries
@@ -104,33 +108,20 @@ def fingerprint(
     Returns
     -------
     dict
-        By part: ``collection`` (contents of its files), ``parameters`` (with the chosen recipe), ``models`` (files of
-        encoders and judges named in the parameters), ``code``, ``libraries``, ``catalog``.
+        By part: ``collection``, ``parameters`` (with the chosen recipe), ``models`` (files of encoders and judges named
+        in the parameters), ``code``, ``libraries``, ``catalog``.
     """
-    chosen = {name: _branch(parameters, name) for name in sorted(_names(inputs))}
-    if isinstance(chosen.get("recipes"), Mapping):
-        chosen["recipes"] = chosen["recipes"].get(str(chosen.get("recipe")))
+    # The engine changes no result; that of `bm25` does.
+    chosen = relevant(parameters, {*inputs} - {"params:engine"})
     kinds = {name: {k: v for k, v in entry.items() if k not in _PLACE} for name, entry in entries.items()}
     return {
-        "collection": contents(str(chosen.get("collection", ""))),
+        "collection": collection,
         "parameters": hash_value(with_effect(chosen)),
         "models": hash_value(models_in(chosen, project)),
         "code": code_digest(),
         "libraries": hash_value(versions),
         "catalog": hash_value(kinds),
     }
-
-
-def _names(inputs: Iterable[str]) -> set[str]:
-    # The engine changes no result; that of `bm25` does.
-    return {name.removeprefix("params:") for name in inputs if name.startswith("params:")} - {"engine"}
-
-
-def _branch(parameters: Mapping[str, Any], name: str) -> Any:
-    value: Any = parameters
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def stamps(catalog: CatalogProtocol, names: Iterable[str]) -> dict[str, dict[str, Any]]:

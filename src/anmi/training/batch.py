@@ -274,14 +274,8 @@ class Batcher:
 
     Documents are tokenised in groups of similar length, so that a long one does not pad all the others.
 
-    Parameters
-    ----------
-    tokenise
-        Texts and a role (``query`` or ``document``) to the encoder's input features.
-    in_batch
-        See :func:`assemble`.
-    texts_per_pass
-        Most texts in a group.
+    ``tokenise`` turns texts and a role (``query`` or ``document``) into the encoder's input features;
+    ``texts_per_pass`` are most texts in a group. See :func:`assemble`.
     """
 
     def __init__(

@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
-STATE: Final = "state.json"
 # When and how often checkpoints are made changes no weight.
 WITHOUT_EFFECT: Final = frozenset({"checkpoint_minutes", "checkpoint_steps", "checkpoints_kept"})
 # What one may want to change when a training is to go on after it failed; the batches and the steps stay the same.
@@ -222,15 +221,6 @@ class Checkpoints:
 
     def write(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], values: Mapping[str, Any]) -> Path:
         """Write a checkpoint aside, and make it appear when it is whole.
-
-        Parameters
-        ----------
-        step
-            Steps made.
-        tensors
-            By name of the file, without its suffix.
-        values
-            JSON values by name of the file, without its suffix.
 
         Raises
         ------

@@ -87,20 +87,8 @@ class PoolSampler:
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
         """Return what is drawn under a state.
 
-        Parameters
-        ----------
-        rows
-            Numbers of B rows.
-        step
-            From 0.
-        state
-            The window, and how many.
-
-        Returns
-        -------
-        tuple of numpy.ndarray
-            Places in the pool in the order drawn, int64 [B, n] with n the number wanted; which of them were drawn,
-            bool [B, n], true ones first; and which lie inside the window, bool [B, n].
+        Returns, for B rows and n wanted: places in the pool in the order drawn, int64 [B, n]; which of them were drawn,
+        bool, true ones first; and which lie inside the window, bool.
         """
         gap = self._gap[rows]
         outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)

@@ -29,15 +29,7 @@ class NegativeSampler(Protocol):
 
 
 class FirstNegatives:
-    """The best of each row, the same in every step.
-
-    Parameters
-    ----------
-    rows
-        All training rows.
-    count
-        Negatives a row brings at most; None is all it has.
-    """
+    """The best of each row, the same in every step."""
 
     def __init__(self, rows: Sequence[Row], count: int | None) -> None:
         self._rows = rows if count is None else [row.pick(range(min(count, len(row.negatives)))) for row in rows]
@@ -58,22 +50,8 @@ def build_sampler(
 ) -> NegativeSampler:
     """Return what chooses the negatives of every step.
 
-    Parameters
-    ----------
-    rows
-        All training rows with all negatives that were mined for them.
-    options
-        Of the training.
-    curriculum
-        Whose state each draw goes by; None for none.
-    seed
-        Of the training.
-    keep
-        Judgments that the loss reads; others serve the draw only. None keeps all.
-    stock
-        What negatives of mixed sources are drawn from.
-    dimension
-        Of the embeddings.
+    ``rows`` have all negatives that were mined for them. ``keep`` are the judgments that the loss reads (None: all);
+    others serve the draw only. ``stock`` is what negatives of mixed sources are drawn from.
 
     Raises
     ------

@@ -27,7 +27,7 @@ from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
-from anmi.training.curriculum import build_curriculum
+from anmi.training.curriculum import Curriculum, build_curriculum
 from anmi.training.drawn import DrawnNegatives
 from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
@@ -138,21 +138,23 @@ def train(
     with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
         steps = options.epochs * math.ceil(len(data) / options.batch_size)
         arguments = training_arguments(options, encoder, seed, Path(scratch), steps)
-        recorder = _run(
-            data,
-            encoder,
+        curriculum = _curriculum(options, steps, seed, dev=evaluate_dev is not None or bool(refit and refit.told))
+        recorder = Recorder(
             loss.to(encoder.device),
-            options,
-            arguments=arguments,
-            steps=steps,
-            precision=precision,
-            evaluate_dev=evaluate_dev,
+            curriculum,
+            evaluate_dev,
+            keep_best=options.keep_best,
             show_progress=show_progress,
-            checkpoints=kept,
-            stock=stock,
             dev_loss=dev_loss,
             refit=refit,
         )
+        try:
+            loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock)
+            if kept is not None:
+                loop.add_callback(Timer(options))
+            loop.run(options, kept)
+        finally:
+            recorder.close()
     moved = _moved(before, encoder)
     if moved == 0.0:
         _explain_no_change(refit)
@@ -210,71 +212,47 @@ def save(encoder: SentenceTransformer, output: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _run(
+def _curriculum(options: TrainingOptions, steps: int, seed: int, *, dev: bool) -> Curriculum | None:
+    mix = options.sources.mix if isinstance(options.sources, MixedSources) else None
+    return build_curriculum(
+        options.curriculum, steps, seed, options.negatives, mix=mix, epochs=options.epochs, dev=dev
+    )  # fmt: skip
+
+
+def _loop(
     data: list[Row],
     encoder: SentenceTransformer,
     loss: nn.Module,
     options: TrainingOptions,
-    *,
     arguments: SentenceTransformerTrainingArguments,
-    steps: int,
     precision: torch.dtype,
-    evaluate_dev: Callable[[SentenceTransformer], float] | None,
-    show_progress: bool,
-    checkpoints: Checkpoints | None,
+    recorder: Recorder,
+    curriculum: Curriculum | None,
     stock: Stock | None,
-    dev_loss: DevLoss | None,
-    refit: Refit | None,
-) -> Recorder:
-    mixed = options.sources if isinstance(options.sources, MixedSources) else None
-    curriculum = build_curriculum(
-        options.curriculum,
-        steps,
-        arguments.seed,
-        options.negatives,
-        mix=None if mixed is None else mixed.mix,
-        epochs=options.epochs,
-        dev=evaluate_dev is not None or (refit is not None and bool(refit.told)),
-    )
-    recorder = Recorder(
-        loss,
-        curriculum,
-        evaluate_dev,
-        keep_best=options.keep_best,
-        show_progress=show_progress,
-        dev_loss=dev_loss,
-        refit=refit,
-    )
-    margin = None if mixed is None else mixed.margin
-    objective = ContrastiveObjective(
-        encoder, loss, precision if precision != torch.float32 else None, recompute=options.recompute, margin=margin
-    )
-    recorder.objective = objective
-    trainer = Loop(
+) -> Loop:
+    margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
+    autocast = precision if precision != torch.float32 else None
+    objective = ContrastiveObjective(encoder, loss, autocast, recompute=options.recompute, margin=margin)
+    loop = Loop(
         model=encoder,
         args=arguments,
         train_dataset=Dataset.from_dict({"row": list(range(len(data)))}),
         loss=objective,
         data_collator=RowNumbers(),
         optimizers=(build_optimizer(encoder, loss, options, arguments.learning_rate), None),
-        callbacks=[recorder, Timer(options)] if checkpoints is not None else [recorder],
+        callbacks=[recorder],
     )
-    dimension = encoder.get_embedding_dimension() or 0
-    columns = getattr(loss, "columns", ())
-    trainer.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
-    recorder.sampler = trainer.sampler
-    if options.draws:
-        recorder.drawn = DrawnNegatives((row.query_id for row in data), arguments.seed)
+    loop.remove_callback(PrinterCallback)
+    dimension, columns = encoder.get_embedding_dimension() or 0, getattr(loss, "columns", ())
+    loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
-    trainer.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
-    trainer.recorder, trainer.curriculum = recorder, curriculum
-    trainer.remove_callback(PrinterCallback)
-    try:
-        trainer.run(options, checkpoints)
-    finally:
-        recorder.close()
-    return recorder
+    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
+    loop.recorder, loop.curriculum = recorder, curriculum
+    recorder.objective, recorder.sampler = objective, loop.sampler
+    if options.draws:
+        recorder.drawn = DrawnNegatives((row.query_id for row in data), arguments.seed)
+    return loop
 
 
 def _about(row: Row, stock: Stock) -> int:

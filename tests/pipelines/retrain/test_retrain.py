@@ -26,7 +26,7 @@ from anmi.pipelines.retrain.nodes import (
     audit_recipe,
     decide_promotion,
     evaluate_champion,
-    leak_of,
+    rate_of,
     register_challenger,
     score_champion,
 )
@@ -110,8 +110,8 @@ def test_models_are_called_after_their_collection(collection: str, expected: str
 
 
 def test_the_leak_is_that_of_the_recipe_as_it_is() -> None:
-    assert (leak_of(AUDITED, "mine").value, leak_of(AUDITED, "mine").negatives) == (0.01, 1000)
-    assert "third" in leak_of(AUDITED, "third").failed
+    assert (rate_of(AUDITED, "mine").value, rate_of(AUDITED, "mine").negatives) == (0.01, 1000)
+    assert "third" in rate_of(AUDITED, "third").failed
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
     truth = pd.DataFrame([(f"q{i}", f"d{d}") for i in range(6) for d in range(7)], columns=["query_id", "document_id"])
     planted = PlantedTruth(truth, pd.Series([f"d{i}" for i in range(8)]))
     audited = audit.audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=1)
-    leak = leak_of(audited, "mine")
+    leak = rate_of(audited, "mine")
     assert (leak.count, leak.negatives) == (42, 1400)
     assert binomtest(42, 1400).proportion_ci(0.95, method="wilson").high < RetrainParams().rule.max_leak < leak.high
     made = decided(FIRST, pd.DataFrame(), PERFECT, audited, trained)
@@ -326,7 +326,11 @@ def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
     [
         ("d9", "promoted", "of 800 drawn negatives 0 are relevant (0.00%"),
         ("d1", "kept", "of 800 drawn negatives 100 are relevant (12.50%"),
-        ("", "kept", "the leak of the recipe is not known: training drew its negatives from the whole corpus"),
+        (
+            "",
+            "kept",
+            "the false-negative rate of the recipe is not known: training drew its negatives from the whole",
+        ),
     ],
 )
 def test_a_recipe_that_draws_from_the_corpus_is_judged_by_what_it_drew(
@@ -383,7 +387,7 @@ def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw(
             training=TrainingParams(options=options),
             seed=1,
         )
-        return leak_of(made, "mine")
+        return rate_of(made, "mine")
 
     assert audited(0.5, 1.0).value == 0, "the far half of the pool is clean"
     assert audited(0.0, 0.1).value == pytest.approx(2 / 3), "two of the nearest three are planted"

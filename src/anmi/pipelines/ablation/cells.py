@@ -214,9 +214,9 @@ def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     pool = ", of the pool that training draws from" if job.options.draws else ""
     data = job.place.mined
     if job.place.truth == "equivalents":
-        from anmi.evaluation.diagnostics import leak
+        from anmi.evaluation.diagnostics import false_negatives
 
-        counted = leak(rows, data["equivalents"], data["qrels"])
+        counted = false_negatives(rows, data["equivalents"], data["qrels"])
         share = {"leak": counted["share"], "leak_low": counted["low"], "leak_high": counted["high"]}
         return share | {"leak_from": f"equivalents{pool}"}
     if data.no_audit:

@@ -75,7 +75,7 @@ def mine(job: MiningJob) -> None:
     from anmi.files import aside
     from anmi.pipelines import audit
 
-    # What a killed run left there is of no use: the store has what was dear about it.
+    # What a killed run left there is of no use: the store has what was expensive about it.
     shutil.rmtree(job.folder, ignore_errors=True)
     version = "mined"
     catalog = _catalog(job.configuration, job.folder, job.store, save_version=version)
@@ -97,7 +97,7 @@ def mine(job: MiningJob) -> None:
             found = Failure.of(error)
             if not found.expected:
                 raise
-            # That there is nothing to hide is no fault: the leak of this collection stays unknown.
+            # That there is nothing to hide is no fault: the false-negative rate of this collection stays unknown.
             no_audit = found.message
     with aside(job.folder / _DONE) as path:
         path.write_text(json.dumps({"version": version, "no_audit": no_audit}), encoding="utf-8")
@@ -159,6 +159,7 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
 
     Of the recipes that is which judges they ask, not how they choose.
     """
+    from anmi.corpus.contents import contents
     from anmi.runs import unchanged
     from anmi.runs.record import as_plain, package_versions
     from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO
@@ -173,7 +174,10 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
     # Of what is in the parameters `recipe` is that of a single run.
     plain |= {"recipe": judged}
     try:
-        parts = unchanged.fingerprint([f"params:{name}" for name in plain], plain, package_versions(), {}, project)
+        read_from = contents(str(plain["collection"]))
+        parts = unchanged.fingerprint(
+            [f"params:{name}" for name in plain], plain, read_from, package_versions(), {}, project
+        )
     except OSError as error:
         raise AnmiError(f'collection "{parameters["collection"]}": {error}') from error
     return hash_value(parts | {"code": code(*_ROOTS)}, 8)

@@ -144,9 +144,9 @@ def gate(
     recipe: str,
     params: AuditParams,
 ) -> None:
-    """Fail the run when the recipe leaks too much; takes all that an audit leaves, so that it is saved by then."""
-    from anmi.evaluation.audit import check_leak
+    """Fail the run where the recipe has too many false negatives; all that an audit leaves is saved by then."""
+    from anmi.evaluation.audit import check_false_negatives
 
     if params.max_leak is not None:
-        check_leak(recipes, params.recipe or recipe, params.max_leak)
-        log.info("Recipe %s leaks no more than audit.max_leak allows", params.recipe or recipe)
+        check_false_negatives(recipes, params.recipe or recipe, params.max_leak)
+        log.info("Recipe %s has no more false negatives than audit.max_leak allows", params.recipe or recipe)

@@ -8,7 +8,7 @@ from anmi.evaluation.planting import Kinds
 
 
 class AuditParams(BaseModel):
-    """Which truth is planted, how much is audited, and what is too much of a leak."""
+    """Which truth is planted, how much is audited, and how many false negatives are too many."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -16,13 +16,16 @@ class AuditParams(BaseModel):
         "auto", description="hidden (known positives) | equivalents | auto: all that the collection offers."
     )
     queries: int = Field(
-        500, ge=0, description="Most queries audited, chosen by hash; 0: all. 500 times 7 negatives give a leak of "
+        500, ge=0, description="Most queries audited, chosen by hash; 0: all. 500 times 7 negatives give a rate of "
         "1 % to within 0.4 %, in minutes on two cores.",
     )  # fmt: skip
     depth: int = Field(
         50, ge=1, description="Dense rank to which judges are measured; among all candidates most are easy for any."
     )
     max_leak: float | None = Field(
-        None, ge=0, le=1, description="The run fails when audit.recipe leaks more, by the estimate; None only measures."
+        None,
+        ge=0,
+        le=1,
+        description="The run fails when audit.recipe has more false negatives, by the estimate; None only measures.",
     )
     recipe: str | None = Field(None, description="The recipe that max_leak is about; the run's own when empty.")

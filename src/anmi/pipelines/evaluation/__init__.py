@@ -1,4 +1,4 @@
-"""Measuring what it bought."""
+"""Measuring the results."""
 
 from anmi.pipelines.evaluation.pipeline import create_pipeline
 

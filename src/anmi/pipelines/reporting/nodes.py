@@ -67,12 +67,12 @@ def collect_results(
 def _leak(
     selection_summary: dict[str, Any], drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame
 ) -> dict[str, Any] | None:
-    from anmi.evaluation.diagnostics import leak_of_pairs
+    from anmi.evaluation.diagnostics import false_negatives_of_pairs
 
     selected: dict[str, Any] | None = selection_summary["leak"]
     if drawn.empty or equivalents.empty:
         return selected
-    counted = leak_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
+    counted = false_negatives_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
     return counted | {"of": "drawn", "judge": (selected or {}).get("judge", {})}
 
 

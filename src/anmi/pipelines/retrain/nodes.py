@@ -23,7 +23,7 @@ from anmi.datasets.model_registry import (
     read_beside,
 )
 from anmi.errors import AnmiError
-from anmi.evaluation.promotion import KEPT, PROMOTED, Leak, decide
+from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _SYSTEM: Final = "champion"
 _METRIC: Final = "ndcg@10"
 _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
-# Beside the recipe's own leak that of no filter at all, where the book has it.
+# Beside the recipe's own false negatives those of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
 # Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
 _TRAINED_ON: Final = "trained_on"
@@ -57,9 +57,9 @@ def audit_recipe(
     seed: int,
     **columns: ColumnShards,
 ) -> pd.DataFrame:
-    """Audit the recipe that is trained with, and ``naive_top`` to compare its leak with; the others are not asked.
+    """Audit the recipe that is trained with, and ``naive_top`` to compare with; the others are not asked.
 
-    Where training draws from what the recipe chose, the leak is that of what it would have drawn for the audited
+    Where training draws from what the recipe chose, the rate is that of what it would have drawn for the audited
     queries.
     """
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
@@ -187,10 +187,10 @@ def decide_promotion(
     options = merged_options(recipes.get(recipe), training)
     if options.sources.kind == "mixed":
         # An audit sees what a recipe chooses, and here training drew from the corpus itself.
-        leak: Leak | None = leak_of_drawn(drawn, equivalents, qrels, seed)
+        rate: FalseNegativeRate | None = rate_of_drawn(drawn, equivalents, qrels, seed)
     else:
-        leak = leak_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
-    found = decide(challenger, before, leak, params.rule, seed=seed, resamples=evaluation.resamples)
+        rate = rate_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
+    found = decide(challenger, before, rate, params.rule, seed=seed, resamples=evaluation.resamples)
     decision, reasons = found.decision, list(found.reasons)
     fingerprint = _fingerprint(trained_model)
     if fingerprint in champion["rolled_back"]:
@@ -209,19 +209,19 @@ def decide_promotion(
     }
 
 
-def leak_of(audited: pd.DataFrame, recipe: str) -> Leak:
+def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
     """Return what the audit found of a recipe as it is."""
     own = audited[(audited["recipe"] == recipe) & audited["default"]]
     if own.empty:
-        return Leak(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
+        return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
     row = own.iloc[0]
-    return Leak(
+    return FalseNegativeRate(
         float(row["leak"]), float(row["leak_low"]), float(row["leak_high"]), int(row["leaked"]), int(row["negatives"]),
         str(row["failed"] or ""),
     )  # fmt: skip
 
 
-def leak_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> Leak:
+def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> FalseNegativeRate:
     """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
 
     Equivalents are relevant though no label says so.
@@ -230,13 +230,13 @@ def leak_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.Data
 
     known = drawn[drawn["query_id"].isin(equivalents["query_id"])]
     if known.empty:
-        return Leak(
+        return FalseNegativeRate(
             float("nan"), 0.0, 1.0, 0, 0, "training drew its negatives from the whole corpus, and of none of its "
             "queries is it known which documents are relevant without a label",
         )  # fmt: skip
     pair = ["query_id", "document_id"]
     found = share_of_pairs(known, pd.concat([equivalents[pair], qrels.loc[qrels["relevance"] > 0, pair]]), seed=seed)
-    return Leak(found.value, found.low, found.high, found.count, found.total, of="drawn")
+    return FalseNegativeRate(found.value, found.low, found.high, found.count, found.total, of="drawn")
 
 
 def _fingerprint(folder: Path) -> str:

@@ -234,7 +234,7 @@ def summarise_selection(
     """
     from anmi.corpus.metadata import values_by_id
     from anmi.corpus.mined import of_train
-    from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, leak
+    from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, false_negatives
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
     from anmi.judging.fusing import provenance
     from anmi.report.negatives_console import expected_sentence, source_lines
@@ -259,7 +259,7 @@ def summarise_selection(
     for line in [*source_lines(found["by_source"]), expected_sentence(found["expected"])]:
         if line:
             _LOG.info("%s", line)
-    counted = leak(labelled, equivalents, qrels) if len(equivalents) and wanted else None
+    counted = false_negatives(labelled, equivalents, qrels) if len(equivalents) and wanted else None
     return {
         "recipe": recipe,
         "rows": len(rows),

@@ -38,22 +38,9 @@ def build_curriculum(
 ) -> Curriculum | None:
     """Return the curriculum that ``options`` describe, or None for none.
 
-    Parameters
-    ----------
-    options
-        One of :data:`anmi.training.options.curricula.CURRICULA`.
-    steps
-        Of the whole training.
-    seed
-        Of the training, for curricula that draw.
-    negatives
-        A row brings to a step at difficulty 0; None is all it has.
-    mix
-        Final shares of random, graph, latent and edited negatives; None where negatives are mined.
-    epochs
-        Of the whole training, all of as many steps.
-    dev
-        Whether the dev metric is measured.
+    ``negatives`` are what a row brings to a step at difficulty 0 (None: all it has), ``mix`` the final shares of
+    random, graph, latent and edited ones (None where negatives are mined); ``dev`` says whether the dev metric is
+    measured.
 
     Raises
     ------

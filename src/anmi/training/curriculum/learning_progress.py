@@ -24,15 +24,6 @@ class LearningProgress(Curriculum):
       the mean of three signals above the threshold for rising;
     - the relative gain of the dev metric, its last three values against the three before (as many as there are: the
       last against the one before at first), once after each measurement.
-
-    Parameters
-    ----------
-    options
-        Thresholds and steps of the policy.
-    steps
-        Of the whole training.
-    negatives
-        A row brings to a step at difficulty 0.
     """
 
     kind = LearningProgressOptions.kind

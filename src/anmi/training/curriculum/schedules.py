@@ -60,15 +60,6 @@ def mixed_state(mix: Mix, stage: int | None = None) -> State:
 class Linear(ByStep):
     """Goes from random negatives only to the final shares in a straight line, step by step.
 
-    Parameters
-    ----------
-    options
-        How long that takes.
-    mix
-        The final shares.
-    epoch
-        Steps of an epoch.
-
     Examples
     --------
     >>> schedule = Linear(LinearOptions(warm_up=2), (0.2, 0.5, 0.3, 0.0), epoch=10)
@@ -94,17 +85,7 @@ class Linear(ByStep):
 
 
 class Step(ByStep):
-    """Adds the harder sources at fixed times: see :func:`stages`.
-
-    Parameters
-    ----------
-    options
-        When.
-    mix
-        The final shares.
-    epoch
-        Steps of an epoch.
-    """
+    """Adds the harder sources at fixed times: see :func:`stages`."""
 
     kind = StepOptions.kind
 

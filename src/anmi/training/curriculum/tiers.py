@@ -10,17 +10,7 @@ from anmi.training.options.curricula import TiersOptions
 
 
 class Tiers(ByStep):
-    """Shows harder negatives besides the easier ones from tier to tier, whatever the training gives (methods §2).
-
-    Parameters
-    ----------
-    options
-        How long each tier lasts.
-    steps
-        Of the whole training.
-    negatives
-        A row brings to a step.
-    """
+    """Shows harder negatives besides the easier ones from tier to tier, whatever the training gives (methods §2)."""
 
     kind = TiersOptions.kind
 

@@ -38,14 +38,8 @@ from anmi.training.temperature import build_temperature
 def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: int = 0) -> nn.Module:
     """Return the loss that ``options`` describe.
 
-    Parameters
-    ----------
-    options
-        Of the training; what is to be estimated from the data must have been.
-    dimensions
-        Of the embeddings, for what reads them.
-    seed
-        Of the first weights of small networks; what was drawn before does not matter, and what is drawn later neither.
+    What is to be estimated from the data must have been. First weights of small networks are drawn by the seed,
+    whatever was drawn before and is drawn later.
 
     Raises
     ------

@@ -52,12 +52,8 @@ class ForSentenceTransformers(nn.Module):
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Return the mean loss of the batch.
 
-        Parameters
-        ----------
-        sentence_features
-            Tokenised anchors, positives, and then any number of columns of negatives.
-        labels
-            Judgments of the positive and the negatives, [B, 1 + n], for a loss that learns them.
+        Columns are tokenised anchors, positives, and then any number of negatives; labels are judgments of the positive
+        and the negatives, [B, 1 + n], for a loss that learns them.
 
         Raises
         ------

@@ -142,10 +142,7 @@ class MixedSampler:
     def draw(self, rows: NDArray[np.int64], step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what is drawn for B rows.
 
-        Returns
-        -------
-        tuple of numpy.ndarray
-            Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each, int64 [B, n].
+        Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each, int64 [B, n].
         """
         count, own = self._count, self._own[rows]
         swaps, edits = self._stock.swaps[own].astype(np.int64), self._stock.edits[own].astype(np.int64)
@@ -193,8 +190,8 @@ class MixedSampler:
     def report(self) -> dict[str, float]:
         """Return what the last step drew.
 
-        Shares of the sources, the share that was replaced, the leak (share of documents that state all facts of the
-        positive), and of latent negatives the share of neighbours that could be taken and their mean age in steps.
+        Shares of the sources, the share that was replaced, that of false negatives (documents that state all facts of
+        the positive), and of latent negatives the share of neighbours that could be taken and their mean age in steps.
         """
         return self._report
 

@@ -89,16 +89,9 @@ class Stock:
     ) -> Stock:
         """Number what can be drawn.
 
-        Parameters
-        ----------
-        ids, texts
-            Of the D documents.
-        graph
-            What they state.
-        variants
-            ``variant_id, document_id, kind, text``; counterparts and neighbours are documents, and so are their ids.
-        same
-            For a document, those that must not be its negatives for their text alone, bool [D, D].
+        Variants are ``variant_id, document_id, kind, text``; counterparts and neighbours are documents, and so are
+        their ids. ``same`` are for each of the D documents those that must not be its negatives for their text alone,
+        bool [D, D].
 
         Raises
         ------

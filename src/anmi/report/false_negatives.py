@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def leak_sentence(leak: Mapping[str, Any]) -> str:
-    """Say how many selected negatives were in truth relevant, by :func:`anmi.evaluation.diagnostics.leak`.
+def false_negatives_sentence(leak: Mapping[str, Any]) -> str:
+    """Say how many selected negatives were in truth relevant, by :func:`anmi.evaluation.diagnostics.false_negatives`.
 
     Empty where it was not measured.
     """
@@ -27,10 +27,10 @@ def leak_sentence(leak: Mapping[str, Any]) -> str:
     return sentence + (f" They were {judged}." if judged else "")
 
 
-def leak_lines(leak: Mapping[str, Any]) -> list[str]:
+def false_negatives_lines(leak: Mapping[str, Any]) -> list[str]:
     """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
 
-    From :func:`anmi.evaluation.diagnostics.leak`, with ``of`` and ``judge``; nothing where it is not known.
+    From :func:`anmi.evaluation.diagnostics.false_negatives`, with ``of`` and ``judge``; nothing where it is not known.
     """
     if not leak:
         return []
