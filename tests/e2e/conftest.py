@@ -35,6 +35,18 @@ class Place:
 
         return pd.read_parquet(self.versions(stage, name)[-1])
 
+    def rated(self, stage: str | None = None) -> Any:
+        """Return the candidates with the columns of all stages; with ``stage``, from its folder."""
+        from anmi.candidates import CandidateShards, ColumnShards
+        from anmi.selection.rated import believed, rated
+
+        def parts(made_by: str, name: str) -> list[Path]:
+            return sorted(self.versions(stage or made_by, name)[-1].glob("part-*.parquet"))
+
+        made = {"consistency": "consistency", "evidence": "denoising", "judgments": "denoising", "ratings": "elo"}
+        columns = {name: ColumnShards(files=parts(made_by, name)) for name, made_by in made.items()}
+        return rated(CandidateShards.read(parts("dense", "candidates")), **columns).map(believed)
+
     def exported(self) -> list[dict[str, Any]]:
         """Return the lines of the pair-format files."""
         (folder,) = self.versions("selection", "negatives")
