@@ -32,11 +32,13 @@ COLUMNS = (
     ("WebNLG, completed", "kg_webnlg/beir_en", "completed"), ("WebNLG, original", "kg_webnlg/beir_en", "original"),
     ("medquad", "medquad", "original"),
 )  # fmt: skip
-LEAK = ("relevant in truth, WebNLG", "kg_webnlg/beir_en", "completed")
+TRUE_SHARE = ("relevant in truth, WebNLG", "kg_webnlg/beir_en", "completed")
 ROWS = (
     "collection", "encoder", "recipe", "seed_count", "queries", "judgments", "ndcg_10", "low", "high", "spread",
-    "baseline", "difference", "p_holm", "focus", "focus_difference", "p_holm_focus", "leak", "leak_low", "leak_high",
-    "leak_from", "without", "coverage", "rows", "promoted", "train_seconds", "search_seconds", "memory_mb", "buckets",
+    "baseline", "difference", "p_holm", "focus", "focus_difference", "p_holm_focus", "false_negative_rate",
+    "false_negative_rate_low", "false_negative_rate_high",
+    "false_negative_rate_from", "without", "coverage", "rows", "promoted", "train_seconds", "search_seconds",
+    "memory_mb", "buckets",
 )  # fmt: skip
 KEPT = ("date", "machine", "versions", "set", "description", "seeds", "level", "confidence", "resamples", "from")
 
@@ -140,16 +142,16 @@ def readme_table(document: Mapping[str, Any]) -> str:
         The result: ``rows``, ``means`` and ``level``.
     """
     found = {(row["recipe"], row["collection"], row["judgments"]): row for row in document["rows"]}
-    header = ["recipe", *(name for name, *_ in COLUMNS), "mean", LEAK[0], "training, s"]
+    header = ["recipe", *(name for name, *_ in COLUMNS), "mean", TRUE_SHARE[0], "training, s"]
     lines = [header, ["---"] * len(header)]
     for mean in (each for each in document["means"] if each["judgments"] == "best known"):
         recipe = mean["recipe"]
         values = [marked(found[recipe, *place], document["level"]) for _, *place in COLUMNS]
-        leak = found[recipe, *LEAK[1:]]["leak"]
+        rate = found[recipe, *TRUE_SHARE[1:]]["false_negative_rate"]
         # Of a collection once, by whatever judgments it is scored.
         seconds = {row["collection"]: row["train_seconds"] for key, row in found.items() if key[0] == recipe}
         lines.append([
-            f"`{recipe}`", *values, f"{mean['ndcg_10']:.3f}", "–" if leak is None else f"{100 * leak:.1f} %",
+            f"`{recipe}`", *values, f"{mean['ndcg_10']:.3f}", "–" if rate is None else f"{100 * rate:.1f} %",
             f"{sum(seconds.values()) / len(seconds):.0f}",
         ])  # fmt: skip
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- ", "|---").replace("--- |", "---|")

@@ -172,7 +172,7 @@ def run_cell(world: World, recipe: str, seed: int) -> dict[str, Any]:
     curve = log.dropna(subset="dev_loss")
     return {
         "collection": world.name, "recipe": recipe, "seed": seed,
-        "leak": float((log.leak * log.negatives).sum() / log.negatives.sum()),
+        "false_negative_rate": float((log.false_negative_rate * log.negatives).sum() / log.negatives.sum()),
         "dev_loss": dict(zip(curve.step.tolist(), curve.dev_loss.tolist(), strict=True)),
         "best_epoch": made.summary["best_epoch"], "train_seconds": made.summary["seconds"],
         "linking_accuracy": float(linked.accuracy.mean()), "mrr_10": float(linked.mrr_10.mean()),
@@ -297,7 +297,8 @@ def rows_of(cells: list[dict[str, Any]], steps: Times) -> list[dict[str, Any]]:
             return round(float(np.mean([cell[name] for cell in cells])), 4)
 
         rows.append({
-            "collection": mine[0]["collection"], "recipe": recipe, "seed_count": len(mine), "leak": mean("leak"),
+            "collection": mine[0]["collection"], "recipe": recipe, "seed_count": len(mine),
+            "false_negative_rate": mean("false_negative_rate"),
             "steps": last[0],
             "steps_to_reference": None if None in reached else round(float(np.mean(reached)), 1),
             "share_of_steps": None if None in reached else round(float(np.mean(np.divide(reached, last))), 3),

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "kills.json"
 SETTINGS = ",".join([
     "recipe=anmi_2_0", "encoder=static", "bm25.depth=20", "dense.depth=10", "denoising.depth=3", "elo.depth=3",
-    "denoising.teacher.max_pairs=16", "denoising.teacher.max_length=32", "training.options.epochs=2",
+    "denoising.cross_encoder.max_pairs=16", "denoising.cross_encoder.max_length=32", "training.options.epochs=2",
     "training.options.batch_size=8", "training.options.checkpoint_steps=2", "training.dev_documents=50",
     "evaluation.resamples=100",
 ])  # fmt: skip

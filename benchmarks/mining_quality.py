@@ -4,9 +4,11 @@ On each collection the fused judge uses coefficients fitted on the other collect
 bar that lets a share of the planted documents pass, as the step ``route`` does with positives that it can hide (the bar
 and its rate are measured on the same documents); ``route, expected`` takes the bar at which the judge itself expects a
 share of relevant documents among the negatives. Everything selects 7 negatives from the same dense top 100 (MiniLM, 128
-tokens). Rows are of two kinds: ``collection, without, recipe, threshold, leak, leak_low, leak_high, gap,
+tokens). Rows are of two kinds: ``collection, without, recipe, threshold, false_negative_rate,
+false_negative_rate_low, false_negative_rate_high, gap,
 coverage`` and ``collection, without, judge, auc``. ``without`` names the collection that had no part in the judge's
-coefficients. Leaks and coverages are shares, with intervals over queries; the gap is the mean of the positive's minus
+coefficients. False-negative rates and coverages are shares, with intervals over queries; the gap is the mean of the
+positive's minus
 the negative's cosine. Run: ``python benchmarks/mining_quality.py``; ``--only route`` measures nothing but the step.
 """
 
@@ -56,7 +58,8 @@ def row(each: Planted, recipe: str, threshold: float | None, steps: list[Any], b
     gap = (block.positive_columns["dense"][:, :1] - block.columns["dense"])[negatives].mean()
     return {
         "collection": each.name, "without": without(each), "recipe": recipe, "threshold": threshold,
-        "leak": found.value, "leak_low": found.low, "leak_high": found.high, "gap": float(gap),
+        "false_negative_rate": found.value, "false_negative_rate_low": found.low,
+        "false_negative_rate_high": found.high, "gap": float(gap),
         "coverage": float((negatives.sum(axis=1) >= NEGATIVES).mean()),
     }  # fmt: skip
 
@@ -104,7 +107,7 @@ def routed(each: Planted, others: list[Planted]) -> Iterator[dict[str, Any]]:
         bar = threshold_for(np.append(planted_ones, 0.0), labels, rate).threshold
         yield row(each, "route, rate", rate, [{"route": {"negative": bar, "positive": 1}}, "top"], block)
     for expected in EXPECTED:
-        steps = [{"route": {"max_leak": expected, "positive": 1}}, "top"]
+        steps = [{"route": {"max_false_negative_rate": expected, "positive": 1}}, "top"]
         yield row(each, "route, expected", expected, steps, block)
 
 
@@ -129,7 +132,8 @@ def main() -> None:
         if "recipe" in found:
             print(
                 f"{found['collection']:<22}{found['recipe']:<20}{found['threshold'] or '':<7}"
-                f"leak {found['leak']:7.2%} [{found['leak_low']:.2%}, {found['leak_high']:.2%}]"
+                f"false negatives {found['false_negative_rate']:7.2%} "
+                f"[{found['false_negative_rate_low']:.2%}, {found['false_negative_rate_high']:.2%}]"
                 f"  gap {found['gap']:+.4f}  coverage {found['coverage']:.1%}"
             )
         else:

@@ -67,7 +67,7 @@ def measure(root: Path) -> dict[str, Any]:
     queries = pd.read_parquet(newest(root, "ingestion", "queries.parquet"))
     blocks = {name: block_sizes(newest(root, layer, name)) for name, layer in BLOCKS.items()}
     sizes = {name: sum(f.stat().st_size for f in files(newest(root, at, name))) for name, at in OTHERS.items()}
-    teacher = json.loads(newest(root, "denoising", "teacher.json").read_text(encoding="utf-8"))
+    judged = json.loads(newest(root, "denoising", "cross_encoder.json").read_text(encoding="utf-8"))
     vectors = np.load(newest(root, "dense", "document_embeddings.npy"), mmap_mode="r")
     postings = np.load(newest(root, "bm25", "bm25_index") / "indices.csc.index.npy", mmap_mode="r")
     return {
@@ -82,7 +82,7 @@ def measure(root: Path) -> dict[str, Any]:
         "tokens_encoded_per_document": round(float(np.minimum(words * scale_plan.TOKENS_PER_WORD, 256).mean()), 1),
         "dimensions": int(vectors.shape[1]),
         "postings": len(postings),
-        "judged_pairs": teacher.get("judged_pairs", 0),
+        "judged_pairs": judged.get("judged_pairs", 0),
         "bytes": sizes,
         "blocks": blocks,
         "nodes": {node["node"]: {k: node[k] for k in ("seconds", "peak_mib")} for node in manifest["nodes"]},

@@ -29,7 +29,7 @@ SOURCE = ROOT / "src" / "anmi"
 ROOMS = (
     *("__main__", "cli", "settings", "hooks", "pipeline_registry", "pipelines", "runs", "datasets", "configuration"),
     *("report", "training", "evaluation", "selection", "judging", "retrieval", "corpus", "engine", "store"),
-    *("candidates", "ragged", "seeds", "files", "fingerprint", "locks", "errors"),
+    *("candidates", "ragged", "seeds", "files", "fingerprint", "renamed", "locks", "errors"),
 )
 # Above the line is what knows of kedro and mlflow.
 EDGE = ROOMS[: ROOMS.index("report")]

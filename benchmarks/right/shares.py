@@ -62,7 +62,13 @@ def _measured(collection: str, work: Path) -> dict[str, tuple[str, str | None, A
             data["audit.collection_info"], recipes=plan.recipes, seed=plan.seed,
         )  # fmt: skip
         own = audited[audited.default].set_index("recipe")
-        columns = ["leak", "leak_low", "leak_high", "leaked", "negatives"]
+        columns = [
+            "false_negative_rate",
+            "false_negative_rate_low",
+            "false_negative_rate_high",
+            "false_negatives",
+            "negatives",
+        ]
         return {
             name: ("hidden positives", without, Share(*own.loc[name, columns], 0, 0, own.design_effect[name]))
             for name in RECIPES

@@ -19,7 +19,7 @@ from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.cli import cli
 from anmi.cli.explain import find_rows, fold_of_query
 from anmi.errors import AnmiError
-from anmi.judging.teacher import fold_of
+from anmi.judging.cross_encoder import fold_of
 
 ROOT = Path(__file__).parents[2]
 

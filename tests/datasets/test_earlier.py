@@ -78,7 +78,7 @@ def test_candidates_are_read_as_they_were_saved_and_none_where_there_are_none(pl
 
 
 def test_the_record_of_a_mining_is_there_with_its_selection_and_not_without(place: str) -> None:
-    record = MiningRecord(FRAME.assign(kind="document"), "s", {"documents": 1, "queries": 0}, {"teacher": {}})
+    record = MiningRecord(FRAME.assign(kind="document"), "s", {"documents": 1, "queries": 0}, {"cross_encoder": {}})
     options: dict[str, Any] = {
         "of": "anmi.datasets.FolderDataset",
         "loader": "anmi.selection.plan.MiningRecord.load",

@@ -260,7 +260,7 @@ PARAMETERS: Final = _of_parameters({
     "colection=x": ('"colection"', 'did you mean "collection"'), "bm25.k=1": ('"bm25.k"', "k1"),
     "se[0]=3": ('"se"', 'did you mean "seed"'), "bm26.k1=1": ('"bm26"', 'did you mean "bm25"'),
     "ingestion.max_querys=3": ('"ingestion.max_querys"', 'did you mean "max_queries"'),
-    "denoising.teacher.fold=3": ('"denoising.teacher.fold"', 'did you mean "folds"'),
+    "denoising.cross_encoder.fold=3": ('"denoising.cross_encoder.fold"', 'did you mean "folds"'),
     "elo.candidates=50": ('"elo.candidates"', "depth"), "drift.foo=3": ('"drift.foo"', "thresholds"),
     "evaluation.k=10": ('"evaluation.k"', "cutoffs"), "training.epochs=3": ('"training.epochs"', "options"),
     "training.options.epoch=3": ("epoch", 'did you mean "epochs"'), "engine.worker=2": ('did you mean "workers"',),
@@ -318,7 +318,8 @@ PARAMETERS: Final = _of_parameters({
     "reporting.examples=-1": ('"reporting.examples"', "default is 10"),
     "retrain.model=a b": ('"retrain.model"', "pattern"),
     "retrain.claim_minutes=0": ('"retrain.claim_minutes"',), "selection.exports=parquett": ("parquett",),
-    "audit.depth=0": ('"audit.depth"', "default is 50"), "audit.max_leak=2": ('"audit.max_leak"',),
+    "audit.depth=0": ('"audit.depth"', "default is 50"),
+    "audit.max_false_negative_rate=2": ('"audit.max_false_negative_rate"',),
     "audit.recipe=[1]": ('"audit.recipe"', "string"), "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',),
     # Recipes.
     "recipes.bm25.extends=anmi": ("bm25", *_RESERVED), "recipes.zero_shot.extends=anmi": ("zero_shot", *_RESERVED),

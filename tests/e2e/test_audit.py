@@ -43,7 +43,7 @@ def write_collection(folder: Path) -> Path:
 
 
 # As little work as every judge can do with.
-SMALL = "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.teacher.max_pairs=16"
+SMALL = "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.cross_encoder.max_pairs=16"
 
 
 @pytest.fixture
@@ -79,11 +79,12 @@ def test_an_audit_from_start_to_gate(
     assert planted | known == {pair for pair in labelled if pair[0] in set(truth.query_id)}
     assert summary["audit"]["found"] > 0.9
     own = recipes[recipes.default].set_index("recipe")
-    assert own.leak["naive_top"] > 0.1, "the other answers are the nearest"
+    assert own.false_negative_rate["naive_top"] > 0.1, "the other answers are the nearest"
     assert {"naive_top", "nv_retriever", "anmi_2_0", "anmi_2_1", "bm25_random"} <= set(own.index)
     assert "in_batch" not in own.index
     assert {"dense", "bm25", "cross", "p_cross", "p_relevant", "elo"} <= set(judges.judge)
-    assert summary["audit"]["recipes"]["naive_top"]["leak"] == pytest.approx(own.leak["naive_top"])
+    measured = summary["audit"]["recipes"]["naive_top"]["false_negative_rate"]
+    assert measured == pytest.approx(own.false_negative_rate["naive_top"])
 
     # What it shows.
     shown = in_process(audited, "anmi", "audit")
@@ -107,17 +108,18 @@ def test_an_audit_from_start_to_gate(
     found = other.table("audit", "audit_recipes.parquet")
     blind = ["recipe", "setting", "threshold", "gap", "coverage", "queries_lost", "negatives"]
     pd.testing.assert_frame_equal(found[blind], recipes[blind])
-    assert found.leak.fillna(0).sum() < recipes.leak.fillna(0).sum(), "what was planted does count"
+    fewer, more = (table.false_negative_rate.fillna(0).sum() for table in (found, recipes))
+    assert fewer < more, "what was planted does count"
     assert selections(other, open_catalog) == selections(audited, open_catalog)
 
     # The gate fails the run when all is saved.
     done = in_process(
         audited, "run", "--pipelines", "audit", "--from-nodes", "audit.audit_recipes,audit.audit_judges",
-        "--params", "audit.max_leak=0.001,audit.recipe=naive_top",
+        "--params", "audit.max_false_negative_rate=0.001,audit.recipe=naive_top",
     )  # fmt: skip
     assert done.exit_code == 1
     assert 'recipe "naive_top" has' in done.output
-    assert "audit.max_leak allows (0.10%)" in done.output
+    assert "audit.max_false_negative_rate allows (0.10%)" in done.output
     for name in ("audit_recipes.parquet", "audit_judges.parquet", "audit_summary.json", "audit_report.html"):
         assert len(audited.versions("audit", name)) == 2, name
     assert not {path.name for path in audited.data.iterdir()} & {"ingestion", "bm25", "dense", "selection"}

@@ -69,7 +69,7 @@ def test_korean_pairs(mine: Any, shared_data: Path) -> None:
     assert set(rows.query_id) == kept
     rows = rows[rows.split == "train"]
     kept &= set(rows.query_id)
-    assert place.json("denoising", "teacher.json") == {"judged_pairs": 0}, "the recipe reads no judgment"
+    assert place.json("denoising", "cross_encoder.json") == {"judged_pairs": 0}, "the recipe reads no judgment"
     (source,) = place.json("selection", "selection_summary.json")["by_source"]
     assert (source["source"], source["queries"], source["passed"]) == ("sae4k", 200, len(kept))
     assert source["rows"] == len(rows)
@@ -79,7 +79,7 @@ def test_a_graph_whose_false_negatives_are_known(mine: Any, shared_data: Path) -
     folder = shared_data / "kg_webnlg" / "beir_en"
     place, lines = mine(f"collection=beir:{folder}", "recipe=naive_top", "ingestion.max_queries=200")
     check(lines, "en")
-    leak = place.json("selection", "selection_summary.json")["leak"]
+    leak = place.json("selection", "selection_summary.json")["false_negatives"]
     # An oracle of our own: a document that states every triple of one of the query's documents is relevant.
     corpus = place.table("ingestion", "corpus.parquet").set_index("document_id")
     facts = {

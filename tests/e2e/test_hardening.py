@@ -56,7 +56,7 @@ def test_a_run_draws_from_every_source_in_its_time(hardened: Any) -> None:
     assert (first.share_random == 1).all()
     assert second.share_graph.mean() > 0.6 and (second.share_latent == 0).all()
     assert third.share_latent.mean() > 0.2 and third.latent_staleness.max() < len(log)
-    assert (log.leak == 0).all()
+    assert (log.false_negative_rate == 0).all()
     assert log.dev_loss.dropna().iloc[-1] < log.dev_loss.dropna().iloc[0]
 
 
@@ -65,7 +65,7 @@ def test_what_was_drawn_is_counted_and_reported(hardened: Any) -> None:
     rows = hardened.table("selection", "training_rows.parquet")
     assert rows.query_id.nunique() < 2000, "all queries are counted"
     assert drawn["count"].sum() == len(rows) * 3 * 7, "seven in each of three epochs"
-    leak = hardened.json("reporting", "results.json")["leak"]
+    leak = hardened.json("reporting", "results.json")["false_negatives"]
     assert (leak["of"], leak["total"], leak["judge"]) == ("drawn", drawn["count"].sum(), {})
     assert leak["known"] > 0 and leak["low"] <= leak["share"] < leak["high"]
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # The judges of a README command do as little as they can; how they judge is tested elsewhere.
-SMALL = "denoising.depth=8,denoising.teacher.max_pairs=32"
+SMALL = "denoising.depth=8,denoising.cross_encoder.max_pairs=32"
 
 
 def commands() -> list[str]:

@@ -11,7 +11,8 @@ import pytest
 
 pytestmark = pytest.mark.slow
 # Negatives of a step and most of a row, and the least share of queries that get as many with the few candidates of the
-# test environment: there the ratio leaves little of the dense ones, and a teacher of 64 pairs knows few to be safe.
+# test environment: there the ratio leaves little of the dense ones, and a cross-encoder of 64 pairs knows few to be
+# safe.
 RECIPES = {
     "in_batch": (0, 0, 1.0),
     "bm25_random": (7, 7, 1.0),

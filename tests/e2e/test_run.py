@@ -100,9 +100,9 @@ def test_what_was_in_truth_relevant_is_counted(whole_run: Any, results: dict[str
     chosen = [
         (query, negative) for query, ids in zip(rows.query_id, rows.negative_ids, strict=True) for negative in ids
     ]
-    assert results["leak"]["total"] == len(chosen)
-    assert results["leak"]["count"] == sum(pair in truth for pair in chosen)
-    assert results["leak"]["known"] > 0
+    assert results["false_negatives"]["total"] == len(chosen)
+    assert results["false_negatives"]["count"] == sum(pair in truth for pair in chosen)
+    assert results["false_negatives"]["known"] > 0
 
 
 def test_the_report_is_one_file(whole_run: Any) -> None:

@@ -34,8 +34,9 @@ def queries_of(collection: str, judgments: str, n: int = 40, seeds: tuple[int, .
 def cells_of(queries: pd.DataFrame) -> pd.DataFrame:
     cells = queries[["collection", "recipe", "seed"]].drop_duplicates(ignore_index=True)
     return cells.assign(
-        leak=[np.nan if recipe == "plain" else 0.1 for recipe in cells.recipe], leak_low=0.05, leak_high=0.2,
-        leak_from="equivalents", coverage=0.9,
+        false_negative_rate=[np.nan if recipe == "plain" else 0.1 for recipe in cells.recipe],
+        false_negative_rate_low=0.05, false_negative_rate_high=0.2,
+        false_negative_rate_from="equivalents", coverage=0.9,
         rows=10, promoted=0, train_seconds=[float(seed) for seed in cells.seed], search_seconds=1.0, memory_mb=100.0,
     )  # fmt: skip
 
@@ -56,9 +57,14 @@ def test_a_row_per_collection_judgments_and_recipe(rows: list[dict]) -> None:
     assert keys == [(c, j, r) for c, j in (("a", COMPLETED), ("a", ORIGINAL), ("b", ORIGINAL)) for r in RECIPES]
     assert {row["seed_count"] for row in rows} == {2}
     plain = rows[0]
-    assert (plain["leak"], plain["p_holm"], plain["difference"], plain["train_seconds"]) == (None, None, None, 1.5)
+    assert (plain["false_negative_rate"], plain["p_holm"], plain["difference"], plain["train_seconds"]) == (
+        None,
+        None,
+        None,
+        1.5,
+    )
     assert rows[1]["focus_difference"] is None
-    assert rows[2]["leak"] == 0.1
+    assert rows[2]["false_negative_rate"] == 0.1
 
 
 def test_means_and_intervals_are_those_of_a_slow_bootstrap(rows: list[dict], queries: pd.DataFrame) -> None:

@@ -94,7 +94,7 @@ def counted(block: Candidates, truth: pd.DataFrame, name: str, book: RecipeBook,
     """What an audit reports of one recipe, one candidate at a time."""
     relevant = set(zip(truth.query_id, truth.document_id, strict=True))
     chosen = Runner(book.get(name), seed).run(CandidateShards.of([block])).whole()
-    leaked, gaps, full, served = 0, [], 0, set()
+    false_negatives, gaps, full, served = 0, [], 0, set()
     own: dict[str, list[int]] = {}
     for row in range(len(block)):
         slots = np.flatnonzero(chosen.negatives[row])
@@ -103,13 +103,14 @@ def counted(block: Candidates, truth: pd.DataFrame, name: str, book: RecipeBook,
             query = str(block.query_ids[row])
             served.add(query)
             hit = (query, f"d{block.documents[row, slot]}") in relevant
-            leaked += hit
+            false_negatives += hit
             own[query] = [sum(pair) for pair in zip(own.get(query, [0, 0]), (hit, 1), strict=True)]
             gaps.append(float(block.positive_columns["dense"][row, 0] - block.columns["dense"][row, slot]))
     # Two rows of a query are one query.
     interval = share(*np.array(list(own.values())).T, seed=seed)
     return {
-        "leak": leaked / len(gaps), "leak_low": interval.low, "leak_high": interval.high, "gap": float(np.mean(gaps)),
+        "false_negative_rate": false_negatives / len(gaps), "false_negative_rate_low": interval.low,
+        "false_negative_rate_high": interval.high, "gap": float(np.mean(gaps)),
         "coverage": full / len(block), "queries_lost": len(set(block.query_ids)) - len(served), "negatives": len(gaps),
     }  # fmt: skip
 
@@ -123,7 +124,7 @@ def test_recipes_are_counted_as_one_would_by_hand(
     for name in own.index:
         expected = counted(block, truth, name, BOOK, 5)
         assert own.loc[name, list(expected)].to_dict() == pytest.approx(expected, abs=1e-6)
-    assert own.leak["nearest"] > 0
+    assert own.false_negative_rate["nearest"] > 0
     assert own.coverage["below"] < 1
 
 
@@ -167,7 +168,7 @@ def test_lost_queries_are_named(block: Candidates, planted: PlantedTruth) -> Non
     assert own.queries_lost > 20
     assert len(own.lost) == 20
     assert set(own.lost) <= set(block.query_ids)
-    assert math.isnan(own.leak) == (own.negatives == 0)
+    assert math.isnan(own.false_negative_rate) == (own.negatives == 0)
 
 
 def test_a_sweep_leaves_out_what_the_step_refuses(block: Candidates, planted: PlantedTruth) -> None:
@@ -279,11 +280,16 @@ def findings(block: Candidates, planted: PlantedTruth) -> pd.DataFrame:
 
 def test_the_gate_goes_by_the_estimate(findings: pd.DataFrame) -> None:
     own = findings[findings.default].set_index("recipe").loc["nearest"]
-    check_false_negatives(findings, "nearest", own.leak)
+    check_false_negatives(findings, "nearest", own.false_negative_rate)
     with pytest.raises(AnmiError) as caught:
-        check_false_negatives(findings, "nearest", own.leak - 1e-6)
+        check_false_negatives(findings, "nearest", own.false_negative_rate - 1e-6)
     message = str(caught.value)
-    for part in ('"nearest"', f"{own.leak:.2%}", f"{own.leak_low:.2%} to {own.leak_high:.2%}", "audit.max_leak"):
+    for part in (
+        '"nearest"',
+        f"{own.false_negative_rate:.2%}",
+        f"{own.false_negative_rate_low:.2%} to {own.false_negative_rate_high:.2%}",
+        "audit.max_false_negative_rate",
+    ):
         assert part in message
     assert "\n" not in message
 

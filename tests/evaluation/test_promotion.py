@@ -97,7 +97,7 @@ def test_an_estimate_below_the_bound_is_not_enough(old: pd.Series) -> None:
 
 
 @pytest.mark.parametrize(
-    "leak",
+    "false_negative_rate",
     [FalseNegativeRate(math.nan, 0, 1, 0, 0), FalseNegativeRate(0.0, 0, 0, 0, 0, "it has no judge")],
 )
 def test_an_unknown_leak_keeps_the_champion(leak: FalseNegativeRate, old: pd.Series) -> None:

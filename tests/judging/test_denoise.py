@@ -1,4 +1,4 @@
-"""The judge of candidates, with a teacher that is really trained."""
+"""The judge of candidates, with a cross-encoder that is really trained."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
+from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, TrainedCrossEncoder
 from anmi.judging.denoise import Judge
 from anmi.judging.pointwise import CrossEncoderJudge, join
-from anmi.judging.teacher import Pairs, TeacherOptions, TrainedCrossEncoder
 from anmi.store import Store
 
 QUERIES, WIDTH, DEPTH = 40, 8, 5
@@ -27,7 +27,7 @@ DEEDS = ("sleeps", "grows", "breaks", "sounds")
 
 QUERY_TEXTS = {f"q{i}": f"why the {THINGS[i % 10]} {DEEDS[i // 10]}" for i in range(QUERIES)}
 DOCUMENT_TEXTS = [f"it is known that the {THINGS[i % 10]} {DEEDS[i // 10]} at night" for i in range(QUERIES)]
-OPTIONS = TeacherOptions(
+OPTIONS = CrossEncoderOptions(
     layers=1, folds=2, max_pairs=64, negatives=2, max_length=32, batch_size=16, learning_rate=3e-4, precision="float32"
 )
 
@@ -406,7 +406,7 @@ def test_a_cascade_asks_the_second_judge_about_few(
 
     monkeypatch.setattr(CrossEncoderJudge, "_compute", noting)
     confirm = {"base": str(large), "precision": "float32", "threshold": 0.17, "band": 0.005, "max_length": 32}
-    options = TeacherOptions.model_validate(OPTIONS.model_dump() | small | {"confirm": confirm})
+    options = CrossEncoderOptions.model_validate(OPTIONS.model_dump() | small | {"confirm": confirm})
     cascade = judge(tmp_path, store, texts, **dict(options))
     alone = judge(tmp_path, store, texts, **small)
     for each in (cascade, alone):

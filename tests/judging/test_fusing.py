@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
+from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
 from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
-from anmi.judging.teacher import fold_of
 from anmi.report.false_negatives import judged_by
 from anmi.retrieval.dense import similarities
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anmi.judging.cross_encoder import ConfirmOptions, CrossEncoderOptions
 from anmi.judging.keeping import Fitted, kept
-from anmi.judging.teacher import ConfirmOptions, TeacherOptions
 
-OPTIONS = TeacherOptions(folds=2)
+OPTIONS = CrossEncoderOptions(folds=2)
 
 
-def fitted(texts: list[str], collection: str = "c", seed: int = 1, options: TeacherOptions = OPTIONS) -> Fitted:
+def fitted(texts: list[str], collection: str = "c", seed: int = 1, options: CrossEncoderOptions = OPTIONS) -> Fitted:
     return Fitted.to(collection, options, seed, texts)
 
 

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from anmi.judging.chat import ChatJudge, ChatOptions
+from anmi.judging.cross_encoder import CrossEncoderOptions, TrainedCrossEncoder, fold_of, training_pairs
 from anmi.judging.pointwise import JudgeOptions, join, load_pointwise
-from anmi.judging.teacher import TeacherOptions, TrainedCrossEncoder, fold_of, training_pairs
 from anmi.store import Store
 
 Make = Callable[..., Path]
@@ -53,7 +53,7 @@ def test_teachers_are_called_by_their_folds_and_layers(store: Store, tmp_path: P
     table["fold"] = fold_of(table["query"].tolist(), 2, 0)
     assert set(table.fold) == {0, 1}
     for held_out in (0.0, 0.4):
-        options = TeacherOptions(folds=2, layers=1, max_length=16, max_pairs=40, held_out=held_out)
+        options = CrossEncoderOptions(folds=2, layers=1, max_length=16, max_pairs=40, held_out=held_out)
         pairs = [training_pairs(table, fold, options, 0) for fold in range(2)]
         assert [each.held_out is not None for each in pairs] == [held_out > 0] * 2
         teachers = [TrainedCrossEncoder(options, tmp_path, each, 0) for each in pairs]
@@ -68,7 +68,7 @@ def test_the_fold_of_a_teacher_is_no_part_of_what_it_is(tmp_path: Path) -> None:
     """Teachers that were trained before they had names are found again."""
     rows = [("q", "a", "yes", 1, 2), ("q", "a", "no", 0, 2)]
     table = pd.DataFrame(rows, columns=["row", "query", "document", "label", "fold"])
-    options = TeacherOptions()
+    options = CrossEncoderOptions()
     same = [TrainedCrossEncoder(options, tmp_path, training_pairs(table, fold, options, 0), 0) for fold in range(2)]
     assert same[0].fingerprint == same[1].fingerprint
 

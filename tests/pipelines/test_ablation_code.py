@@ -20,7 +20,7 @@ from anmi.pipelines.ablation.code import code, reached
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(anmi.__file__).parent
 TRAINING = (cells.run_cell, cells.measure, cells.buckets)
-SELECTION = (cells.select, cells._leak)
+SELECTION = (cells.select, cells._false_negatives)
 
 
 def names(*roots: coded.Root) -> set[str]:

@@ -126,7 +126,9 @@ def test_every_recipe_of_the_book_is_judged_for(configuration: Any) -> None:
     assert name not in book.names()
 
 
-@pytest.mark.parametrize("wrong", [{"max_leak": 1.5}, {"queries": -1}, {"kinds": "all"}, {"max_leek": 0.1}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_false_negative_rate": 1.5}, {"queries": -1}, {"kinds": "all"}, {"max_leek": 0.1}]
+)
 def test_wrong_parameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AuditParams.model_validate(wrong)
@@ -170,15 +172,16 @@ def test_planting_is_keyed_by_the_seed_and_capped() -> None:
 
 def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_default() -> None:
     recipes = pd.DataFrame([{
-        "recipe": name, "default": True, "leak": leak, "leak_low": 0.0, "leak_high": 1.0, "leaked": 1, "negatives": 9,
+        "recipe": name, "default": True, "false_negative_rate": leak, "false_negative_rate_low": 0.0,
+        "false_negative_rate_high": 1.0, "false_negatives": 1, "negatives": 9,
         "setting": "", "failed": "",
     } for name, leak in (("clean", 0.01), ("dirty", 0.2))])  # fmt: skip
     nothing = pd.DataFrame()
     gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams())
-    gate(recipes, nothing, {}, "", recipe="clean", params=AuditParams(max_leak=0.1))
-    gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_leak=0.1, recipe="clean"))
+    gate(recipes, nothing, {}, "", recipe="clean", params=AuditParams(max_false_negative_rate=0.1))
+    gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean"))
     with pytest.raises(AnmiError, match=r'"dirty" has 20\.00% false negatives'):
-        gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_leak=0.1))
+        gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_false_negative_rate=0.1))
 
 
 def test_every_threshold_is_a_parameter_of_its_step_and_can_take_the_values_tried() -> None:

@@ -23,15 +23,22 @@ HOSTILE = "</script><img src=https://example.org/x.png onerror=alert(1)>"
 def recipe(name: str, threshold: float, leak: float, default: bool = False, **more: Any) -> dict[str, Any]:
     return {
         "collection": "mine", "recipe": name, "setting": "" if math.isnan(threshold) else "max_ratio.max_ratio",
-        "threshold": threshold, "default": default, "leak": leak, "leak_low": leak / 2, "leak_high": leak * 2,
-        "leaked": 3, "gap": 0.1 - leak, "coverage": 0.875, "queries_lost": 21, "lost": ["q1", HOSTILE],
+        "threshold": threshold, "default": default, "false_negative_rate": leak, "false_negative_rate_low": leak / 2,
+        "false_negative_rate_high": leak * 2,
+        "false_negatives": 3, "gap": 0.1 - leak, "coverage": 0.875, "queries_lost": 21, "lost": ["q1", HOSTILE],
         "negatives": 1234, "failed": "", **more,
     }  # fmt: skip
 
 
 @pytest.fixture
 def recipes() -> pd.DataFrame:
-    nothing = {"leak": math.nan, "leak_low": 0.0, "leak_high": 1.0, "gap": math.nan, "negatives": 0}
+    nothing = {
+        "false_negative_rate": math.nan,
+        "false_negative_rate_low": 0.0,
+        "false_negative_rate_high": 1.0,
+        "gap": math.nan,
+        "negatives": 0,
+    }
     return pd.DataFrame([
         recipe("swept", 0.99, 0.08), recipe("swept", 0.9, 0.02), recipe("swept", 0.95, 0.04, default=True),
         recipe("swept", 0.8, 0.0) | nothing, recipe("plain", math.nan, 0.0125, default=True),
@@ -112,7 +119,7 @@ def test_bars_start_at_chance(judges: pd.DataFrame) -> None:
 def test_without_anything_measured_the_page_says_so(
     recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any]
 ) -> None:
-    assert curves(recipes[recipes.leak.isna()]) is None
+    assert curves(recipes[recipes.false_negative_rate.isna()]) is None
     assert judge_bars(judges.iloc[2:], 50) is None
     assert "No judge could be measured" in render(recipes, judges.iloc[2:], summary)
 

@@ -132,7 +132,7 @@ def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Min
     assert ((found >= 0) & (found <= 1)).all()
     np.testing.assert_array_equal(block.columns["p_relevant"], block.columns["p_evidence"])
     models = [path.name for path in (mined.store.path / "models").iterdir()]
-    assert not [name for name in models if name.startswith("teacher")], "none was trained"
+    assert not [name for name in models if name.startswith("cross_encoder")], "none was trained"
 
 
 def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(mined: Mined) -> None:
@@ -160,12 +160,12 @@ def test_a_recipe_that_reads_no_judgment_passes_candidates_on(mined: Mined) -> N
 def test_a_second_judge_is_weighed_on_hidden_positives(mined: Mined, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
-    shards, fused, teacher = mined.judged("rated", fused={"least_queries": 30}, teacher=ready, depth=8)
+    shards, fused, teacher = mined.judged("rated", fused={"least_queries": 30}, cross_encoder=ready, depth=8)
     block = shards.whole()
     assert fused["mode"] == "hidden"
     assert teacher["stack"]["hidden"] >= 50
     assert 0 <= teacher["stack"]["weight"] < 5
-    assert f"teacher: weight {teacher['stack']['weight']:.2f} beside the other evidence" in caplog.text
+    assert f"cross-encoder: weight {teacher['stack']['weight']:.2f} beside the other evidence" in caplog.text
     assert np.isfinite(probability(block)).all()
     unseen = block.filled & np.isnan(block.columns["cross"])
     assert unseen.any()
@@ -174,7 +174,7 @@ def test_a_second_judge_is_weighed_on_hidden_positives(mined: Mined, caplog: pyt
 
 def test_a_few_queries_are_judged_later_as_they_were_among_all(mined: Mined) -> None:
     ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
-    params = {"fused": {"least_queries": 30}, "teacher": ready, "depth": 8}
+    params = {"fused": {"least_queries": 30}, "cross_encoder": ready, "depth": 8}
     shards, fused, teacher = mined.judged("rated", **params)
     # The weight fitted here is about 0, which says little of whether it is kept.
     stack = Stack(**teacher["stack"] | {"weight": 0.5})
@@ -184,7 +184,7 @@ def test_a_few_queries_are_judged_later_as_they_were_among_all(mined: Mined) -> 
     several = (block.positives >= 0).sum(axis=1) > 1
     rows = np.array([np.flatnonzero(several)[0], np.flatnonzero(~several)[0]])
     few = mined.candidates.whole().take(rows)
-    plan = MiningPlan(queries=(*few.query_ids.tolist(),), fits={"fused_judge": fused, "teacher": teacher})
+    plan = MiningPlan(queries=(*few.query_ids.tolist(),), fits={"fused_judge": fused, "cross_encoder": teacher})
     judged, again, later = mined.judged("rated", CandidateShards.of([few]), plan, **params)
     # As stored: without the padding of the wider rows of others.
     found, expected = (Candidates.from_bytes(each.to_bytes()) for each in (judged.whole(), block.take(rows)))
@@ -203,7 +203,7 @@ def test_dev_queries_are_judged_and_rated_by_what_was_fitted_without_them(mined:
     split = np.where(np.arange(len(mined.queries)) % 4 == 1, "dev", "train")
     told = replace(mined, queries=with_mined(mined.queries.assign(split=split), 1.0, seed=1))
     ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
-    params = {"fused": {"least_queries": 30}, "teacher": ready, "depth": 8}
+    params = {"fused": {"least_queries": 30}, "cross_encoder": ready, "depth": 8}
     found = []
     for candidates in (mined.candidates, of_train(mined.candidates, told.queries)):
         judged, fused, teacher = told.judged("elo", candidates, **params)

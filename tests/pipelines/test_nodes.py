@@ -164,8 +164,8 @@ def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame)
         "recipe": "nearest", "recipes": BOOK,
     }  # fmt: skip
     summary = summarise_selection(**given, equivalents=equivalents)
-    assert (summary["leak"]["count"], summary["leak"]["total"]) == (1, 8)
-    assert summary["leak"]["judge"] == {"without": "mine", "fitted_on": ["other"]}
+    assert (summary["false_negatives"]["count"], summary["false_negatives"]["total"]) == (1, 8)
+    assert summary["false_negatives"]["judge"] == {"without": "mine", "fitted_on": ["other"]}
     assert summary["coverage"] == 1
     counted = ("source", "queries", "passed", "failed", "rows", "negatives_mean", "negatives_min", "negatives_max")
     assert [tuple(row[key] for key in counted) for row in summary["by_source"]] == [
@@ -174,7 +174,7 @@ def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame)
     ]
     assert sum(summary["origins"]["sources"].values()) == 8
     without = summarise_selection(**given, equivalents=equivalents.iloc[:0])
-    assert without["leak"] is None, "where the truth is not known, nothing is claimed"
+    assert without["false_negative_rate"] is None, "where the truth is not known, nothing is claimed"
 
 
 def test_a_recipe_that_leaves_nothing_says_which_step(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
@@ -408,7 +408,11 @@ def test_new_rows_are_chosen_by_what_was_fitted_when_all_was_mined(queries: pd.D
 def test_a_mining_leaves_what_its_stages_fitted_and_what_was_mined() -> None:
     plan = MiningPlan(settings="s", since_all={"documents": 2, "queries": 1}).as_dict()
     contents = pd.DataFrame({"kind": ["document"], "id": ["d0"], "digest": ["1"]})
-    fits: dict[str, Any] = {"fused_judge": {"mode": "hidden"}, "teacher": {"folds": []}, "recipe_fits": {"steps": []}}
+    fits: dict[str, Any] = {
+        "fused_judge": {"mode": "hidden"},
+        "cross_encoder": {"folds": []},
+        "recipe_fits": {"steps": []},
+    }
     found = record_mining(contents, plan, SHARDS, **fits)
     assert (found.settings, found.since_all, found.fits) == ("s", {"documents": 2, "queries": 1}, fits)
     assert found.documents == ["d0"]
@@ -464,11 +468,12 @@ class Nights:
 
     def next(self, **options: Any) -> MiningPlan:
         given: dict[str, Any] = {
-            "update": True, "encoder": "static", "recipe": "nearest", "most_changed": 1.0, "seed": 1, "teacher": {},
+            "update": True, "encoder": "static", "recipe": "nearest", "most_changed": 1.0, "seed": 1,
+            "cross_encoder": {},
             "denoising": {}, "bm25": {}, "keep_judges": False,
         } | options  # fmt: skip
         if self.record is not None:
-            self.record = replace(self.record, fits={"teacher": given["teacher"]})
+            self.record = replace(self.record, fits={"cross_encoder": given["cross_encoder"]})
         contents, plan = plan_mining(
             corpus=self.corpus,
             queries=self.queries,
@@ -527,8 +532,8 @@ def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
         ({"recipe": "nothing"}, "settings, code or models"),
         ({"encoder": "minilm"}, "settings, code or models"),
         ({"bm25": {"depth": 7}}, "settings, code or models"),
-        ({"teacher": {"folds": [{"fingerprint": "aa"}]}}, "the cross-encoders are not in"),
-        ({"teacher": {"calibration": [{"slope": 1.0, "intercept": 0.0}]}}, "had no query, and so no calibration"),
+        ({"cross_encoder": {"folds": [{"fingerprint": "aa"}]}}, "the cross-encoders are not in"),
+        ({"cross_encoder": {"calibration": [{"slope": 1.0, "intercept": 0.0}]}}, "had no query, and so no calibration"),
     ],
     ids=str,
 )
@@ -555,7 +560,7 @@ def test_a_selection_that_was_pruned_leads_to_mining_all(nights: Nights) -> None
 def test_what_was_noted_of_the_cross_encoders_is_kept_where_it_is_asked_for_and_all_is_mined(nights: Nights) -> None:
     nights.next()
     noted = {"folds": [], "fitted": {"on": "these"}}
-    assert nights.next(update=False, keep_judges=True, teacher=noted).judges == noted
-    assert nights.next(update=False, teacher=noted).judges == {}
+    assert nights.next(update=False, keep_judges=True, cross_encoder=noted).judges == noted
+    assert nights.next(update=False, cross_encoder=noted).judges == {}
     nights.record = None
     assert nights.next(keep_judges=True).judges == {}, "there is none to keep"

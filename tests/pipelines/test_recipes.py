@@ -94,7 +94,7 @@ class Nights:
             "engine": IN_PROCESS, "update": update, "keep_judges": False, "bm25": BM25Params(depth=12, shard=9),
             "dense": DenseParams(depth=12, random=12, precision="float32"), "elo": EloParams(),
             "consistency": ConsistencyParams(), "ingestion": IngestionParams(most_changed=0.5),
-            "denoising": DenoisingParams.model_validate({"teacher": READY, "depth": 10}),
+            "denoising": DenoisingParams.model_validate({"cross_encoder": READY, "depth": 10}),
             "selection": SelectionParams(), "training": TrainingParams(), "training.refit": False,
         }  # fmt: skip
         given = {
@@ -161,7 +161,7 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     rows, summary = catalog.load("training_rows"), catalog.load("selection_summary")
     assert len(rows) == summary["rows"] and not rows.query_id.duplicated().all()
     assert (rows.negative_ids.map(len) <= (chosen.pool or chosen.negatives)).all()
-    assert set(catalog.load("mining_record").fits) == {"fused_judge", "teacher", "elo_summary", "recipe_fits"}
+    assert set(catalog.load("mining_record").fits) == {"fused_judge", "cross_encoder", "elo_summary", "recipe_fits"}
     negatives = {
         (query, document) for query, found in zip(rows.query_id, rows.negative_ids, strict=True) for document in found
     }

@@ -17,8 +17,9 @@ def row(recipe: str, value: float, collection: str = "docs", **more: Any) -> dic
         "collection": collection, "encoder": "static", "recipe": recipe, "seed_count": 2, "queries": 50,
         "judgments": "original", "ndcg_10": value, "low": value - 0.02, "high": value + 0.02, "spread": 0.001,
         "baseline": "plain", "difference": None, "p_value": None, "p_holm": None, "focus": "ours",
-        "focus_difference": None, "p_holm_focus": None, "leak": 0.01, "leak_low": 0.005, "leak_high": 0.02,
-        "leak_from": "equivalents", "coverage": 1.0,
+        "focus_difference": None, "p_holm_focus": None, "false_negative_rate": 0.01,
+        "false_negative_rate_low": 0.005, "false_negative_rate_high": 0.02,
+        "false_negative_rate_from": "equivalents", "coverage": 1.0,
         "rows": 10, "promoted": 0, "train_seconds": 3.0, "search_seconds": 1.0, "memory_mb": 900.0,
         "buckets": {"seen": {"queries": 20, "ndcg_10": 0.6}, "unseen": {"queries": 30, "ndcg_10": 0.4}},
     } | more  # fmt: skip
@@ -34,7 +35,8 @@ def results() -> dict[str, Any]:
         "from": {"docs": {"note": "3,000 of them."}, "facts": {"note": ""}},
         "failed": [{"collection": "docs", "recipe": "weak", "seed": 2, "error": "a | b <script>"}],
         "rows": [
-            row("plain", 0.50, leak=None, leak_from="no mined negatives", focus_difference=0.04, p_holm_focus=0.001),
+            row("plain", 0.50, false_negative_rate=None, false_negative_rate_from="no mined negatives",
+            focus_difference=0.04, p_holm_focus=0.001),
             row("ours", 0.54, difference=0.04, p_holm=0.001),
             row("weak", 0.47, difference=-0.03, p_holm=0.02, focus_difference=0.07, p_holm_focus=0.0004),
             row("plain", 0.50, "facts", focus_difference=0.001, p_holm_focus=0.6),

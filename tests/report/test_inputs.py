@@ -74,10 +74,10 @@ def test_judges_are_read_from_what_the_stages_write():
             "reliability": curve,
         }
         expected = {"auc": 0.8, "reliability": curve, "method": f"{name}, cross-fitted over 3 folds"}
-        assert judge_entries(teacher) == {"teacher": expected}
+        assert judge_entries(teacher) == {"cross_encoder": expected}
         fused = {"auc": 0.9, "reliability": curve, "method": "platt"}
         found = judge_entries(teacher, {"judges": {"fused": fused}, "other": 1})
-        assert found == {"teacher": expected, "fused": fused}
+        assert found == {"cross_encoder": expected, "fused": fused}
 
 
 def test_a_run_that_judged_nothing_has_no_judges():

@@ -130,12 +130,12 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
         for name in names:
             JsonDataset(filepath=f"{tmp_path}/{name}.json", version=Version(None, run)).save({"run": run})
 
-    save("2", "corpus", "teacher")
+    save("2", "corpus", "cross_encoder")
     save("1", "fits")
     catalog = DataCatalog(
         {
             **opened(tmp_path, ALL),
-            "earlier_teacher": EarlierDataset(filepath=f"{tmp_path}/teacher.json", version=Version(None, "9")),
+            "earlier_teacher": EarlierDataset(filepath=f"{tmp_path}/cross_encoder.json", version=Version(None, "9")),
             "earlier_fits": EarlierDataset(filepath=f"{tmp_path}/fits.json", version=Version(None, "9")),
         }
     )

@@ -22,7 +22,7 @@ def version(documents: dict[str, str], queries: dict[str, str]) -> pd.DataFrame:
 DOCUMENTS = {f"d{i}": "1" for i in range(20)}
 QUERIES = {f"q{i}": "1" for i in range(10)}
 BEFORE = version(DOCUMENTS, QUERIES)
-FITS = {"teacher": {"folds": []}, "fused_judge": {"mode": "hidden"}}
+FITS = {"cross_encoder": {"folds": []}, "fused_judge": {"mode": "hidden"}}
 ALL_MINED = MiningRecord(BEFORE, "s", {"documents": 0, "queries": 0}, FITS)
 
 
@@ -154,4 +154,4 @@ def test_a_record_comes_back_from_its_folder_as_it_was_saved(tmp_path: Path) -> 
 
 def test_nothing_that_is_no_number_is_kept_for_the_next_mining(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
-        MiningRecord(BEFORE, "s", ALL_MINED.since_all, {"teacher": {"weight": float("nan")}}).save(tmp_path)
+        MiningRecord(BEFORE, "s", ALL_MINED.since_all, {"cross_encoder": {"weight": float("nan")}}).save(tmp_path)

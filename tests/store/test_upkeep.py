@@ -99,10 +99,10 @@ def test_a_name_given_later_is_kept(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         fill(store, "v1", 1)
     with Store(tmp_path) as store:
-        fill(store, "v1", 1, name="teacher")
+        fill(store, "v1", 1, name="cross_encoder")
     with Store(tmp_path) as store:
         fill(store, "v1", 1)
-        assert [record.name for record in store.records()] == ["teacher"]
+        assert [record.name for record in store.records()] == ["cross_encoder"]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_models_that_nobody_uses_go(tmp_path: Path, at: Callable[[float], None])
         at(1)
         fill(store, "busy", 1)
         kinds = {each.path.name: each.kind for each in store.stats().models}
-        assert {kinds[name] for name in ("teacher-idle", "teacher-busy")} == {"teacher"}
+        assert {kinds[name] for name in ("teacher-idle", "teacher-busy")} == {"cross_encoder"}
         assert {kinds[name] for name in (".teacher-killed", ".static-at-work")} == {"leftover"}
         assert (kinds["static-256"], kinds["mine"]) == ("static", "other")
         assert all(each.size == 1000 for each in store.stats().models)

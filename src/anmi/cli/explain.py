@@ -126,7 +126,7 @@ def _explained(catalog: Any, blocks: list[Any], corpus: Any, query: str, seed: i
 
 def fold_of_query(fused: dict[str, Any], query: str, seed: int) -> int:
     """Return whose coefficients judged a query: 0 for shipped ones."""
-    from anmi.judging.teacher import fold_of
+    from anmi.judging.cross_encoder import fold_of
 
     return int(fold_of([query], len(fused["models"]), seed)[0]) if len(fused.get("models", [])) > 1 else 0
 

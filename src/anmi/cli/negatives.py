@@ -12,8 +12,8 @@ from anmi.cli.common import belonging, console, echo_json, echo_places, json_opt
 from anmi.errors import AnmiError
 
 KEYS: Final = (
-    "recipe", "rows", "dev_rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected", "leak",
-    "paths",
+    "recipe", "rows", "dev_rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected",
+    "false_negatives", "paths",
 )  # fmt: skip
 _PLACES: Final = ("negatives", "training_rows")
 
@@ -58,6 +58,6 @@ def _print(found: dict[str, Any]) -> None:
         click.echo(f"and {found['dev_rows']:,} rows of dev queries for a refit, which are counted nowhere else here")
     if expected := expected_sentence(found["expected"]):
         click.echo(expected)
-    for line in false_negatives_lines(found["leak"] or {}):
+    for line in false_negatives_lines(found["false_negatives"] or {}):
         click.echo(line)
     echo_places(found["paths"])

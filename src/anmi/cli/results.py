@@ -13,7 +13,7 @@ from anmi.cli.common import belonging, console, echo_json, echo_places, json_opt
 from anmi.errors import AnmiError, masked, visible
 
 RESULT_KEYS: Final = (
-    "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "leak", "paths",
+    "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "false_negatives", "paths",
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def _print(saved: dict[str, Any]) -> None:
     if expected := expected_sentence(saved.get("expected")):
         click.echo(expected)
     # What a label alone cannot show: known only where the collection holds its own truth.
-    for line in false_negatives_lines(saved.get("leak") or {}):
+    for line in false_negatives_lines(saved.get("false_negatives") or {}):
         click.echo(line)
     quarantined = saved.get("quarantined")
     if quarantined:

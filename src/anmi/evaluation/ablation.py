@@ -30,7 +30,15 @@ _ORDER: Final = ("seen", "unseen", "easy", "medium", "hard")
 # Resamples in memory at once.
 _BATCH: Final = 50
 _MEANS: Final = ("train_seconds", "search_seconds", "memory_mb")
-_PER_RECIPE: Final = ("leak", "leak_low", "leak_high", "leak_from", "coverage", "rows", "promoted")
+_PER_RECIPE: Final = (
+    "false_negative_rate",
+    "false_negative_rate_low",
+    "false_negative_rate_high",
+    "false_negative_rate_from",
+    "coverage",
+    "rows",
+    "promoted",
+)
 
 
 @dataclass(frozen=True)

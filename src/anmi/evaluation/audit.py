@@ -46,7 +46,7 @@ class _Point:
     gap: float = 0.0
     # Of each row, how many negatives it has and how many of them are planted.
     negatives: list[NDArray[np.int64]] = field(default_factory=list)
-    leaked: list[NDArray[np.int64]] = field(default_factory=list)
+    false_negatives: list[NDArray[np.int64]] = field(default_factory=list)
     failed: str = ""
 
     def add(self, block: Candidates, planted: NDArray[np.bool_], gaps: NDArray[np.float32]) -> None:
@@ -57,7 +57,7 @@ class _Point:
         self.rows += len(block)
         self.full += int((found >= self.runner.recipe.negatives).sum())
         self.negatives.append(found)
-        self.leaked.append((taken & planted).sum(axis=1))
+        self.false_negatives.append((taken & planted).sum(axis=1))
         self.gap += float(gaps[taken].sum(dtype=np.float64))
 
 
@@ -90,9 +90,10 @@ def audit_recipes(
     -------
     pandas.DataFrame
         A row per recipe and threshold: ``recipe, setting`` (``step.parameter``, empty without one), ``threshold``,
-        ``default`` (the recipe as it is), ``leak`` (share of the chosen negatives that are planted, NaN where none
-        was chosen) with its interval ``leak_low, leak_high`` and the ``design_effect`` from
-        :func:`anmi.evaluation.shares.share`, ``leaked`` (their number), ``gap`` (mean of positive minus negative),
+        ``default`` (the recipe as it is), ``false_negative_rate`` (share of the chosen negatives that are planted, NaN
+        where none was chosen) with its interval ``false_negative_rate_low, false_negative_rate_high`` and the
+        ``design_effect`` from :func:`anmi.evaluation.shares.share`, ``false_negatives`` (their number), ``gap`` (mean
+        of positive minus negative),
         ``coverage`` (share of rows with all the negatives asked for), ``queries_lost`` (queries without a single
         negative), ``lost`` (the first 20 of them), ``negatives``, and ``failed``: why a recipe cannot be run on this
         collection. Of a recipe with a ``pool`` it is about the pool, from which training draws.
@@ -169,22 +170,22 @@ def _row(point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], s
         keys = ("recipe", "runner", "setting", "threshold", "default", "failed")
         point = _Point(**{key: getattr(point, key) for key in keys})
     nothing = [np.zeros(len(cluster), np.int64)]
-    negatives, leaked = (
+    negatives, false_negatives = (
         np.bincount(cluster, np.concatenate(parts or nothing), len(queries))
-        for parts in (point.negatives, point.leaked)
+        for parts in (point.negatives, point.false_negatives)
     )
-    found = share(leaked, negatives, seed=seed)
+    found = share(false_negatives, negatives, seed=seed)
     lost = queries[negatives == 0]
     return {
         "recipe": point.recipe,
         "setting": point.setting,
         "threshold": point.threshold,
         "default": point.default,
-        "leak": found.value,
-        "leak_low": found.low,
-        "leak_high": found.high,
+        "false_negative_rate": found.value,
+        "false_negative_rate_low": found.low,
+        "false_negative_rate_high": found.high,
         "design_effect": found.design_effect,
-        "leaked": found.count,
+        "false_negatives": found.count,
         "gap": point.gap / found.total if found.total else math.nan,
         "coverage": point.full / point.rows if point.rows else 0.0,
         "queries_lost": len(lost),
@@ -301,7 +302,16 @@ def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
 def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, found: float) -> dict[str, Any]:
     """Return the audit as nested numbers, ready for JSON and for tracking; ``found`` is from :func:`found_share`."""
     own = recipes[recipes["default"] & (recipes["failed"] == "")].set_index("recipe")
-    numbers = ["leak", "leak_low", "leak_high", "design_effect", "gap", "coverage", "queries_lost", "negatives"]
+    numbers = [
+        "false_negative_rate",
+        "false_negative_rate_low",
+        "false_negative_rate_high",
+        "design_effect",
+        "gap",
+        "coverage",
+        "queries_lost",
+        "negatives",
+    ]
     kinds: Mapping[Any, int] = truth.groupby("kind").size().to_dict()
     return {
         "audit": {
@@ -330,17 +340,19 @@ def check_false_negatives(recipes: pd.DataFrame, recipe: str, limit: float) -> N
     own = recipes[(recipes["recipe"] == recipe) & recipes["default"]]
     if own.empty:
         raise AnmiError(
-            f'audit.max_leak: recipe "{recipe}" chooses no negatives before training, so an audit cannot know which '
-            "of them are false; name another as audit.recipe"
+            f'audit.max_false_negative_rate: recipe "{recipe}" chooses no negatives before training, so an '
+            "audit cannot know which of them are false; name another as audit.recipe"
         )
     row = own.iloc[0]
-    if math.isnan(row["leak"]):
+    if math.isnan(row["false_negative_rate"]):
         reason = row["failed"] or "it left no negative for any query"
-        raise AnmiError(f'audit.max_leak: the false-negative rate of recipe "{recipe}" is not known: {reason}')
-    if row["leak"] > limit:
-        interval = f"95 % interval {row['leak_low']:.2%} to {row['leak_high']:.2%}"
         raise AnmiError(
-            f'recipe "{recipe}" has {row["leak"]:.2%} false negatives ({row["leaked"]} of {row["negatives"]}, '
-            f"{interval}), more than audit.max_leak allows ({limit:.2%}): tighten {row['setting'] or 'it'}, or choose "
-            "another recipe"
+            f'audit.max_false_negative_rate: the false-negative rate of recipe "{recipe}" is not known: {reason}'
+        )
+    if row["false_negative_rate"] > limit:
+        interval = f"95 % interval {row['false_negative_rate_low']:.2%} to {row['false_negative_rate_high']:.2%}"
+        raise AnmiError(
+            f'recipe "{recipe}" has {row["false_negative_rate"]:.2%} false negatives ({row["false_negatives"]} of '
+            f"{row['negatives']}, {interval}), more than audit.max_false_negative_rate allows ({limit:.2%}): tighten "
+            f"{row['setting'] or 'it'}, or choose another recipe"
         )

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.errors import AnmiError
 from anmi.evaluation.significance import interval
+from anmi.renamed import with_new_names
 
 PROMOTED: Final = "promoted"
 KEPT: Final = "kept"
@@ -37,10 +38,15 @@ class PromotionRule(BaseModel):
         50, ge=2, description="Test queries below which nothing is compared and the champion stays: on fewer than "
         "about 50 the bootstrap is not to be trusted (see anmi.evaluation.significance).",
     )  # fmt: skip
-    max_leak: float = Field(
+    max_false_negative_rate: float = Field(
         0.05, ge=0, le=1, description="Largest share of negatives that may be relevant, by the upper end of its 95 % "
         "interval over queries. At 5 % a row of up to 19 negatives holds on average less than one that is relevant.",
     )  # fmt: skip
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, given: Any) -> Any:
+        return with_new_names(given, {"max_leak": "max_false_negative_rate"}, "retrain.rule")
 
 
 @dataclass(frozen=True)
@@ -102,8 +108,9 @@ def decide(
     Notes
     -----
     The bound is the lower end of the two-sided percentile interval of confidence 2c − 1 of the mean difference, which
-    leaves 1 − c below it. Of that rate it is the upper end that counts, unlike in ``audit.max_leak``: nobody looks on
-    when a model is promoted at night, so a doubt keeps the champion; an audit of more queries removes it.
+    leaves 1 − c below it. Of that rate it is the upper end that counts, unlike in
+    ``audit.max_false_negative_rate``: nobody looks on when a model is promoted at
+    night, so a doubt keeps the champion; an audit of more queries removes it.
 
     Examples
     --------
@@ -162,13 +169,18 @@ def _audit(rate: FalseNegativeRate | None, rule: PromotionRule) -> tuple[bool, s
     if rate.failed or math.isnan(rate.value):
         why = rate.failed or "it chose no negative for any audited query"
         return False, f"the false-negative rate of the recipe is not known: {why}", {}
-    holds = rate.high <= rule.max_leak
+    holds = rate.high <= rule.max_false_negative_rate
     sentence = (
         f"of {rate.negatives} {rate.of} negatives {rate.count} are relevant ({rate.value:.2%}, 95 % interval over "
         f"queries {rate.low:.2%} to {rate.high:.2%}), and its upper end {'stays within' if holds else 'exceeds'} the "
-        f"bound of {rule.max_leak:.2%}"
+        f"bound of {rule.max_false_negative_rate:.2%}"
     )
-    if not holds and rate.value <= rule.max_leak and rate.of == "audited":
+    if not holds and rate.value <= rule.max_false_negative_rate and rate.of == "audited":
         sentence += "; the estimate is below it, so an audit of more queries (audit.queries) may tell"
-    figures = {"leak": rate.value, "leak_low": rate.low, "leak_high": rate.high, "max_leak": rule.max_leak}
+    figures = {
+        "false_negative_rate": rate.value,
+        "false_negative_rate_low": rate.low,
+        "false_negative_rate_high": rate.high,
+        "max_false_negative_rate": rule.max_false_negative_rate,
+    }
     return holds, sentence, figures

@@ -19,17 +19,17 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Calibrator, calibrator_from_dict, cross_fitted, fit_platt, reliability
 from anmi.judging.cascade import Cascade
-from anmi.judging.judgments import Judgments, RawScores
-from anmi.judging.pointwise import PointwiseJudge, join, load_pointwise
-from anmi.judging.teacher import (
+from anmi.judging.cross_encoder import (
     ConfirmOptions,
-    TeacherOptions,
+    CrossEncoderOptions,
     TrainedCrossEncoder,
     TrainedOptions,
     fold_of,
     normalised,
     training_pairs,
 )
+from anmi.judging.judgments import Judgments, RawScores
+from anmi.judging.pointwise import PointwiseJudge, join, load_pointwise
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Judge:
     store
         Cache of judgments.
     models
-        Folder of trained teachers.
+        Folder of trained cross-encoders.
     query_texts, document_texts
         Texts by query id and by document index.
     seed
@@ -65,7 +65,7 @@ class Judge:
         What was found, once fitted.
     """
 
-    options: TeacherOptions
+    options: CrossEncoderOptions
     depth: int
     store: Store
     models: Path
@@ -153,7 +153,7 @@ class Judge:
         if len(texts) < folds or len(set(fold_of(sorted(texts), folds, self.seed).tolist())) < 2:
             raise AnmiError(
                 f"the cross-encoder is cross-fitted over {folds} folds and there are {len(texts)} queries of different "
-                "text, too few; lower denoising.teacher.folds or give more training queries"
+                "text, too few; lower denoising.cross_encoder.folds or give more training queries"
             )
         return total
 
@@ -249,7 +249,7 @@ class Judge:
             elif not others.all():
                 log.warning(
                     "Near the threshold there are %d pairs, all of one kind, to calibrate the second judge on, so the "
-                    "first one decides; widen denoising.teacher.confirm.band",
+                    "first one decides; widen denoising.cross_encoder.confirm.band",
                     int(others.sum()),
                 )
         self.judges = [*cascades]

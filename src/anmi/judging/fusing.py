@@ -17,11 +17,11 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability
 from anmi.judging.contaminated import fit_contaminated, labelled_chance
+from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, gather
 from anmi.judging.examples import Examples, examples, joined
 from anmi.judging.fused import FEATURES, FusedModel, base_rate, features, shipped, transferred
 from anmi.judging.hidden import hidden_evidence, reached, shown
-from anmi.judging.teacher import fold_of
 
 log = logging.getLogger(__name__)
 # Queries whose labelled document is among the most similar ones, below which nothing is learned from them.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anmi.fingerprint import hash_text
-from anmi.judging.teacher import TeacherOptions, TrainedOptions, normalised
+from anmi.judging.cross_encoder import CrossEncoderOptions, TrainedOptions, normalised
 
 _SAMPLE: Final = 512
 
@@ -38,7 +38,7 @@ class Fitted:
     sample: list[str]
 
     @staticmethod
-    def to(collection: str, options: TeacherOptions, seed: int, texts: Iterable[str]) -> Fitted:
+    def to(collection: str, options: CrossEncoderOptions, seed: int, texts: Iterable[str]) -> Fitted:
         """Describe a training on the queries of these texts."""
         names = {*TrainedOptions.model_fields, "folds", "negatives"}
         settings = json.dumps([seed, options.model_dump(mode="json", include=names)], sort_keys=True)
@@ -63,7 +63,7 @@ class Fitted:
 
 
 def kept(
-    earlier: Mapping[str, Any], now: Fitted, options: TeacherOptions, models: Path, most_new: float
+    earlier: Mapping[str, Any], now: Fitted, options: CrossEncoderOptions, models: Path, most_new: float
 ) -> tuple[list[str], str]:
     """Return the fingerprints of the cross-encoders to keep, one per fold; or none, and why they cannot be kept.
 

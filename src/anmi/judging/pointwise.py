@@ -1,7 +1,7 @@
 """Judges that score one (query, document) pair at a time, behind one interface.
 
 A ready-made cross-encoder and a bi-encoder stand here; the cross-encoder that is trained on the collection is in
-:mod:`anmi.judging.teacher`, two judges one after the other in :mod:`anmi.judging.cascade`.
+:mod:`anmi.judging.cross_encoder`, two judges one after the other in :mod:`anmi.judging.cascade`.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def load_pointwise(options: JudgeOptions, models: Path) -> PointwiseJudge:
     Parameters
     ----------
     options
-        Not those of a judge that is trained; that one is :class:`anmi.judging.teacher.TrainedCrossEncoder`.
+        Not those of a judge that is trained; that one is :class:`anmi.judging.cross_encoder.TrainedCrossEncoder`.
     models
         Folder where distilled models are kept.
     """

@@ -163,9 +163,10 @@ def cells(row: Row, results: Row) -> dict[str, str]:
 
 
 def _false_negatives(row: Row) -> str:
-    if row["leak"] is None:
+    if row["false_negative_rate"] is None:
         return "–"
-    return f"{row['leak']:.2%} ({100 * row['leak_low']:.2f} to {100 * row['leak_high']:.2f})"
+    low, high = (100 * row[f"false_negative_rate_{end}"] for end in ("low", "high"))
+    return f"{row['false_negative_rate']:.2%} ({low:.2f} to {high:.2f})"
 
 
 def _signed(value: float | None, sign: str) -> str:

@@ -32,7 +32,10 @@ def render(results: Mapping[str, Any]) -> str:
             "header": list(texts[0]),
             "rows": [list(text.values()) for text in texts],
             "buckets": {"header": header, "rows": rows},
-            "leaks": sorted({f"{row['recipe']}: {row['leak_from']}" for row in found if row["leak"] is None}),
+            "unknown": sorted({
+                f"{row['recipe']}: {row['false_negative_rate_from']}"
+                for row in found if row["false_negative_rate"] is None
+            }),
         })  # fmt: skip
     header, rows = mean_table(results)
     return page(

@@ -25,7 +25,7 @@ def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
     table.add_column("main threshold")
     for name in ("false negatives", "95 % interval", "gap", "coverage", "queries lost", "negatives"):
         table.add_column(name, justify="right")
-    for row in recipes[recipes["default"]].sort_values("leak", kind="stable").to_dict("records"):
+    for row in recipes[recipes["default"]].sort_values("false_negative_rate", kind="stable").to_dict("records"):
         cells = (setting(row), *measured(row).values())
         failed = (setting(row), "cannot be run here", *[""] * 5)
         table.add_row(*map(escape, (row["recipe"], *(failed if row["failed"] else cells))))
@@ -41,10 +41,10 @@ def setting(row: Mapping[Any, Any]) -> str:
 
 def measured(row: Mapping[Any, Any]) -> dict[str, str]:
     """Return what an audit measured of one recipe, as text."""
-    known = not math.isnan(row["leak"])
+    known = not math.isnan(row["false_negative_rate"])
     return {
-        "leak": f"{row['leak']:.2%}" if known else "–",
-        "interval": f"{row['leak_low']:.2%} to {row['leak_high']:.2%}" if known else "–",
+        "false_negative_rate": f"{row['false_negative_rate']:.2%}" if known else "–",
+        "interval": f"{row['false_negative_rate_low']:.2%} to {row['false_negative_rate_high']:.2%}" if known else "–",
         "gap": f"{row['gap']:.3f}" if known else "–",
         "coverage": f"{row['coverage']:.1%}",
         "queries lost": f"{row['queries_lost']:,}",
@@ -67,10 +67,11 @@ def judges_table(judges: pd.DataFrame) -> Table:
 
 def recipe_lines(recipes: pd.DataFrame) -> list[str]:
     """Return one short line per recipe as it is, for a log, the cleanest first."""
-    own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
+    own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("false_negative_rate", kind="stable")
     width = max(map(len, own["recipe"]), default=0)
     rows = [{"name": row["recipe"]} | measured(row) for row in own.to_dict("records")]
     return [
-        f"{row['name']:<{width}}  false negatives {row['leak']:>6}  gap {row['gap']:>6}  coverage {row['coverage']:>6}"
+        f"{row['name']:<{width}}  false negatives {row['false_negative_rate']:>6}  gap {row['gap']:>6}  "
+        f"coverage {row['coverage']:>6}"
         for row in rows
     ]

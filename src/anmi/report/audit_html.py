@@ -20,7 +20,7 @@ _COLOURS: Final = ("#2F7FC1", "#C77700", "#009E73", "#A0568A", "#D55E00", "#0F8F
 
 def render(recipes: pd.DataFrame, judges: pd.DataFrame, summary: Mapping[Any, Any]) -> str:
     """Return the audit as one self-contained HTML document."""
-    own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("leak", kind="stable")
+    own = recipes[recipes["default"] & (recipes["failed"] == "")].sort_values("false_negative_rate", kind="stable")
     return page(
         _TEMPLATE,
         summary=summary,
@@ -47,7 +47,7 @@ def curves(recipes: pd.DataFrame) -> Figure | None:
 
     Recipes without a threshold are single points. None where no recipe chose a negative.
     """
-    known = recipes[recipes["leak"].notna()]
+    known = recipes[recipes["false_negative_rate"].notna()]
     if known.empty:
         return None
     traces = []
@@ -62,7 +62,7 @@ def curves(recipes: pd.DataFrame) -> Figure | None:
                 scatter(
                     str(name),
                     sweep["gap"].tolist(),
-                    (100 * sweep["leak"]).tolist(),
+                    (100 * sweep["false_negative_rate"]).tolist(),
                     "lines+markers",
                     legendgroup=name,
                     showlegend=own.empty,
@@ -73,17 +73,19 @@ def curves(recipes: pd.DataFrame) -> Figure | None:
                 )
             )
         if len(own):
-            rows = own.rename(columns={"leak_low": "low", "leak_high": "high"}).to_dict("records")
+            rows = own.rename(columns={"false_negative_rate_low": "low", "false_negative_rate_high": "high"}).to_dict(
+                "records"
+            )
             traces.append(
                 scatter(
                     str(name),
                     own["gap"].tolist(),
-                    (100 * own["leak"]).tolist(),
+                    (100 * own["false_negative_rate"]).tolist(),
                     "markers",
                     legendgroup=name,
                     text=[_hover(row) for row in own.to_dict("records")],
                     hoverinfo="text",
-                    error_y=error_bars(rows, "leak", 100),
+                    error_y=error_bars(rows, "false_negative_rate", 100),
                     marker={"color": colour, "size": 12, "symbol": symbol},
                 )
             )
@@ -100,7 +102,7 @@ def _hover(row: Mapping[Any, Any]) -> str:
     values = measured(row)
     lines = [f"<b>{html.escape(row['recipe'])}</b>", html.escape(setting(row))]
     lines += [
-        f"false negatives {values['leak']} ({values['interval']})",
+        f"false negatives {values['false_negative_rate']} ({values['interval']})",
         f"gap {values['gap']}",
         f"coverage {values['coverage']}",
     ]

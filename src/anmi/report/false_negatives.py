@@ -6,39 +6,40 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def false_negatives_sentence(leak: Mapping[str, Any]) -> str:
+def false_negatives_sentence(found: Mapping[str, Any]) -> str:
     """Say how many selected negatives were in truth relevant, by :func:`anmi.evaluation.diagnostics.false_negatives`.
 
     Empty where it was not measured.
     """
-    if not leak:
+    if not found:
         return ""
-    if not leak["total"]:
+    if not found["total"]:
         return "No negatives were selected, so none of them can be relevant."
     sentence = (
-        f"{leak['count']:,} of {leak['total']:,} {leak.get('of', 'selected')} negatives ({100 * leak['share']:.2f} %; "
-        f"95 % interval over queries {100 * leak['low']:.2f} to {100 * leak['high']:.2f} %) were in truth relevant, in "
-        f"{leak['queries']:,} of {leak['queries_total']:,} queries."
+        f"{found['count']:,} of {found['total']:,} {found.get('of', 'selected')} negatives "
+        f"({100 * found['share']:.2f} %; 95 % interval over queries {100 * found['low']:.2f} to "
+        f"{100 * found['high']:.2f} %) were in truth relevant, in "
+        f"{found['queries']:,} of {found['queries_total']:,} queries."
     )
-    if not leak["known"]:
+    if not found["known"]:
         return sentence + " For none of these queries are unlabelled relevant documents known: more may be hidden."
-    sentence += f" Unlabelled relevant documents are known for {leak['known']:,} of the queries."
-    judged = judged_by(leak.get("judge") or {})
+    sentence += f" Unlabelled relevant documents are known for {found['known']:,} of the queries."
+    judged = judged_by(found.get("judge") or {})
     return sentence + (f" They were {judged}." if judged else "")
 
 
-def false_negatives_lines(leak: Mapping[str, Any]) -> list[str]:
+def false_negatives_lines(found: Mapping[str, Any]) -> list[str]:
     """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
 
     From :func:`anmi.evaluation.diagnostics.false_negatives`, with ``of`` and ``judge``; nothing where it is not known.
     """
-    if not leak:
+    if not found:
         return []
-    share = "none chosen" if not leak["total"] else f"{leak['share']:.1%}"
-    judged = judged_by(leak.get("judge") or {})
+    share = "none chosen" if not found["total"] else f"{found['share']:.1%}"
+    judged = judged_by(found.get("judge") or {})
     return [
-        f"{leak.get('of', 'selected')} negatives that are in truth relevant: {leak['count']} of {leak['total']} "
-        f"({share}, 95 % interval over queries {leak['low']:.1%} to {leak['high']:.1%})",
+        f"{found.get('of', 'selected')} negatives that are in truth relevant: {found['count']} of {found['total']} "
+        f"({share}, 95 % interval over queries {found['low']:.1%} to {found['high']:.1%})",
         *([f"  {judged}"] if judged else []),
     ]
 

@@ -56,7 +56,7 @@ def render(inputs: ReportInputs) -> str:
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
         origins=_origins(inputs),
         expected=expected_sentence(inputs.expected),
-        leak=false_negatives_sentence(inputs.leak),
+        false_negatives=false_negatives_sentence(inputs.false_negatives),
         gap=embedded(figures.elo_gap(inputs.gap)),
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
         judges=_judges(inputs.judges),

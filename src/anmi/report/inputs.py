@@ -42,7 +42,7 @@ class ReportInputs:
     distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gap: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Any] = field(default_factory=dict)
-    leak: Mapping[str, Any] = field(default_factory=dict)
+    false_negatives: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
     training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -146,26 +146,26 @@ def _score_columns(rows: pd.DataFrame) -> dict[str, tuple[str | None, str]]:
 
 
 def judge_entries(
-    teacher: Mapping[str, Any], fused_judge: Mapping[str, Any] | None = None
+    cross_encoder: Mapping[str, Any], fused_judge: Mapping[str, Any] | None = None
 ) -> dict[str, Mapping[str, Any]]:
     """Return the ``judges`` of a report from what the judging stages wrote.
 
-    A ``teacher`` without a reliability, as when nothing was judged, is left out. Under ``judges`` the fused judge names
-    others; one of the name ``teacher`` replaces that above.
+    A ``cross_encoder`` without a reliability, as when nothing was judged, is left out. Under ``judges`` the fused judge
+    names others; one of the name ``cross_encoder`` replaces that above.
 
     Examples
     --------
     >>> curve = {"bins": [], "expected_calibration_error": 0.0}
     >>> found = judge_entries({"reliability": curve, "calibration": [{"slope": 1.0, "intercept": 0.0}] * 3})
-    >>> found["teacher"]["method"]
+    >>> found["cross_encoder"]["method"]
     'Platt scaling, cross-fitted over 3 folds'
     """
     found: dict[str, Mapping[str, Any]] = {}
-    if teacher.get("reliability"):
-        found["teacher"] = {
-            "auc": teacher.get("auc_positive_against_candidates"),
-            "reliability": teacher["reliability"],
-            "method": _fitted_how(teacher.get("calibration") or []),
+    if cross_encoder.get("reliability"):
+        found["cross_encoder"] = {
+            "auc": cross_encoder.get("auc_positive_against_candidates"),
+            "reliability": cross_encoder["reliability"],
+            "method": _fitted_how(cross_encoder.get("calibration") or []),
         }
     return found | dict((fused_judge or {}).get("judges") or {})
 

@@ -142,7 +142,7 @@ def checker(context: Any, manifest: Mapping[str, Any], versions: Mapping[str, st
 
 
 def absent(manifest: Mapping[str, Any]) -> frozenset[str]:
-    """Return what a run could read and was not there when it began, such as the teacher of an earlier run."""
+    """Return what a run could read and was not there when it began, such as the cross-encoder of an earlier run."""
     return frozenset(name for name, version in (manifest.get("inputs") or {}).items() if version is None)
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError, is_plain_name, nearest
+from anmi.renamed import with_new_names
 from anmi.selection.contradictions import contradiction
 from anmi.selection.fits import fit_from, plain_fit
 from anmi.selection.inheritance import inherited
@@ -41,6 +42,7 @@ class Step(BaseModel):
             raise ValueError(
                 f'the parameters of step "{name}" are names with values, as in `- {name}: {{name: value}}`: {params!r}'
             )
+        params = with_new_names(params, known.renamed, name)
         wrong = [str(key) for key in params if key not in known.model_fields]
         if wrong:
             raise ValueError(f'step "{name}" has no parameter "{wrong[0]}"; {nearest(wrong[0], known.model_fields)}')

@@ -32,8 +32,8 @@ class Model:
     path
         The folder.
     kind
-        ``teacher`` (a cross-encoder trained here), ``static`` (a distilled encoder), ``leftover`` (of a process that
-        was killed) or ``other``, which is never removed.
+        ``cross_encoder`` (a cross-encoder trained here), ``static`` (a distilled encoder), ``leftover`` (of a
+        process that was killed) or ``other``, which is never removed.
     size
         Bytes of its files.
     last_used
@@ -48,7 +48,7 @@ class Model:
     @property
     def fingerprint(self) -> str:
         """Of a cross-encoder; its judgments are stored under it."""
-        return self.path.name.removeprefix(_TEACHER) if self.kind == "teacher" else ""
+        return self.path.name.removeprefix(_TEACHER) if self.kind == "cross_encoder" else ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def prune(
         model
         for model in folders
         if (model.kind == "leftover" and model.last_used <= _days_ago(_LEFTOVER_DAYS))
-        or (model.kind in ("teacher", "static") and wanted(model.fingerprint, model.last_used))
+        or (model.kind in ("cross_encoder", "static") and wanted(model.fingerprint, model.last_used))
     ]
     before = store.database.file_size()
     if not dry_run:
@@ -158,7 +158,7 @@ def _folders(parent: Path, start: str = "") -> Iterator[Path]:
 
 
 def _kind(path: Path) -> str:
-    kinds = {".": "leftover", _TEACHER: "teacher", _STATIC: "static"}
+    kinds = {".": "leftover", _TEACHER: "cross_encoder", _STATIC: "static"}
     found = (kind for start, kind in kinds.items() if path.name.startswith(start) and not path.is_symlink())
     return next(found, "other")
 

@@ -35,8 +35,9 @@ from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import RecipeBook
 
 AUDITED = pd.DataFrame({
-    "recipe": ["mine", "mine", "other"], "default": [False, True, True], "leak": [0.5, 0.01, 0.5],
-    "leak_low": [0.4, 0.005, 0.4], "leak_high": [0.6, 0.02, 0.6], "leaked": [5, 10, 5], "negatives": [10, 1000, 10],
+    "recipe": ["mine", "mine", "other"], "default": [False, True, True], "false_negative_rate": [0.5, 0.01, 0.5],
+    "false_negative_rate_low": [0.4, 0.005, 0.4], "false_negative_rate_high": [0.6, 0.02, 0.6],
+    "false_negatives": [5, 10, 5], "negatives": [10, 1000, 10],
     "failed": "",
 })  # fmt: skip
 PAIRS = ["query_id", "document_id", "count"]
@@ -315,7 +316,11 @@ def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
     audited = audit.audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=1)
     leak = rate_of(audited, "mine")
     assert (leak.count, leak.negatives) == (42, 1400)
-    assert binomtest(42, 1400).proportion_ci(0.95, method="wilson").high < RetrainParams().rule.max_leak < leak.high
+    assert (
+        binomtest(42, 1400).proportion_ci(0.95, method="wilson").high
+        < RetrainParams().rule.max_false_negative_rate
+        < leak.high
+    )
     made = decided(FIRST, pd.DataFrame(), PERFECT, audited, trained)
     assert made["decision"] == "kept"
     assert "42 are relevant (3.00%, 95 % interval over queries" in made["reasons"][1]

@@ -94,7 +94,7 @@ def test_nothing_that_states_the_fact_asked_for_is_a_negative(made, step, seed, 
     fallback = {0, 1} if mix[2] or mix[3] else {0} if mix[1] else set()
     assert there <= {kind for kind, share in enumerate(mix) if share} | fallback
     batch = sampler(chosen, step)
-    assert sampler.report()["leak"] == 0
+    assert sampler.report()["false_negative_rate"] == 0
     in_batch = {name for row in batch for name in (*row.negative_ids, row.positive_id)}
     for row, i in zip(batch, numbers, strict=True):
         own = {name for name in in_batch if name.split("#")[0] in (f"s{i}", f"l{i}")}
@@ -128,7 +128,9 @@ def test_without_the_filter_a_longer_document_may_be_drawn_but_never_the_positiv
     for step in range(5):
         batch = sampler(ALL, step)
         wrong = sum(row.negative_ids.count(f"l{i}") for i, row in enumerate(batch))
-        assert sampler.report()["leak"] == pytest.approx(wrong / sum(len(row.negative_ids) for row in batch))
+        assert sampler.report()["false_negative_rate"] == pytest.approx(
+            wrong / sum(len(row.negative_ids) for row in batch)
+        )
         total += wrong
     assert total
 

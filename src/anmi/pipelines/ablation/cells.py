@@ -48,7 +48,7 @@ class Place:
     folder: Path
     store: Path
     truth: Literal["equivalents", "none"]
-    leak: Literal["auto", "none"]
+    false_negatives: Literal["auto", "none"]
 
     @property
     def mined(self) -> Mined:
@@ -80,7 +80,7 @@ class SelectionJob:
     def __post_init__(self) -> None:
         chosen = self.recipes.get(self.recipe).model_dump(mode="json", include={"steps", "negatives"})
         chosen["mixed"] = self.is_mixed
-        parts = [self.place.fingerprint, chosen, self.seed, self.place.leak, code(select, _leak)]
+        parts = [self.place.fingerprint, chosen, self.seed, self.place.false_negatives, code(select, _false_negatives)]
         object.__setattr__(self, "fingerprint", hash_value(parts, 8))
 
     @property
@@ -198,29 +198,33 @@ def select(job: SelectionJob) -> None:
             table.to_parquet(path, index=False, compression="zstd")
     _write(job.target, {
         "rows": len(labelled), "promoted": len(counted) - len(labelled), "coverage": float(filled.mean()),
-        "select_seconds": seconds, **_leak(job, labelled),
+        "select_seconds": seconds, **_false_negatives(job, labelled),
     })  # fmt: skip
 
 
-def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
+def _false_negatives(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     """Return the share of negatives that are in truth relevant, and by what it is known or why it is not."""
-    unknown = dict.fromkeys(("leak", "leak_low", "leak_high"))
-    if job.place.leak == "none":
-        return unknown | {"leak_from": "not measured: the set's collection says leak: none"}
+    unknown = dict.fromkeys(("false_negative_rate", "false_negative_rate_low", "false_negative_rate_high"))
+    if job.place.false_negatives == "none":
+        return unknown | {"false_negative_rate_from": "not measured: the set's collection says false_negatives: none"}
     if job.is_mixed:
-        return unknown | {"leak_from": "not measured: drawn from the corpus while training"}
+        return unknown | {"false_negative_rate_from": "not measured: drawn from the corpus while training"}
     if not rows.negative_ids.map(len).sum():
-        return unknown | {"leak_from": "no mined negatives"}
+        return unknown | {"false_negative_rate_from": "no mined negatives"}
     pool = ", of the pool that training draws from" if job.options.draws else ""
     data = job.place.mined
     if job.place.truth == "equivalents":
         from anmi.evaluation.diagnostics import false_negatives
 
         counted = false_negatives(rows, data["equivalents"], data["qrels"])
-        share = {"leak": counted["share"], "leak_low": counted["low"], "leak_high": counted["high"]}
-        return share | {"leak_from": f"equivalents{pool}"}
+        share = {
+            "false_negative_rate": counted["share"],
+            "false_negative_rate_low": counted["low"],
+            "false_negative_rate_high": counted["high"],
+        }
+        return share | {"false_negative_rate_from": f"equivalents{pool}"}
     if data.no_audit:
-        return unknown | {"leak_from": f"no audit: {data.no_audit}"}
+        return unknown | {"false_negative_rate_from": f"no audit: {data.no_audit}"}
     from anmi.pipelines.audit.nodes import audit_recipes
     from anmi.pipelines.selection.pipeline import RATED
 
@@ -229,7 +233,7 @@ def _leak(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
         info=data["audit.collection_info"], **{name: data[f"audit.{name}"] for name in (*RATED, "corpus")},
     )  # fmt: skip
     own = found[found.default].iloc[0]
-    return {name: float(own[name]) for name in unknown} | {"leak_from": f"audit: hidden positives{pool}"}
+    return {name: float(own[name]) for name in unknown} | {"false_negative_rate_from": f"audit: hidden positives{pool}"}
 
 
 def run_cell(job: CellJob) -> None:

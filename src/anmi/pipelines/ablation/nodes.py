@@ -21,7 +21,8 @@ from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import RecipeBook
 
 _FROM_SELECTION: Final = (
-    "rows", "promoted", "coverage", "leak", "leak_low", "leak_high", "leak_from", "select_seconds",
+    "rows", "promoted", "coverage", "false_negative_rate", "false_negative_rate_low", "false_negative_rate_high",
+    "false_negative_rate_from", "select_seconds",
 )  # fmt: skip
 _QUERY_KEY: Final = ("collection", "recipe", "seed", "judgments", "query_id")
 _FROM_CELL: Final = ("train_seconds", "search_seconds", "memory_mb", "started", "ended")
@@ -75,7 +76,8 @@ def run_ablation(
             tables.append(table.assign(judgments=judgments, **key))
         rows.append(row)
     numbers = [
-        "coverage", "leak", "leak_low", "leak_high", "select_seconds", "train_seconds", "search_seconds", "memory_mb",
+        "coverage", "false_negative_rate", "false_negative_rate_low", "false_negative_rate_high", "select_seconds",
+        "train_seconds", "search_seconds", "memory_mb",
     ]  # fmt: skip
     cells = pd.DataFrame(rows)
     cells[numbers] = cells[numbers].astype(float)

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anmi.errors import is_plain_name, nearest
+from anmi.renamed import with_new_names
 from anmi.seeds import Seed
 
 
@@ -31,10 +32,15 @@ class AblationCollection(BaseModel):
         "none", description="equivalents: the collection knows what is relevant without a label, so judgments can be "
         "completed. none is right for all others: an unknown truth is not made up.",
     )  # fmt: skip
-    leak: Literal["auto", "none"] = Field(
+    false_negatives: Literal["auto", "none"] = Field(
         "auto", description="auto: counted by the equivalents where truth is known, else by an audit with hidden "
         "positives. none saves the audit's time.",
     )  # fmt: skip
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, given: Any) -> Any:
+        return with_new_names(given, {"leak": "false_negatives"}, "ablation.collections")
 
     @model_validator(mode="after")
     def _is_mined_from_here(self) -> Self:

@@ -63,14 +63,14 @@ class Plan:
             "recipes": self.recipes,
             "seed": self.seed,
         }
-        audit = chosen.leak == "auto" and chosen.truth == "none"
+        audit = chosen.false_negatives == "auto" and chosen.truth == "none"
         # What is not audited does not depend on how it would be.
         counted = {key: value for key, value in parameters.items() if audit or not key.startswith("audit")}
         found = fingerprint(counted, self.recipes, self.project)
         folder = self.work / folder_name(name) / f"mined-{found}"
         configuration = self.project / "conf"
         job = MiningJob(name, folder, self.store, configuration, parameters, audit)
-        return job, Place(name, found, configuration, folder, self.store, chosen.truth, chosen.leak)
+        return job, Place(name, found, configuration, folder, self.store, chosen.truth, chosen.false_negatives)
 
     def cells(self, place: Place) -> list[CellJob]:
         """Return the cells of a collection; all recipes of a seed before the next seed, so that they compare early."""

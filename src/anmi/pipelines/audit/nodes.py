@@ -147,6 +147,8 @@ def gate(
     """Fail the run where the recipe has too many false negatives; all that an audit leaves is saved by then."""
     from anmi.evaluation.audit import check_false_negatives
 
-    if params.max_leak is not None:
-        check_false_negatives(recipes, params.recipe or recipe, params.max_leak)
-        log.info("Recipe %s has no more false negatives than audit.max_leak allows", params.recipe or recipe)
+    if params.max_false_negative_rate is not None:
+        check_false_negatives(recipes, params.recipe or recipe, params.max_false_negative_rate)
+        log.info(
+            "Recipe %s has no more false negatives than audit.max_false_negative_rate allows", params.recipe or recipe
+        )

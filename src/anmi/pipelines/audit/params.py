@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.evaluation.planting import Kinds
+from anmi.renamed import with_new_names
 
 
 class AuditParams(BaseModel):
@@ -22,10 +25,17 @@ class AuditParams(BaseModel):
     depth: int = Field(
         50, ge=1, description="Dense rank to which judges are measured; among all candidates most are easy for any."
     )
-    max_leak: float | None = Field(
+    max_false_negative_rate: float | None = Field(
         None,
         ge=0,
         le=1,
         description="The run fails when audit.recipe has more false negatives, by the estimate; None only measures.",
     )
-    recipe: str | None = Field(None, description="The recipe that max_leak is about; the run's own when empty.")
+    recipe: str | None = Field(
+        None, description="The recipe that max_false_negative_rate is about; the run's own when empty."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, given: Any) -> Any:
+        return with_new_names(given, {"max_leak": "max_false_negative_rate"}, "audit")

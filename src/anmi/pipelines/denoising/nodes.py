@@ -101,23 +101,23 @@ def judge_candidates(
 
     store.run = running(engine).ordered
     models, query_texts = store.path / "models", dict(zip(queries.query_id, queries.text, strict=True))
-    fitted = Fitted.to(collection, params.teacher, seed, queries.text[queries.split == "train"])
+    fitted = Fitted.to(collection, params.cross_encoder, seed, queries.text[queries.split == "train"])
     candidates = candidates.joined(evidence)
-    again, earlier, teachers = mining_plan["fits"].get("teacher"), mining_plan["judges"], list[str]()
+    again, earlier, names = mining_plan["fits"].get("cross_encoder"), mining_plan["judges"], list[str]()
     if again:
-        teachers = [str(fold["fingerprint"]) for fold in again["folds"]] if params.teacher.trained else []
-    elif earlier and params.teacher.trained:
-        teachers, reason = kept(earlier, fitted, params.teacher, models, params.most_new)
-        log.info("teacher: %s", f"trained anew, since {reason}" if reason else "that of the last run is kept")
+        names = [str(fold["fingerprint"]) for fold in again["folds"]] if params.cross_encoder.trained else []
+    elif earlier and params.cross_encoder.trained:
+        names, reason = kept(earlier, fitted, params.cross_encoder, models, params.most_new)
+        log.info("cross-encoder: %s", f"trained anew, since {reason}" if reason else "that of the last run is kept")
     judge = Judge(
-        options=params.teacher,
+        options=params.cross_encoder,
         depth=params.depth,
         store=store,
         models=models,
         query_texts=query_texts,
         document_texts=document_texts(corpus),
         seed=seed,
-        kept=teachers,
+        kept=names,
     )
     if again:
         stacked = Stacked(judge.again(candidates, again["calibration"]), Stack(**again["stack"]))
@@ -132,12 +132,12 @@ def judge_candidates(
     if mined_dev(queries):
         judgments = judge.further(of_dev(candidates, queries))
     log.info(
-        "teacher: weight %.2f beside the other evidence%s",
+        "cross-encoder: weight %.2f beside the other evidence%s",
         stack.weight,
         "" if stack.hidden else ", since no positive can be hidden to fit one",
     )
     return add_columns(engine, Stacked(judgments, stack), candidates), judge.summary | {
         "stack": stack.as_dict(),
-        "kept": bool(teachers),
-        "fitted": earlier["fitted"] if teachers else noted(fitted),
+        "kept": bool(names),
+        "fitted": earlier["fitted"] if names else noted(fitted),
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from anmi.judging.cross_encoder import CrossEncoderOptions
 from anmi.judging.fusing import FusedOptions
-from anmi.judging.teacher import TeacherOptions
+from anmi.renamed import with_new_names
 
 
 class DenoisingParams(BaseModel):
@@ -17,9 +20,9 @@ class DenoisingParams(BaseModel):
     depth: int = Field(
         16,
         ge=1,
-        description="Candidates the cross-encoder judges per query, best by fused rank first; it is the dear judge.",
+        description="Candidates the cross-encoder judges per query, best by fused rank first; the expensive judge.",
     )
-    teacher: TeacherOptions = Field(TeacherOptions(), description="The cross-encoder.")
+    cross_encoder: CrossEncoderOptions = Field(CrossEncoderOptions(), description="The cross-encoder.")
     most_new: float = Field(
         0.1,
         ge=0,
@@ -27,3 +30,8 @@ class DenoisingParams(BaseModel):
         description="Where judges are kept: the share of queries new since the cross-encoder was trained, above which "
         "it is trained anew. A tenth is a compromise, not measured: training anew costs the judging of all pairs.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, given: Any) -> Any:
+        return with_new_names(given, {"teacher": "cross_encoder"}, "denoising")

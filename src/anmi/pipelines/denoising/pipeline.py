@@ -25,7 +25,7 @@ def create_pipeline() -> Pipeline:
         Node(
             judge_candidates,
             inputs=shared | by_name("evidence", "store", "params:collection"),
-            outputs=["judgments", "teacher"],
+            outputs=["judgments", "cross_encoder"],
             name="judge_candidates",
         ),
     ])  # fmt: skip

@@ -128,15 +128,15 @@ def plan_mining(
     settings = digest("mining", made_by, code_digest()).hex()
 
     def lacking(earlier: MiningRecord) -> str:
-        judges = earlier.fits["teacher"]
+        judges = earlier.fits["cross_encoder"]
         if earlier_selection is None:
             return "the selection of the last mining is not there any more"
-        if denoising.teacher.confirm is not None and judges.get("stack"):
+        if denoising.cross_encoder.confirm is not None and judges.get("stack"):
             return "a cascade confirms what the cross-encoder says"
-        if len(judges.get("calibration", ())) not in (0, denoising.teacher.folds):
+        if len(judges.get("calibration", ())) not in (0, denoising.cross_encoder.folds):
             return "a fold of the cross-encoder had no query, and so no calibration"
         names = [f"teacher-{fold['fingerprint']}" for fold in judges.get("folds", [])]
-        lost = denoising.teacher.trained and not all((store.path / "models" / name).is_dir() for name in names)
+        lost = denoising.cross_encoder.trained and not all((store.path / "models" / name).is_dir() for name in names)
         return f"the cross-encoders are not in {store.path / 'models'} any more" if lost else ""
 
     def lost(earlier: MiningRecord, difference: Difference) -> Iterable[str]:
@@ -150,5 +150,5 @@ def plan_mining(
         plan = plan_mining(contents, settings, earlier_mining_record, ingestion.most_changed, lacking, lost)
         log.info("%s: %s", "Mining all" if plan.mines_all else "Mining what changed", plan.why)
     if keep_judges and earlier_mining_record is not None:
-        plan = replace(plan, judges=earlier_mining_record.fits["teacher"])
+        plan = replace(plan, judges=earlier_mining_record.fits["cross_encoder"])
     return contents, plan.as_dict()

@@ -59,17 +59,17 @@ def collect_results(
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
         "expected": selection_summary.get("expected"),
-        "leak": _leak(selection_summary, drawn, equivalents, qrels),
+        "false_negatives": _false_negatives(selection_summary, drawn, equivalents, qrels),
         "quarantined": info["quarantined"],
     }
 
 
-def _leak(
+def _false_negatives(
     selection_summary: dict[str, Any], drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame
 ) -> dict[str, Any] | None:
     from anmi.evaluation.diagnostics import false_negatives_of_pairs
 
-    selected: dict[str, Any] | None = selection_summary["leak"]
+    selected: dict[str, Any] | None = selection_summary["false_negatives"]
     if drawn.empty or equivalents.empty:
         return selected
     counted = false_negatives_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
@@ -93,7 +93,7 @@ def render_report(
     training_log: pd.DataFrame,
     training_summary: dict[str, Any],
     selection_summary: dict[str, Any],
-    teacher: dict[str, Any],
+    cross_encoder: dict[str, Any],
     fused_judge: dict[str, Any],
     hardness_results: dict[str, Any],
     knowledge_metrics: dict[str, Any],
@@ -131,10 +131,10 @@ def render_report(
             origins=selection_summary.get("origins") or {},
             distributions=selection_summary["distributions"],
             training_log=training_log,
-            judges=judge_entries(teacher, fused_judge),
+            judges=judge_entries(cross_encoder, fused_judge),
             gap=selection_summary["gaps"].get("elo") or {},
             expected=selection_summary.get("expected") or {},
-            leak=results["leak"] or {},
+            false_negatives=results["false_negatives"] or {},
             hardness=hardness_results,
             knowledge=knowledge_metrics,
             neighbours=neighbours,
@@ -145,7 +145,7 @@ def render_report(
                 "collection": info,
                 "mining encoder": encoder_info,
                 "training": training_summary,
-                "teacher": {key: value for key, value in teacher.items() if key != "reliability"},
+                "cross_encoder": {key: value for key, value in cross_encoder.items() if key != "reliability"},
                 "fused judge": {key: value for key, value in fused_judge.items() if key not in ("judges", "models")},
             },
         )

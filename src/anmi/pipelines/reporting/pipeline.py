@@ -24,7 +24,7 @@ def create_pipeline() -> Pipeline:
         Node(
             render_report,
             inputs=by_name(
-                "results", "training_rows", "training_log", "training_summary", "selection_summary", "teacher",
+                "results", "training_rows", "training_log", "training_summary", "selection_summary", "cross_encoder",
                 "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "encoder_info",
                 "params:encoder", "params:recipe", info="collection_info", params="params:reporting",
             ),

@@ -86,8 +86,9 @@ def audit_recipe(
     found = share_of_pairs(drawn_again(rows, options, training_log, seed), truth, seed=seed)
     log.info("Of %d negatives drawn again for the audited queries %d are planted", found.total, found.count)
     measured = {
-        "leak": found.value, "leak_low": found.low, "leak_high": found.high, "design_effect": found.design_effect,
-        "leaked": found.count, "negatives": found.total,
+        "false_negative_rate": found.value, "false_negative_rate_low": found.low,
+        "false_negative_rate_high": found.high, "design_effect": found.design_effect,
+        "false_negatives": found.count, "negatives": found.total,
     }  # fmt: skip
     table.loc[own, list(measured)] = list(measured.values())
     return table
@@ -215,10 +216,15 @@ def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
     if own.empty:
         return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
     row = own.iloc[0]
+    value, low, high = (float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high"))
     return FalseNegativeRate(
-        float(row["leak"]), float(row["leak_low"]), float(row["leak_high"]), int(row["leaked"]), int(row["negatives"]),
+        value,
+        low,
+        high,
+        int(row["false_negatives"]),
+        int(row["negatives"]),
         str(row["failed"] or ""),
-    )  # fmt: skip
+    )
 
 
 def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> FalseNegativeRate:

@@ -267,7 +267,7 @@ def summarise_selection(
         "negatives_wanted": wanted,
         "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
         "promoted": len(promoted),
-        "leak": None if counted is None else counted | {"of": "selected", "judge": provenance(fused_judge)},
+        "false_negatives": None if counted is None else counted | {"of": "selected", "judge": provenance(fused_judge)},
         **found,
     }
 

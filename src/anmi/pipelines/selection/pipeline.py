@@ -47,7 +47,7 @@ def create_pipeline() -> Pipeline:
         Node(
             record_mining,
             inputs=by_name(
-                "contents", "mining_plan", "selection", "fused_judge", "teacher", "elo_summary", "recipe_fits"
+                "contents", "mining_plan", "selection", "fused_judge", "cross_encoder", "elo_summary", "recipe_fits"
             ),
             outputs="mining_record",
             name="record_mining",

@@ -113,7 +113,8 @@ class Denoise(Params):
     """Bar on the judged probability of relevance, given as it is or by what it may let pass."""
 
     column: str = Field(
-        "p_relevant", description="Calibrated probability of relevance that is compared; `p_cross` is the teacher's."
+        "p_relevant",
+        description="Calibrated probability of relevance that is compared; `p_cross` is the cross-encoder's.",
     )
     threshold: float | None = Field(
         None,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,9 +12,10 @@ from anmi.candidates import Candidates
 
 
 class Params(BaseModel):
-    """Base of the parameters of a step."""
+    """Base of the parameters of a step; ``renamed`` has the new names of old ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    renamed: ClassVar[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from anmi.selection.steps.back_off import TIERS
 from anmi.selection.steps.registry import Context, Params, Threshold, step
 
 log = logging.getLogger(__name__)
-_LEAK: Final = Threshold("max_leak", (0.0003, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05))
+_EXPECTED: Final = Threshold("max_expected_share", (0.0003, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05))
 _RATE: Final = Threshold("max_false_negative_rate", (0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
 _BAR: Final = Threshold("negative", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 # Bars that are tried, even in log-odds: what is no longer a negative up to an even chance, what is a positive from it.
@@ -48,6 +48,8 @@ def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
 class Route(Params):
     """Both bars, given as they are or by the errors that they may make."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"max_leak": "max_expected_share"}
+
     column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
     negative: float | None = Field(
         None, gt=0, le=1, description="Negatives lie below it. None finds it by the rates below."
@@ -61,9 +63,11 @@ class Route(Params):
         "as many, but easier ones (benchmarks/mining_quality.py).",
     )
     least_positives: int = Field(
-        100, ge=1, description="Held-out positives from which that rate is measured; with fewer `max_leak` decides."
+        100,
+        ge=1,
+        description="Held-out positives from which that rate is measured; with fewer `max_expected_share` decides.",
     )
-    max_leak: float = Field(
+    max_expected_share: float = Field(
         0.005,
         gt=0,
         lt=1,
@@ -130,7 +134,7 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
 
     The negative bar is the highest that at most ``max_false_negative_rate`` of the held-out known positives stay
     below; with too few of these, the highest at which the mean probability of the nearest n candidates below it is at
-    most ``max_leak``. The positive bar is the lowest from which on the unlabelled candidates are at most
+    most ``max_expected_share``. The positive bar is the lowest from which on the unlabelled candidates are at most
     ``max_false_promotion_rate`` of these and the positives: among all rows and their positives, and among the rows
     whose own positive was held out and those positives that reach it. It never lies below the negative bar.
     """
@@ -168,14 +172,17 @@ def _negative_bar(values: NDArray[np.float32], positives: NDArray[np.float32], p
             found.positives,
         )
         return found.threshold
-    leaks = np.array([_expected_leak(values, bar, count) for bar in _BARS])
-    meets = np.flatnonzero(leaks <= params.max_leak)
+    shares = np.array([_expected_share(values, bar, count) for bar in _BARS])
+    meets = np.flatnonzero(shares <= params.max_expected_share)
     if not len(meets):
-        log.warning("route: no bar meets max_leak %g, since the judge doubts every candidate", params.max_leak)
+        log.warning(
+            "route: no bar meets max_expected_share %g, since the judge doubts every candidate",
+            params.max_expected_share,
+        )
     return float(_BARS[meets[-1]] if len(meets) else _BARS[0])
 
 
-def _expected_leak(values: NDArray[np.float32], bar: float, count: int) -> float:
+def _expected_share(values: NDArray[np.float32], bar: float, count: int) -> float:
     """Mean probability of the nearest ``count`` candidates of each row below the bar; rows are ordered by nearness."""
     below = values < bar
     taken = below & (np.cumsum(below, axis=1) <= count)
@@ -244,7 +251,7 @@ class _Sample:
     Route,
     requires=lambda p: {p.column, "dense"},
     fit=fit_route,
-    thresholds=(_BAR, _LEAK, _RATE),
+    thresholds=(_BAR, _EXPECTED, _RATE),
     fitted=lambda p: Bars,
 )
 def route(block: Candidates, params: Route, context: Context) -> Candidates:

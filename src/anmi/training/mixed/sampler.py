@@ -170,7 +170,7 @@ class MixedSampler:
         real = drawn[(drawn != PADDING) & (drawn < self._stock.documents)]
         self._real = len(np.unique(np.concatenate([real, own])))
         self._describe(asked, source, drawn, latent, staleness)
-        self._report["leak"] = float(
+        self._report["false_negative_rate"] = float(
             self._among(self._entailing, rows, drawn).sum() / max(int((drawn != PADDING).sum()), 1)
         )
         return drawn, source

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
+from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, fold_of, training_pairs
 from anmi.judging.pointwise import join, split
-from anmi.judging.teacher import Pairs, TeacherOptions, fold_of, training_pairs
 
 FOLDS = 3
 
@@ -56,7 +56,7 @@ def test_pairs_are_whole_queries_of_other_folds_within_the_budget(
     counts: list[tuple[int, int]], budget: int, seed: int, share: float
 ) -> None:
     table = examples([p for p, _ in counts], [n for _, n in counts], seed)
-    options = TeacherOptions(folds=FOLDS, max_pairs=budget, held_out=share)
+    options = CrossEncoderOptions(folds=FOLDS, max_pairs=budget, held_out=share)
     for fold in range(FOLDS):
         if (table.fold == fold).all():
             continue
@@ -84,7 +84,7 @@ def test_pairs_are_whole_queries_of_other_folds_within_the_budget(
 
 def test_pairs_do_not_depend_on_the_order_in_which_queries_of_a_shard_arrive() -> None:
     table = examples([1] * 30, [3] * 30)
-    options = TeacherOptions(max_pairs=40)
+    options = CrossEncoderOptions(max_pairs=40)
     assert training_pairs(table, 0, options, 1).digest() == training_pairs(table.copy(), 0, options, 1).digest()
     assert training_pairs(table, 0, options, 1).digest() != training_pairs(table, 0, options, 2).digest()
 
@@ -92,7 +92,7 @@ def test_pairs_do_not_depend_on_the_order_in_which_queries_of_a_shard_arrive() -
 def test_too_few_queries_for_the_folds_is_an_error() -> None:
     table = examples([1], [2])
     with pytest.raises(AnmiError, match=r"outside fold \d: 1 are too few"):
-        training_pairs(table, int(table.fold[0]), TeacherOptions(), 0)
+        training_pairs(table, int(table.fold[0]), CrossEncoderOptions(), 0)
 
 
 def test_the_digest_of_pairs_sees_labels_texts_and_order() -> None:
@@ -113,7 +113,7 @@ def test_the_digest_of_pairs_sees_labels_texts_and_order() -> None:
 def test_the_share_that_is_held_out_is_about_the_one_asked_for_and_the_same_for_queries_of_one_text() -> None:
     table = examples([1] * 600, [3] * 600)
     table["query"] = [f"{'Query' if i % 2 else ' query '} {int(row[1:]) // 2}" for i, row in enumerate(table.row)]
-    pairs = training_pairs(table, 0, TeacherOptions(max_pairs=10_000, held_out=0.25), 1)
+    pairs = training_pairs(table, 0, CrossEncoderOptions(max_pairs=10_000, held_out=0.25), 1)
     assert pairs.held_out is not None
     count = len(pairs.held_out.labels)
     assert 0.18 < count / (count + len(pairs.labels)) < 0.32

@@ -84,7 +84,7 @@ class ConfirmOptions(TrainedOptions):
     )
 
 
-class TeacherOptions(TrainedOptions):
+class CrossEncoderOptions(TrainedOptions):
     """How pairs are judged: by which model, cross-fitted over how many folds, confirmed by a second one or not."""
 
     folds: int = Field(
@@ -241,7 +241,7 @@ class TrainedCrossEncoder:
         if not self._pairs.mixed:
             raise AnmiError(
                 "the cross-encoder has only one kind of training pair, positives or negatives: every candidate is "
-                "doubtful, so raise denoising.teacher.doubtful_ratio (doubtful_probability where there is other "
+                "doubtful, so raise denoising.cross_encoder.doubtful_ratio (doubtful_probability where there is other "
                 "evidence) or denoising.depth"
             )
         verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
@@ -355,7 +355,7 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, s
     if seen.empty:
         raise AnmiError(
             f"the cross-encoder has no queries to learn from outside fold {fold}: {examples.row.nunique()} are too "
-            "few; lower denoising.teacher.folds or give more training queries"
+            "few; lower denoising.cross_encoder.folds or give more training queries"
         )
     rows = seen.row.unique()
     shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(rows)
