@@ -21,9 +21,10 @@ from kedro.io import DataCatalog
 from kedro.io.core import DatasetError, Version
 from plotly.graph_objects import Figure
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.datasets import (
     CandidateShardsDataset,
+    ColumnsDataset,
     FigureDataset,
     FolderDataset,
     JsonDataset,
@@ -34,6 +35,7 @@ from anmi.datasets import (
     TextDataset,
 )
 from anmi.datasets.folders import resolve_loader
+from anmi.engine import IN_PROCESS, add_columns
 
 ONE, TWO = "2026-01-01T00.00.00.000Z", "2026-01-02T00.00.00.000Z"
 FIGURE = Figure([{"type": "scatter", "x": [number], "y": [0.5], "name": "é"} for number in range(3)])
@@ -316,3 +318,50 @@ def test_the_store_is_opened_once_and_closed_on_release(tmp_path: Path) -> None:
     dataset.release()
     with pytest.raises(DatasetError, match="cannot be the output"):
         dataset.save(store)
+
+
+def judged(block: Candidates) -> Candidates:
+    return block.with_columns(
+        {"cross": np.where(block.filled, block.documents / 4, np.nan)},
+        {"cross": np.where(block.positives >= 0, 1.0, np.nan)},
+        {"consistent": np.arange(len(block))},
+    )
+
+
+@pytest.mark.parametrize("root", ["local", "memory"])
+def test_columns_are_saved_without_their_block_and_joined_when_read(tmp_path: Path, root: str) -> None:
+    place = f"{tmp_path}/judgments" if root == "local" else f"memory://bucket/{tmp_path.name}/judgments"
+    shards = CandidateShards.of([block(0), block(10)])
+    dataset = ColumnsDataset(filepath=place, version=Version(None, ONE))
+    dataset.save(add_columns(IN_PROCESS, judged, shards))
+    found = list(shards.joined(dataset.load()))
+    for one, other in zip(found, map(judged, shards), strict=True):
+        assert same(one, other)
+    assert dataset.preview()["columns"] == ["c.cross", "p.cross", "q.consistent"]
+    manifest = json.loads((dataset.local_copy() / "columns.json").read_text(encoding="utf-8"))
+    assert manifest == {
+        "parts": 2, "columns": ["cross"], "positive_columns": ["cross"], "query_columns": ["consistent"],
+    }  # fmt: skip
+
+
+def test_a_stage_that_had_nothing_to_add_leaves_a_folder_without_parts(tmp_path: Path) -> None:
+    dataset = ColumnsDataset(filepath=f"{tmp_path}/ratings", version=Version(None, ONE))
+    dataset.save(ColumnShards.none())
+    assert dataset.exists() and not dataset.load() and dataset.preview() == {}
+    assert [path.name for path in dataset.local_copy().iterdir()] == ["columns.json"]
+    shards = CandidateShards.of([block(0)])
+    assert shards.joined(dataset.load()) is shards
+    with pytest.raises(DatasetError, match="expected columns for ratings, got Candidates"):
+        ColumnsDataset(filepath=f"{tmp_path}/ratings", version=Version(None, TWO)).save(block(0))
+
+
+def test_a_view_of_a_source_reads_what_the_candidates_are_and_is_never_saved(tmp_path: Path) -> None:
+    place = f"{tmp_path}/candidates"
+    ranked = block(0).with_columns({"bm25_rank": np.where(block(0).filled, -block(0).documents, np.nan)})
+    CandidateShardsDataset(filepath=place, version=Version(None, ONE)).save(ranked)
+    view = CandidateShardsDataset(filepath=place, source="bm25", version=Version(None, None))
+    for _ in range(2):
+        (found,) = view.load()
+        assert same(found, ranked.of_source("bm25"))
+    with pytest.raises(DatasetError, match="what bm25 retrieved is read from candidates and saved with it"):
+        CandidateShardsDataset(filepath=place, source="bm25", version=Version(None, TWO)).save(ranked)

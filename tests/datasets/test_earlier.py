@@ -14,7 +14,8 @@ from kedro.io import DataCatalog
 from kedro.io.core import DatasetError, Version
 
 from anmi.candidates import Candidates
-from anmi.datasets import CandidateShardsDataset, EarlierDataset, JsonDataset, TableDataset
+from anmi.datasets import CandidateShardsDataset, EarlierDataset, FolderDataset, JsonDataset, TableDataset
+from anmi.selection.plan import MiningRecord
 
 ONE, TWO, THREE = (f"2026-01-0{day}T00.00.00.000Z" for day in (1, 2, 3))
 FRAME = pd.DataFrame({"id": ["a", "b"], "digest": ["1", "2"]})
@@ -74,6 +75,21 @@ def test_candidates_are_read_as_they_were_saved_and_none_where_there_are_none(pl
     found = opened(f"{place}/selection", **options).load()
     assert [part.to_table() for part in found] == [block().to_table()]
     assert [list(part.columns) for part in found.only()] == [[]], "what is not asked for is not read"
+
+
+def test_the_record_of_a_mining_is_there_with_its_selection_and_not_without(place: str) -> None:
+    record = MiningRecord(FRAME.assign(kind="document"), "s", {"documents": 1, "queries": 0}, {"teacher": {}})
+    options: dict[str, Any] = {
+        "of": "anmi.datasets.FolderDataset",
+        "loader": "anmi.selection.plan.MiningRecord.load",
+        "together": [f"{place}/selection"],
+    }
+    saved(FolderDataset, f"{place}/mining_record", record)
+    assert opened(f"{place}/mining_record", **options).load() is None, "its selection was pruned"
+    saved(CandidateShardsDataset, f"{place}/selection", block())
+    found = opened(f"{place}/mining_record", **options).load()
+    assert (found.settings, found.since_all, found.fits) == (record.settings, record.since_all, record.fits)
+    assert found.documents == ["a", "b"]
 
 
 def test_candidates_of_which_the_upload_did_not_end_are_absent_and_so_is_what_belongs_to_them() -> None:

@@ -74,7 +74,7 @@ def test_asked_again_it_opens_no_second_run(begun: Begun) -> None:
 
 def test_all_tasks_save_and_load_one_version(begun: Begun) -> None:
     told = begun.manifest()
-    assert {"corpus", "kin", "bm25_index", "bm25_candidates"} <= told["saved"].keys()
+    assert {"corpus", "related_documents", "bm25_index", "terms"} <= told["saved"].keys()
     # The store has no version, and there was no run before.
     without = {name: told["loaded"].pop(name) for name in [*told["loaded"]] if name.startswith(("earlier_", "store"))}
     assert without.keys() > {"store", "earlier_selection"} and set(without.values()) == {None}
@@ -88,7 +88,7 @@ def test_what_another_run_saves_later_is_not_loaded(begun: Begun) -> None:
     newer = begun.data / "ingestion" / "corpus.parquet" / "2999-01-01T00.00.00.000Z" / "corpus.parquet"
     newer.parent.mkdir()
     newer.write_bytes(b"not the corpus of this run")
-    shutil.rmtree(begun.artifact("bm25", "bm25_candidates").parent)
+    shutil.rmtree(begun.artifact("bm25", "bm25_index").parent)
     try:
         begun.run("bm25")
     finally:
@@ -97,17 +97,17 @@ def test_what_another_run_saves_later_is_not_loaded(begun: Begun) -> None:
 
 
 def test_a_retry_leaves_what_is_done(begun: Begun) -> None:
-    index = begun.artifact("bm25", "bm25_index")
-    before = {path: path.stat().st_mtime_ns for path in index.rglob("*")}
-    shutil.rmtree(begun.artifact("bm25", "bm25_candidates").parent)
+    terms = begun.artifact("bm25", "terms")
+    before = {path: path.stat().st_mtime_ns for path in terms.rglob("*")}
+    shutil.rmtree(begun.artifact("bm25", "bm25_index").parent)
     begun.run("bm25")
-    assert begun.artifact("bm25", "bm25_candidates").exists()
-    assert {path: path.stat().st_mtime_ns for path in index.rglob("*")} == before
+    assert begun.artifact("bm25", "bm25_index").exists()
+    assert {path: path.stat().st_mtime_ns for path in terms.rglob("*")} == before
 
 
 def test_a_node_that_was_killed_between_two_outputs_is_done_again(begun: Begun) -> None:
     before = pd.read_parquet(begun.artifact("ingestion", "corpus.parquet"))
-    for name in ("quarantine.parquet", "changes.json"):
+    for name in ("quarantine.parquet", "mining_plan.json"):
         begun.artifact("ingestion", name).unlink()
     # As a killed task leaves its manifest: running, and nothing of what it saved.
     path = begun.data / "runs" / begun.version / "manifest.json"
@@ -118,8 +118,8 @@ def test_a_node_that_was_killed_between_two_outputs_is_done_again(begun: Begun) 
     pd.testing.assert_frame_equal(pd.read_parquet(begun.artifact("ingestion", "corpus.parquet")), before)
     loaded = begun.manifest()["loaded"]
     earlier = {name: version for name, version in loaded.items() if name.startswith("earlier_")}
-    assert "earlier_contents" in earlier and set(earlier.values()) == {None}, (
-        "its own contents are none of a run before"
+    assert "earlier_mining_record" in earlier and set(earlier.values()) == {None}, (
+        "its own plan is none of a run before"
     )
     begun.run("bm25")
     assert begun.manifest()["saved"] == told["saved"], "what an attempt before had saved is told of as well"

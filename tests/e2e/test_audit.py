@@ -56,8 +56,9 @@ def audited(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -
 
 
 def rated_bytes(place: Any) -> dict[str, bytes]:
-    folder = place.versions("audit", "rated_candidates")[-1]
-    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+    names = ("candidates", "consistency", "evidence", "judgments", "ratings")
+    files = [file for name in names for file in sorted(place.versions("audit", name)[-1].iterdir())]
+    return {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
 
 
 def test_an_audit_from_start_to_gate(
@@ -101,7 +102,7 @@ def test_an_audit_from_start_to_gate(
     rerun = "audit.build_bm25_index,audit.encode_collection,audit.audit_recipes"
     done = in_process(other, "run", "--pipelines", "audit", "--from-nodes", rerun, "--params", SMALL)
     assert done.exit_code == 0, done.output
-    assert len(other.versions("audit", "rated_candidates")) == 2, "judged again, in a store without judgments"
+    assert len(other.versions("audit", "evidence")) == 2, "judged again, in a store without judgments"
     assert rated_bytes(other) == rated_bytes(audited)
     found = other.table("audit", "audit_recipes.parquet")
     blind = ["recipe", "setting", "threshold", "gap", "coverage", "queries_lost", "negatives"]
@@ -124,18 +125,15 @@ def test_an_audit_from_start_to_gate(
 
 def selections(place: Any, open_catalog: Any) -> dict[str, list[bytes]]:
     """Verdicts and weights of every recipe, block by block."""
-    from anmi.pipelines.selection.nodes import select_negatives
+    from anmi.selection.recipe import Runner
 
-    with open_catalog(place, "test") as (catalog, parameters):
-        rated, consistency = catalog.load("audit.rated_candidates"), catalog.load("audit.consistency")
+    with open_catalog(place, "test") as (_, parameters):
         book = parameters["recipes"]
-        return {
-            name: [
-                block.verdict.tobytes() + block.weight.tobytes()
-                for block in select_negatives(rated, consistency, name, book, 1)
-            ]
-            for name in book.names()
-        }
+    rated = place.rated("audit")
+    return {
+        name: [block.verdict.tobytes() + block.weight.tobytes() for block in Runner(book.get(name), 1).run(rated)]
+        for name in book.names()
+    }
 
 
 def test_what_cannot_be_audited_is_said(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> None:

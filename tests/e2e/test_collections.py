@@ -63,8 +63,8 @@ def test_korean_pairs(mine: Any, shared_data: Path) -> None:
     info = place.json("ingestion", "collection_info.json")
     assert info["queries"]["train"] == 200
     assert all(info["queries"][split] > 0 for split in ("dev", "test"))
-    consistency = place.table("consistency", "consistency.parquet")
-    kept = set(consistency[consistency.consistent].query_id)
+    rated = place.rated().whole()
+    kept = set(rated.query_ids[rated.query_columns["consistent"] > 0].tolist())
     rows = place.table("selection", "training_rows.parquet")
     assert set(rows.query_id) == kept
     rows = rows[rows.split == "train"]

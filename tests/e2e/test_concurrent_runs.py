@@ -66,7 +66,7 @@ def test_a_run_that_is_overtaken_mines_what_it_would_have_mined_alone(
             stderr=subprocess.STDOUT,
         )
         try:
-            while not shared.versions("bm25", "bm25_candidates"):
+            while not shared.versions("bm25", "bm25_index"):
                 assert going.poll() is None, log.read_text()
                 time.sleep(0.01)
             # It rests while another run is begun and ended: overtaking does not depend on the machine.

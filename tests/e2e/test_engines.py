@@ -27,7 +27,9 @@ ENGINES: Final = {
 RECIPE: Final = "clean_top"
 ARTIFACTS: Final = (
     "dense/document_embeddings.npy",
-    "elo/rated_candidates",
+    "dense/candidates",
+    "denoising/evidence",
+    "denoising/judgments",
     "selection/selection",
     "selection/training_rows.parquet",
 )

@@ -24,20 +24,24 @@ def collection(scifact: Any) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 @pytest.fixture(scope="module")
 def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[float]]:
     """The mean nDCG@10 on test of both recipes, one for each seed."""
-    from anmi.pipelines.selection.nodes import make_training_rows, select_negatives
+    from anmi.pipelines.selection.nodes import make_training_rows
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
+    from anmi.selection.recipe import Runner
     from anmi.store import Store
 
     with open_catalog(scifact) as (catalog, parameters):
         book = parameters["recipes"]
-        rated, consistency = catalog.load("rated_candidates"), catalog.load("consistency")
         rows = {"anmi_2_1": catalog.load("training_rows")}
-        chosen = select_negatives(rated, consistency, "in_batch", book, 1)
-        kin = catalog.load("kin"), catalog.load("duplicates")
-        rows["in_batch"] = make_training_rows(chosen, *collection[:2], *kin, "in_batch", book)
-        names = ("graph", "entities", "facts", "variants", "kin", "duplicates")
-        known = {name: catalog.load(name) for name in names}
+        known = {name: catalog.load(name) for name in ("knowledge", "variants", "related_documents")}
+        rows["in_batch"] = make_training_rows(
+            selection=Runner(book.get("in_batch"), 1).run(scifact.rated()),
+            corpus=collection[0],
+            queries=collection[1],
+            related_documents=known["related_documents"],
+            recipe="in_batch",
+            recipes=book,
+        )
         settings = {
             "params": parameters["training"],
             "dense": parameters["dense"],

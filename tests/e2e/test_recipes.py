@@ -75,14 +75,14 @@ def test_a_recipe_selects_and_trains(recipe: str, mined: Any, in_process: Any) -
 
 
 def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_catalog: Any) -> None:
-    from anmi.pipelines.selection.nodes import select_negatives
+    from anmi.selection.recipe import Runner
 
-    with open_catalog(whole_run, "test") as (catalog, parameters):
-        rated, consistency = catalog.load("rated_candidates"), catalog.load("consistency")
-        book = parameters["recipes"]
-        drawn = [select_negatives(rated, consistency, "bm25_random", book, seed).whole() for seed in (1, 2, 1)]
-        single = rated.whole()
-    one_by_one = [select_negatives(_one(single, row), consistency, "bm25_random", book, 1).whole() for row in range(8)]
+    with open_catalog(whole_run, "test") as (_, parameters):
+        recipe = parameters["recipes"].get("bm25_random")
+    rated = whole_run.rated()
+    drawn = [Runner(recipe, seed).run(rated).whole() for seed in (1, 2, 1)]
+    single = rated.whole()
+    one_by_one = [Runner(recipe, 1).run(_one(single, row)).whole() for row in range(8)]
     assert np.array_equal(drawn[0].verdict, drawn[2].verdict)
     assert not np.array_equal(drawn[0].verdict, drawn[1].verdict)
     for row, block in enumerate(one_by_one):
@@ -92,12 +92,12 @@ def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_ca
 
 def test_the_other_recipes_select_from_the_same_candidates(whole_run: Any, open_catalog: Any) -> None:
     from anmi.candidates import SOURCES
-    from anmi.pipelines.selection.nodes import select_negatives
+    from anmi.selection.recipe import Runner
 
-    with open_catalog(whole_run, "test") as (catalog, parameters):
-        rated, consistency = catalog.load("rated_candidates"), catalog.load("consistency")
+    with open_catalog(whole_run, "test") as (_, parameters):
         book = parameters["recipes"]
-        taken = {name: select_negatives(rated, consistency, name, book, 1).whole() for name in SELECTED}
+    rated = whole_run.rated()
+    taken = {name: Runner(book.get(name), 1).run(rated).whole() for name in SELECTED}
     for name, block in taken.items():
         found = block.negatives.sum(axis=1)
         fits = ((block.source & SOURCES["random"]) > 0).any() if name == "random" else True

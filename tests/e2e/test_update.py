@@ -99,23 +99,23 @@ def grown(
     return Grown(place, whole, new, changed, lost, settings, said)
 
 
+def queries_of(place: Any) -> list[str]:
+    """The queries that the newest run asked."""
+    parts = sorted(place.versions("dense", "candidates")[-1].iterdir())
+    return [query for part in parts for query in pd.read_parquet(part, columns=["query_id"]).query_id]
+
+
 def test_only_what_is_new_changed_or_lost_a_document_is_mined(grown: Grown) -> None:
-    changes = grown.place.json("ingestion", "changes.json")
+    plan = grown.place.json("ingestion", "mining_plan.json")
     chosen = {"changed": grown.changed, "new": grown.new, "lost": grown.lost}
     assert all(chosen.values()), chosen
-    known = set(grown.whole.table("consistency", "consistency.parquet").query_id)
-    lost = {query for query in changes["queries"] if query not in grown.new | grown.changed | grown.lost}
-    assert set(changes["queries"]) >= (grown.new | grown.changed | grown.lost) & known
+    known = set(queries_of(grown.whole))
+    lost = {query for query in plan["queries"] if query not in grown.new | grown.changed | grown.lost}
+    assert set(plan["queries"]) >= (grown.new | grown.changed | grown.lost) & known
     # The corrected document may have been somebody else's negative, too.
-    assert len(changes["queries"]) < 0.5 * len(known) and len(lost) < 0.2 * len(known)
+    assert len(plan["queries"]) < 0.5 * len(known) and len(lost) < 0.2 * len(known)
     assert "Mining what changed" in grown.said
-    mined = pd.concat(
-        [
-            pd.read_parquet(part, columns=["query_id"])
-            for part in grown.place.versions("bm25", "bm25_candidates")[-1].iterdir()
-        ]
-    )
-    assert set(mined.query_id) == set(changes["queries"])
+    assert set(queries_of(grown.place)) == set(plan["queries"])
 
 
 def test_the_rows_are_those_of_a_mining_of_everything(grown: Grown) -> None:
@@ -148,8 +148,8 @@ def test_nothing_of_a_removed_document_is_left(grown: Grown) -> None:
 
 
 def test_the_consistency_filter_knows_every_query_once(grown: Grown) -> None:
-    updated, whole = (where.table("consistency", "consistency.parquet") for where in (grown.place, grown.whole))
-    assert sorted(updated.query_id) == sorted(whole.query_id)
+    updated, whole = (where.json("consistency", "consistency_summary.json") for where in (grown.place, grown.whole))
+    assert updated["queries"] == whole["queries"] == len(queries_of(grown.whole))
 
 
 def test_an_update_is_reproduced_byte_for_byte(grown: Grown, in_process: Callable[..., Result]) -> None:

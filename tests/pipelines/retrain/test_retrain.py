@@ -15,7 +15,7 @@ from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
 from scipy.stats import binomtest
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
@@ -364,7 +364,6 @@ def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw(
     )
     corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(wide + 1)], "title": "", "text": "text"})
     truth = pd.DataFrame([(q, f"d{d}") for q in queries for d in range(2)], columns=["query_id", "document_id"])
-    consistency = pd.DataFrame({"query_id": queries, "positive_rank": 1, "consistent": True})
     book = RecipeBook(mine={
         "description": "From a pool.", "negatives": 3, "pool": 12, "steps": [{"top": {"by": "dense"}}],
         "training": {"curriculum": {"bandit": {"window": "rank"}}},
@@ -377,10 +376,10 @@ def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw(
         texts = pd.DataFrame({"query_id": queries, "text": queries})
         made = audit_recipe(
             CandidateShards.of([block]),
-            consistency,
-            truth,
-            texts,
-            corpus,
+            **dict.fromkeys(("consistency", "evidence", "judgments", "ratings"), ColumnShards.none()),
+            truth=truth,
+            queries=texts,
+            corpus=corpus,
             info={"collection": "mine"},
             training_log=log,
             recipes=book,

@@ -37,7 +37,8 @@ def create_pipeline() -> Pipeline:
             inputs=recipe
             | by_name(
                 *RATED,
-                *("corpus", "mining_plan", "earlier_mining_record", "earlier_selection", "params:seed", "params:engine"),
+                *("corpus", "mining_plan", "earlier_mining_record", "earlier_selection"),
+                *("params:seed", "params:engine"),
                 fits="recipe_fits",
             ),
             outputs="selection",
