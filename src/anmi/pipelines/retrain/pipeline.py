@@ -21,6 +21,8 @@ from anmi.pipelines.wiring import by_name
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
 # the rule ends by keeping the champion.
 _REPLACED: Final = {f"{NAMESPACE}.audit_recipes", f"{NAMESPACE}.gate"}
+# Made for all recipes as in an audit, which measures hardness by the encoder whatever the recipe reads.
+_RETRIEVING: Final = {f"{NAMESPACE}.encode_collection", f"{NAMESPACE}.retrieve"}
 
 
 def create_pipeline() -> Pipeline:
@@ -86,8 +88,10 @@ def create_pipeline() -> Pipeline:
 
 def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
     """Return the whole of retraining: all stages, and the audit of the recipe trained with."""
-    kept = Pipeline([node for node in audit.nodes if node.name not in _REPLACED])
-    mine = Pipeline(kept, parameters={"params:audit_judges_for": "params:recipe"})
+    judging = Pipeline([node for node in audit.nodes if node.name not in _REPLACED | _RETRIEVING])
+    mine = Pipeline(judging, parameters={"params:audit_judges_for": "params:recipe"}) + Pipeline(
+        [node for node in audit.nodes if node.name in _RETRIEVING]
+    )
     measured = Node(
         audit_recipe,
         inputs=by_name(
