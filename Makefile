@@ -55,8 +55,8 @@ define RARE_TESTS
 ^src/anmi/(engine|store|candidates|retrieval|judging|selection|pipelines)/ tests/engine tests/e2e/test_engines.py
 ^src/anmi/(retrieval|judging|selection|training|evaluation|pipelines)/ tests/e2e/test_figures.py tests/e2e/test_many_positives.py
 ^(src/anmi/(selection|training)/|conf/base/parameters_recipes) tests/e2e/test_recipes.py tests/e2e/test_hardening.py
-^src/anmi/(training|store|datasets|hooks|lineage|runs|pipelines)/ tests/e2e/test_interruption.py tests/training tests/test_cli_runs.py
-^src/anmi/(datasets|hooks|lineage|runs)/ tests/e2e/test_concurrent_runs.py tests/cli
+^src/anmi/(training|store|datasets|hooks|runs|pipelines)/ tests/e2e/test_interruption.py tests/training tests/cli
+^src/anmi/(datasets|hooks|runs)/ tests/e2e/test_concurrent_runs.py
 ^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py
 ^src/anmi/.*ablation|^conf/base/.*ablation tests/e2e/test_ablation.py tests/pipelines
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py

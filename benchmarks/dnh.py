@@ -85,7 +85,7 @@ class World:
 
     def __init__(self, collection: str) -> None:
         self.name = collection
-        self.collection = load_collection(f"kg:{DATA / collection}", show_progress=False)
+        self.collection = load_collection(f"kg:{DATA / collection}")
         self.ids = self.collection.corpus.document_id.tolist()
         self.texts = document_texts(self.collection.corpus)
         known = self.collection.entities, self.collection.graph, self.collection.facts

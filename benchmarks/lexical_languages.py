@@ -122,7 +122,7 @@ def measure(found: Collection, split: str, name: str, form: str = "as they are")
 
 def rows_of(name: str) -> list[dict[str, Any]]:
     """Measure all tokenisers on one collection, and state whether the rule holds."""
-    found = load_collection(name if name == "api_docs" else f"beir:{DATA / name}", show_progress=False)
+    found = load_collection(name if name == "api_docs" else f"beir:{DATA / name}")
     language = name.removeprefix("xquad/")
     rows = []
     for split in ("dev" if name in DEV_ONLY else "train+dev", "test"):
@@ -147,7 +147,7 @@ def speed_rows(times: int = 5) -> list[dict[str, Any]]:
 
     What words were cut into is remembered, so that it is the steady state that is timed.
     """
-    texts = document_texts(load_collection(f"beir:{DATA / 'medquad'}", show_progress=False).corpus)
+    texts = document_texts(load_collection(f"beir:{DATA / 'medquad'}").corpus)
     seconds: dict[str, list[float]] = {"before": [], "after": [], "ngram": []}
     cuts = {name: MADE[name]("en") for name in seconds}
     for _ in range(times):

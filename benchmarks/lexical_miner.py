@@ -37,7 +37,7 @@ def tokenizer_row(tokenizer: str) -> dict[str, Any]:
     from anmi.retrieval import pool
     from anmi.retrieval.bm25 import BM25Index
 
-    found = load_collection(PAIRS, show_progress=False)
+    found = load_collection(PAIRS)
     texts = document_texts(found.corpus)
     queries = found.queries
     position = dict(zip(found.corpus.document_id, range(len(texts)), strict=True))

@@ -90,7 +90,7 @@ def plant(name: str, collection: str, kind: str, encoder: str, cap: int, work: P
         ``equivalents``: queries whose equivalents the collection knows; ``all``: all queries, truth is the equivalents
         there are; ``hidden``: queries with several positives, of which one stays known.
     """
-    read = load_collection(collection, seed=seed, show_progress=False)
+    read = load_collection(collection, seed=seed)
     train = read.queries[read.queries.split == "train"].set_index("query_id").text
     labels = read.qrels[read.qrels.query_id.isin(train.index)]
     ids = _queries(train, labels, read.equivalents, kind, cap, seed)

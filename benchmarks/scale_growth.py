@@ -88,7 +88,7 @@ def ingest(count: int, texts: Path, found: dict[str, Any]) -> None:
         (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + labels)
         before = resident()
         with clocked(found, "read_seconds"):
-            collection = load_collection(f"beir:{folder}", language="en", show_progress=False)
+            collection = load_collection(f"beir:{folder}", language="en")
             fingerprint(collection)
         found["read_bytes"] = peak() - before
         with clocked(found, "kin_seconds"):

@@ -166,7 +166,7 @@ def library() -> dict[str, Any]:
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import load_encoder
 
-    read = load_collection(f"beir:{DATA}/medquad", show_progress=False)
+    read = load_collection(f"beir:{DATA}/medquad")
     train = read.queries[read.queries.split == "train"].set_index("query_id").text
     text = dict(zip(read.corpus.document_id, document_texts(read.corpus), strict=True))
     labels = read.qrels[read.qrels.query_id.isin(train.index)]

@@ -79,7 +79,7 @@ def copies() -> list[dict[str, Any]]:
 
 
 def _read(name: str) -> Collection:
-    return load_collection(f"beir:{DATA / name}", seed=SEED, show_progress=False)
+    return load_collection(f"beir:{DATA / name}", seed=SEED)
 
 
 def _rows(read: Collection) -> pd.DataFrame:
@@ -138,7 +138,7 @@ def _itself(row: Row, query: str, positives: Positives, form: dict[str, str]) ->
 
 def _themselves() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        read = load_collection(f"beir:{arguments(Path(folder), 60)}", seed=SEED, show_progress=False)
+        read = load_collection(f"beir:{arguments(Path(folder), 60)}", seed=SEED)
     params = BM25Params(depth=20)
     nothing: Any = None
     block = retrieve(
@@ -202,7 +202,7 @@ def _splits(folder: Path, more: int) -> dict[str, str]:
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)), encoding="utf-8")
     rows = [f"{q['_id']}\t{q['_id']}\t1" for q in queries]
     (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]), encoding="utf-8")
-    found = load_collection(f"beir:{folder}", seed=SEED, show_progress=False).queries
+    found = load_collection(f"beir:{folder}", seed=SEED).queries
     splits = dict(zip(found.query_id, found.split, strict=True))
     return {name: splits[name] for name in ids if name in splits}
 

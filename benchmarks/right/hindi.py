@@ -20,7 +20,7 @@ def hindi_ndcg10() -> list[dict[str, Any]]:
     from anmi.evaluation.retrieval import run_table
     from anmi.retrieval.bm25 import BM25Index
 
-    found = load_collection(f"beir:{DATA}", show_progress=False)
+    found = load_collection(f"beir:{DATA}")
     queries = found.queries[found.queries["split"] == "test"]
     index = BM25Index.build(document_texts(found.corpus), found.language)
     run = run_table(

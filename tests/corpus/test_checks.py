@@ -122,7 +122,7 @@ def test_queries_that_are_documents_are_marked_in_what_is_read() -> None:
             (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
         rows = ["query-id\tcorpus-id\tscore", "d0\td1\t1", "q1\td3\t1", "q2\td4\t1"]
         (folder / "qrels" / "train.tsv").write_text("\n".join(rows), encoding="utf-8")
-        found = load_collection(f"beir:{folder}", dev_share=0.0, test_share=0.0, show_progress=False)
+        found = load_collection(f"beir:{folder}", dev_share=0.0, test_share=0.0)
     assert dict(zip(found.queries.query_id, found.queries.same_as, strict=True)) == {"d0": "d0", "q1": "d2", "q2": ""}
 
 

@@ -69,7 +69,7 @@ def test_a_source_may_name_its_language_wrongly(tmp_path: Path, caplog: pytest.L
     for name, language in {"named": "KO-kr", "wrong": "korean"}.items():
         rows = [{"query": f"question {i}", "document": f"{english} {i}", "language": language} for i in range(10)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert load_collection(f"pairs:{tmp_path}/named.jsonl", show_progress=False).language == "ko"
+    assert load_collection(f"pairs:{tmp_path}/named.jsonl").language == "ko"
     with caplog.at_level(logging.WARNING):
-        assert load_collection(f"pairs:{tmp_path}/wrong.jsonl", show_progress=False).language == "en"
+        assert load_collection(f"pairs:{tmp_path}/wrong.jsonl").language == "en"
     assert 'no language "korean"; did you mean "ko" (Korean)?' in caplog.text

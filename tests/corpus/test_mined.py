@@ -76,7 +76,7 @@ def test_a_cap_leaves_the_same_share_of_dev_queries(tmp_path: Path) -> None:
         "".join(f'{{"query": "what is {i}?", "document": "the thing {i}"}}\n' for i in range(400))
     )
     place = f"pairs:{tmp_path}/pairs.jsonl"
-    whole, half = (load_collection(place, subset=subset, show_progress=False) for subset in (None, 100))
+    whole, half = (load_collection(place, subset=subset) for subset in (None, 100))
     assert whole.subset_share == 1
     train = int((whole.queries.split == "train").sum())
     assert half.subset_share == 100 / train

@@ -177,7 +177,7 @@ def _read(case: Case, collection: Collection) -> Outcome:
 
     kind, _, options = case.parameters.partition(" ")
     try:
-        load_collection(f"{kind or 'beir'}:{collection.path}{options}", language="en", show_progress=False)
+        load_collection(f"{kind or 'beir'}:{collection.path}{options}", language="en")
     except Exception as error:
         said = user_error(error)
         return Outcome("raw", repr(error)) if said is None else Outcome("said", said)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner, Result
-from filelock import FileLock
 
 
 @dataclass(frozen=True)
@@ -89,41 +87,32 @@ WHOLE: Final = "anmi_2_1"
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory, new_place: Any) -> Callable[..., Place]:
-    """Make a place for all workers of this session; who comes later waits for it."""
-    root = tmp_path_factory.getbasetemp()
-    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+def run_once(made_once: Any, new_place: Callable[[Path], Place], kedro: Any) -> Callable[..., Place]:
+    """Run a command for all workers of this session; its tests only read what it leaves."""
 
-    def make(name: str, run: Callable[[Place], subprocess.CompletedProcess[str]]) -> Place:
-        folder = root / name
-        place = Place(folder / "data", folder / "store")
-        with FileLock(root / f"{name}.lock"):
-            if not (folder / "done").exists():
-                new_place(folder)
-                done = run(place)
-                assert done.returncode == 0, done.stdout + done.stderr
-                (folder / "done").touch()
-        return place
+    def run(name: str, *words: str, **options: Any) -> Place:
+        def make(folder: Path) -> None:
+            place = new_place(folder)
+            done = kedro("run", *words, data_root=place.data, store=place.store, **options)
+            assert done.returncode == 0, done.stdout + done.stderr
 
-    return make
+        folder = made_once(name, make)
+        return Place(folder / "data", folder / "store")
+
+    return run
 
 
 @pytest.fixture(scope="session")
-def whole_run(made_once: Callable[..., Place], kedro: Any) -> Place:
-    """What ``kedro run --env test`` leaves with a recipe that needs every stage; tests only read it."""
-
-    def run(place: Place) -> Any:
-        return kedro("run", "--params", f"recipe={WHOLE}", data_root=place.data, store=place.store, anew=True)
-
-    return made_once("whole", run)
+def whole_run(run_once: Callable[..., Place]) -> Place:
+    """What ``kedro run --env test`` leaves with a recipe that needs every stage."""
+    return run_once("whole", "--params", f"recipe={WHOLE}", anew=True)
 
 
 @pytest.fixture(scope="session")
-def scifact(made_once: Callable[..., Place], kedro: Any, shared_data: Path) -> Place:
-    """SciFact mined with ``anmi_2_1`` and the static encoder, with the sizes of real runs; tests only read it."""
-    given = f"collection=beir:{shared_data}/scifact,recipe=anmi_2_1,encoder=static"
-    words = ("run", "--pipelines", "mining", "--params", given)
-    return made_once("scifact", lambda place: kedro(*words, data_root=place.data, store=place.store, env=None))
+def scifact(run_once: Callable[..., Place], shared_data: Path) -> Place:
+    """SciFact mined with ``anmi_2_1`` and the static encoder, with the sizes of real runs."""
+    parameters = f"collection=beir:{shared_data}/scifact,recipe=anmi_2_1,encoder=static"
+    return run_once("scifact", "--pipelines", "mining", "--params", parameters, env=None)
 
 
 @pytest.fixture(scope="session")

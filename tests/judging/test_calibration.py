@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_platt_is_the_plain_maximum_of_the_likelihood(
     fitted = fit_platt(scores, labels, weights)
     np.testing.assert_allclose(fitted(grid), expected, atol=2e-3)
     assert (np.diff(fitted(grid)) > 0).all()
-    assert fitted.as_dict() == {"slope": fitted.slope, "intercept": fitted.intercept}
+    assert asdict(fitted) == {"slope": fitted.slope, "intercept": fitted.intercept}
 
 
 def test_calibrated_probabilities_keep_the_share_of_relevant_ones() -> None:
@@ -168,7 +169,7 @@ def test_isotonic_is_scikit_learns_and_never_falls(rows: list[tuple[float, bool]
 def test_a_calibrator_survives_json_and_keeps_shape_and_holes(method: Method) -> None:
     scores, labels = judged(0, 1.5, 0, 1)
     fitted = fit_calibrator(scores, labels, method)
-    again = calibrator_from_dict(json.loads(json.dumps(fitted.as_dict())))
+    again = calibrator_from_dict(json.loads(json.dumps(asdict(fitted))))
     block = np.array([[0.3, np.nan, 1e9], [-1e9, -0.2, np.nan]], np.float32)
     assert again == fitted
     found = again(block)

@@ -18,7 +18,7 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.denoise import Judge
 from anmi.judging.pointwise import CrossEncoderJudge, join
-from anmi.judging.teacher import Pairs, Teacher, TeacherOptions
+from anmi.judging.teacher import Pairs, TeacherOptions, TrainedCrossEncoder
 from anmi.store import Store
 
 QUERIES, WIDTH, DEPTH = 40, 8, 5
@@ -71,20 +71,20 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
     tmp_path: Path, store: Store, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scored: list[tuple[Teacher, str]] = []
+    scored: list[tuple[TrainedCrossEncoder, str]] = []
     computed: list[int] = []
-    score, compute = Teacher.score, Teacher._compute
+    score, compute = TrainedCrossEncoder.score, TrainedCrossEncoder._compute
 
-    def noting_score(self: Teacher, pairs: Any, *rest: Any) -> Any:
+    def noting_score(self: TrainedCrossEncoder, pairs: Any, *rest: Any) -> Any:
         scored.extend((self, pair.split("\x1f")[0]) for pair in pairs)
         return score(self, pairs, *rest)
 
-    def noting_compute(self: Teacher, joined: list[str]) -> Any:
+    def noting_compute(self: TrainedCrossEncoder, joined: list[str]) -> Any:
         computed.append(len(joined))
         return compute(self, joined)
 
-    monkeypatch.setattr(Teacher, "score", noting_score)
-    monkeypatch.setattr(Teacher, "_compute", noting_compute)
+    monkeypatch.setattr(TrainedCrossEncoder, "score", noting_score)
+    monkeypatch.setattr(TrainedCrossEncoder, "_compute", noting_compute)
     first = judge(tmp_path, store, texts)
     first.fit(CandidateShards.of(shards()))
     judged = [first(block) for block in shards()]
@@ -94,7 +94,7 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
             query.lower() for part in (teacher._pairs, teacher._pairs.held_out) if part for query in part.queries
         }
         for teacher in first.judges
-        if isinstance(teacher, Teacher)
+        if isinstance(teacher, TrainedCrossEncoder)
     }
     assert len(learned) == 2 and all(len(seen) > 5 for seen in learned.values())
     assert {query.lower() for _, query in scored} == {text.lower() for text in texts.values()}
@@ -163,13 +163,13 @@ def test_kept_teachers_judge_what_is_new_and_as_they_would_all(
     first.fit(CandidateShards.of(shards()[:1]))
     names = [fold["fingerprint"] for fold in first.summary["folds"]]
     computed: list[str] = []
-    compute = Teacher._compute
+    compute = TrainedCrossEncoder._compute
 
-    def noting_compute(self: Teacher, joined: list[str]) -> Any:
+    def noting_compute(self: TrainedCrossEncoder, joined: list[str]) -> Any:
         computed.extend(joined)
         return compute(self, joined)
 
-    monkeypatch.setattr(Teacher, "_compute", noting_compute)
+    monkeypatch.setattr(TrainedCrossEncoder, "_compute", noting_compute)
     second = judge(tmp_path, store, texts)
     second.kept = names
     second.fit(CandidateShards.of(shards()))
@@ -273,7 +273,7 @@ def contrary(count: int, start: int = 0) -> Pairs:
     return Pairs(queries, documents, np.tile(np.array([0, 1], np.float32), count))
 
 
-def auc(teacher: Teacher, pairs: Pairs, store: Store) -> float:
+def auc(teacher: TrainedCrossEncoder, pairs: Pairs, store: Store) -> float:
     scores = teacher.score([join(*pair) for pair in zip(pairs.queries, pairs.documents, strict=True)], store)
     return float(roc_auc_score(pairs.labels, scores))
 
@@ -283,7 +283,7 @@ def test_the_state_that_ranks_held_out_pairs_best_is_kept(tmp_path: Path, store:
     learnt = contrary(24)
     pairs = Pairs(learnt.queries, learnt.documents, learnt.labels, held)
     options = OPTIONS.model_copy(update={"learning_rate": 5e-3, "epochs": 3})
-    teacher = Teacher(options, tmp_path / "models", pairs, seed=0)
+    teacher = TrainedCrossEncoder(options, tmp_path / "models", pairs, seed=0)
     found = auc(teacher, held, store)
     record = teacher.describe()["training"]
     assert record["auc_before"] < 0.2 and record["auc_after"] > 0.3 and 0 < record["best_step"] <= record["steps"]
@@ -299,7 +299,7 @@ def test_a_training_that_does_not_help_is_undone_and_said(
     held = Pairs(told.queries, told.documents, 1 - told.labels)
     pairs = Pairs(learnt.queries, learnt.documents, learnt.labels, held)
     options = OPTIONS.model_copy(update={"learning_rate": 5e-3, "epochs": 3, "patience": 1, "looks": 3})
-    teacher = Teacher(options, tmp_path / "models", pairs, seed=0)
+    teacher = TrainedCrossEncoder(options, tmp_path / "models", pairs, seed=0)
     with caplog.at_level(logging.WARNING, logger="anmi"):
         found = auc(teacher, held, store)
     record = teacher.describe()["training"]
@@ -312,20 +312,20 @@ def test_a_training_that_does_not_help_is_undone_and_said(
 def test_a_training_that_fails_leaves_nothing_behind(
     error: type[BaseException], tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Teacher, model: Any, scratch: str) -> Any:
+    def fail(self: TrainedCrossEncoder, model: Any, scratch: str) -> Any:
         Path(scratch, "half").write_text("x")
         raise error
 
-    monkeypatch.setattr(Teacher, "_fit", fail)
+    monkeypatch.setattr(TrainedCrossEncoder, "_fit", fail)
     with pytest.raises(error):
-        Teacher(OPTIONS, tmp_path / "models", contrary(4), seed=0).score([join("a", "b")], store)
+        TrainedCrossEncoder(OPTIONS, tmp_path / "models", contrary(4), seed=0).score([join("a", "b")], store)
     assert list((tmp_path / "models").iterdir()) == []
 
 
 def test_only_one_kind_of_pair_is_an_error(tmp_path: Path, store: Store) -> None:
     pairs = Pairs(["a", "b"], ["c", "d"], np.ones(2, np.float32))
     with pytest.raises(AnmiError, match="only one kind of training pair"):
-        Teacher(OPTIONS, tmp_path / "models", pairs, seed=0).score([join("a", "b")], store)
+        TrainedCrossEncoder(OPTIONS, tmp_path / "models", pairs, seed=0).score([join("a", "b")], store)
 
 
 def test_a_ready_made_judge_is_calibrated_cross_fitted(

@@ -14,7 +14,7 @@ import pytest
 
 from anmi.judging.chat import ChatJudge, ChatOptions
 from anmi.judging.pointwise import JudgeOptions, join, load_pointwise
-from anmi.judging.teacher import Teacher, TeacherOptions, fold_of, training_pairs
+from anmi.judging.teacher import TeacherOptions, TrainedCrossEncoder, fold_of, training_pairs
 from anmi.store import Store
 
 Make = Callable[..., Path]
@@ -56,10 +56,12 @@ def test_teachers_are_called_by_their_folds_and_layers(store: Store, tmp_path: P
         options = TeacherOptions(folds=2, layers=1, max_length=16, max_pairs=40, held_out=held_out)
         pairs = [training_pairs(table, fold, options, 0) for fold in range(2)]
         assert [each.held_out is not None for each in pairs] == [held_out > 0] * 2
-        teachers = [Teacher(options, tmp_path, each, 0) for each in pairs]
-        assert [teacher.name for teacher in teachers] == [f"teacher minilm, layers 1, fold {fold}" for fold in range(2)]
+        teachers = [TrainedCrossEncoder(options, tmp_path, each, 0) for each in pairs]
+        assert [teacher.name for teacher in teachers] == [
+            f"cross-encoder minilm, layers 1, fold {fold}" for fold in range(2)
+        ]
     teachers[1].score(PAIRS, store)
-    assert shown(store) == {teachers[1].fingerprint: "teacher minilm, layers 1, fold 1"}
+    assert shown(store) == {teachers[1].fingerprint: "cross-encoder minilm, layers 1, fold 1"}
 
 
 def test_the_fold_of_a_teacher_is_no_part_of_what_it_is(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_the_fold_of_a_teacher_is_no_part_of_what_it_is(tmp_path: Path) -> None:
     rows = [("q", "a", "yes", 1, 2), ("q", "a", "no", 0, 2)]
     table = pd.DataFrame(rows, columns=["row", "query", "document", "label", "fold"])
     options = TeacherOptions()
-    same = [Teacher(options, tmp_path, training_pairs(table, fold, options, 0), 0) for fold in range(2)]
+    same = [TrainedCrossEncoder(options, tmp_path, training_pairs(table, fold, options, 0), 0) for fold in range(2)]
     assert same[0].fingerprint == same[1].fingerprint
 
 

@@ -133,6 +133,7 @@ print("LOADED", json.dumps([file for file in files if file]))
 """
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_every_module_that_a_cell_really_loads_is_in_its_fingerprint(
     tmp_path: Path, new_store: Callable[[Path], Path]

@@ -1,4 +1,5 @@
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ def test_judges_are_read_from_what_the_stages_write():
         curve = reliability(probabilities, labels)
         teacher = {
             "auc_positive_against_candidates": 0.8,
-            "calibration": [each.as_dict() for each in calibrators.values()],
+            "calibration": [asdict(each) for each in calibrators.values()],
             "reliability": curve,
         }
         expected = {"auc": 0.8, "reliability": curve, "method": f"{name}, cross-fitted over 3 folds"}

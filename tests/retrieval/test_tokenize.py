@@ -150,7 +150,7 @@ def test_hindi_questions_find_their_paragraph(shared_data: Path) -> None:
     from anmi.evaluation.retrieval import run_table
     from anmi.retrieval.bm25 import BM25Index
 
-    found = load_collection(f"beir:{shared_data / 'xquad' / 'hi'}", show_progress=False)
+    found = load_collection(f"beir:{shared_data / 'xquad' / 'hi'}")
     queries = found.queries[found.queries.split == "test"]
     # Documents with their signs apart, as some systems write them, and queries with them together.
     texts = [unicodedata.normalize("NFD", text) for text in document_texts(found.corpus)]

@@ -47,7 +47,7 @@ def write_collection(folder: Path) -> Path:
 def test_a_place_that_is_none_is_told_in_one_sentence(scheme: str, place: str, tmp_path: Path) -> None:
     with pytest.raises(AnmiError) as caught:
         # Below an empty folder, so that no example reads what lies on this machine.
-        sources.load_collection(f"{scheme}:{tmp_path}/empty/{place}", show_progress=False)
+        sources.load_collection(f"{scheme}:{tmp_path}/empty/{place}")
     assert not set(str(caught.value)) & set("\x1b\0\u202e")
 
 
@@ -56,7 +56,7 @@ def test_a_place_is_never_taken_for_another_one(place: str, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     for scheme in ("beir", "kg", "pairs"):
         with pytest.raises(AnmiError):
-            sources.load_collection(f"{scheme}:{place}", show_progress=False)
+            sources.load_collection(f"{scheme}:{place}")
     if place not in (".", ".."):
         with pytest.raises(AnmiError):
             check_name(f"{place}/x/y")
@@ -70,7 +70,7 @@ LINKED = {
 
 def read(scheme: str, folder: Path) -> None:
     place = f"{folder}/pairs_*.jsonl" if scheme == "pairs" else str(folder)
-    sources.load_collection(f"{scheme}:{place}", show_progress=False, max_quarantine=0.9)
+    sources.load_collection(f"{scheme}:{place}", max_quarantine=0.9)
 
 
 @pytest.mark.parametrize("name", LINKED)

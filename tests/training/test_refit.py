@@ -81,7 +81,6 @@ def test_where_no_epoch_is_chosen_it_trains_for_all_of_them(tmp_path):
     assert len(second(result)) == EPOCHS * 7
 
 
-@pytest.mark.rare
 def test_killed_in_the_second_pass_it_goes_on_there(killed, twice, tmp_path):
     shutil.copytree(killed / "twice", tmp_path, dirs_exist_ok=True)
     calls, passes = [], []

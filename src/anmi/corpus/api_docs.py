@@ -119,27 +119,16 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
         to_json({"module": entry.found.module, "kind": entry.found.kind, "package": entry.found.package})
         for entry in entries
     ]
-    origin = pd.DataFrame({"file": [entry.found.package for entry in entries], "line": 0})
-    documents = pd.DataFrame(
-        {
-            "document_id": identifiers,
-            # No title: the name would give the answer away.
-            "title": "",
-            "text": [entry.rest for entry in entries],
-            "metadata": metadata,
-        },
-        dtype="str",
-    )
-    queries = pd.DataFrame(
-        {"query_id": identifiers, "text": [entry.summary for entry in entries], "metadata": metadata}, dtype="str"
-    )
-    qrels = pd.DataFrame(
-        {"query_id": identifiers, "document_id": identifiers, "relevance": "1", "split": "train"}, dtype="str"
-    )
+    packages = [entry.found.package for entry in entries]
+
+    def table(**columns: Any) -> pd.DataFrame:
+        return pd.DataFrame({**columns, "file": packages}, dtype="str").assign(line=0)
+
     return RawCollection(
-        pd.concat([documents, origin], axis=1),
-        pd.concat([queries, origin], axis=1),
-        pd.concat([qrels, origin], axis=1),
+        # No title: the name would give the answer away.
+        table(document_id=identifiers, title="", text=[entry.rest for entry in entries], metadata=metadata),
+        table(query_id=identifiers, text=[entry.summary for entry in entries], metadata=metadata),
+        table(query_id=identifiers, document_id=identifiers, relevance="1", split="train"),
         _graph(entries),
         same_text_is_equivalent=True,
         notes={"packages": _versions()},

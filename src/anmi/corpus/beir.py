@@ -26,7 +26,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
     location
         The folder.
     options
-        Only ``show_progress`` is of interest here.
+        Not used; every reader takes them.
 
     Raises
     ------
@@ -36,8 +36,8 @@ def read_beir(location: str, options: Options) -> RawCollection:
     folder = Path(location).expanduser()
     if not folder.is_dir():
         raise AnmiError(f"{folder} is not a folder; beir:DIR expects one with corpus.jsonl, queries.jsonl and qrels/")
-    documents = read_texts(inside(folder / "corpus.jsonl", folder), "document_id", show_progress=options.show_progress)
-    queries = read_texts(inside(folder / "queries.jsonl", folder), "query_id", show_progress=options.show_progress)
+    documents = read_texts(inside(folder / "corpus.jsonl", folder), "document_id")
+    queries = read_texts(inside(folder / "queries.jsonl", folder), "query_id")
     found = {
         split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").is_file()), None)
         for split, names in _FILES.items()
@@ -47,17 +47,13 @@ def read_beir(location: str, options: Options) -> RawCollection:
             f"{folder / 'qrels' / 'train.tsv'} does not exist, so there is nothing to mine negatives for; "
             "put the training labels there"
         )
-    qrels = [
-        read_qrels(inside(path, folder), split, show_progress=options.show_progress)
-        for split, path in found.items()
-        if path
-    ]
+    qrels = [read_qrels(inside(path, folder), split) for split, path in found.items() if path]
     return RawCollection(
         documents, queries.drop(columns="title"), pd.concat(qrels, ignore_index=True), empty("head", "relation", "tail")
     )
 
 
-def read_qrels(path: Path, split: str, *, show_progress: bool = False) -> pd.DataFrame:
+def read_qrels(path: Path, split: str) -> pd.DataFrame:
     """Read one qrels file with its header.
 
     Returns
@@ -70,9 +66,10 @@ def read_qrels(path: Path, split: str, *, show_progress: bool = False) -> pd.Dat
     AnmiError
         If the header is missing or a line has not three columns.
     """
-    columns: tuple[list[str], list[str], list[str], list[int]] = ([], [], [], [])
+    rows: list[tuple[str, str, str]] = []
+    numbers: list[int] = []
     header = False
-    for number, line in read_lines(path, show_progress=show_progress):
+    for number, line in read_lines(path):
         fields = [clean(value).strip() for value in line.split("\t")]
         if not header:
             _check_header(path, number, fields)
@@ -80,14 +77,12 @@ def read_qrels(path: Path, split: str, *, show_progress: bool = False) -> pd.Dat
             continue
         if len(fields) != 3:
             raise AnmiError(f"{path} line {number} has {len(fields)} columns; three separated by tabs were expected")
-        for column, value in zip(columns[:3], fields, strict=True):
-            column.append(value)
-        columns[3].append(number)
-    if not columns[0]:
+        rows.append((fields[0], fields[1], fields[2]))
+        numbers.append(number)
+    if not rows:
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
-    names = ("query_id", "document_id", "relevance")
-    frame = pd.DataFrame(dict(zip(names, columns[:3], strict=True)), dtype="str")
-    return frame.assign(split=split, file=str(path), line=columns[3])
+    frame = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"], dtype="str")
+    return frame.assign(split=split, file=str(path), line=numbers)
 
 
 def _check_header(path: Path, number: int, fields: list[str]) -> None:

@@ -44,7 +44,7 @@ class GraphTables:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -> GraphTables:
+def read_tables(entities: Path, triples: Path) -> GraphTables:
     """Read both files.
 
     Parameters
@@ -62,8 +62,8 @@ def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -
     AnmiError
         If a file is missing or not in this form, or an entity stands there twice. A damaged triple is set aside.
     """
-    known, notes = read_entities(entities, show_progress=show_progress)
-    found, aside = _read_triples(triples, show_progress=show_progress)
+    known, notes = read_entities(entities)
+    found, aside = _read_triples(triples)
     unknown = ~found["head"].isin(known["uri"])
     reasons = [
         "the head is a literal" if is_quoted(head) else "the head is no entity" for head in found["head"][unknown]
@@ -77,7 +77,7 @@ def read_tables(entities: Path, triples: Path, *, show_progress: bool = False) -
     return GraphTables(known, graph, table_of(aside_all.itertuples(index=False)), len(found) + len(aside), notes)
 
 
-def read_entities(path: Path, *, show_progress: bool = False) -> tuple[pd.DataFrame, dict[str, Any]]:
+def read_entities(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read ``entities.jsonl``.
 
     Returns
@@ -95,7 +95,7 @@ def read_entities(path: Path, *, show_progress: bool = False) -> tuple[pd.DataFr
     lines: dict[str, int] = {}
     rows: list[tuple[str, str, str, str]] = []
     notes: Counter[str] = Counter()
-    for number, value in read_objects(path, show_progress=show_progress):
+    for number, value in read_objects(path):
         uri = string(value, "uri", path, number).strip()
         if not uri:
             raise AnmiError(f'{path} line {number} has an empty "uri"; every line needs a "uri" that is a string')
@@ -123,12 +123,12 @@ def _types(written: Any) -> tuple[str, bool]:
     return to_json(list(dict.fromkeys(names))), sound
 
 
-def _read_triples(path: Path, *, show_progress: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _read_triples(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return ``head, relation, tail, file, line`` and the lines that are no triples."""
     rows: list[tuple[str, str, str, int]] = []
     bad: list[tuple[str, str, str, int, str]] = []
     header = False
-    for number, line in read_lines(path, show_progress=show_progress):
+    for number, line in read_lines(path):
         fields = [clean(value).strip() for value in line.split("\t")]
         if not header:
             _check_header(path, number, fields)

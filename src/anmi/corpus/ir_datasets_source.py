@@ -30,7 +30,7 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
     location
         An id of ir_datasets, for example ``beir/scifact/train``.
     options
-        Only ``show_progress`` is of interest here.
+        Not used; every reader takes them.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
     try:
         with data_archives_only():
             parts = {split: ir_datasets.load(name) for split, name in names.items()}
-            return _read(names, parts, options)
+            return _read(names, parts)
     except AnmiError:
         raise
     except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
@@ -117,16 +117,13 @@ def _split_names(location: str, ir_datasets: Any) -> dict[str, str]:
     return found
 
 
-def _read(names: dict[str, str], parts: dict[str, Any], options: Options) -> RawCollection:
+def _read(names: dict[str, str], parts: dict[str, Any]) -> RawCollection:
     train = parts["train"]
-    documents = _table(
-        "document_id", names["train"], train.docs_iter(), lambda item: item.doc_id, train.docs_count(), options
-    )
+    documents = _table("document_id", names["train"], train.docs_iter(), lambda item: item.doc_id, train.docs_count())
     queries: dict[str, pd.DataFrame] = {}
     for split, part in parts.items():
-        queries[split] = _table(
-            "query_id", names[split], part.queries_iter(), lambda item: item.query_id, None, options
-        ).drop(columns="title")
+        found = _table("query_id", names[split], part.queries_iter(), lambda item: item.query_id)
+        queries[split] = found.drop(columns="title")
     # Splits may hand out one common list of queries; which split a query is in is for the labels to say.
     every = pd.concat(queries.values(), ignore_index=True).drop_duplicates(["query_id", "text"], ignore_index=True)
     twice = every[every.duplicated("query_id")]
@@ -145,17 +142,12 @@ def _read(names: dict[str, str], parts: dict[str, Any], options: Options) -> Raw
 
 
 def _table(
-    id_column: str,
-    name: str,
-    items: Iterable[Any],
-    identify: Callable[[Any], Any],
-    total: int | None,
-    options: Options,
+    id_column: str, name: str, items: Iterable[Any], identify: Callable[[Any], Any], total: int | None = None
 ) -> pd.DataFrame:
     from tqdm import tqdm
 
     rows: dict[str, tuple[str, str, str]] = {}
-    bar = tqdm(items, total=total, desc=f"{name} {id_column[:-3]}", delay=2, disable=not options.show_progress)
+    bar = tqdm(items, total=total, desc=f"{name} {id_column[:-3]}", delay=2)
     for item in bar:
         identifier = clean(str(identify(item)))
         if identifier in rows:

@@ -16,7 +16,7 @@ _BAR_FROM_BYTES: Final = 50_000_000
 _OWN_KEYS: Final = frozenset({"_id", "title", "text", "metadata"})
 
 
-def read_lines(path: Path, *, show_progress: bool = False) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line number and text of every line that is not blank.
 
     A byte-order mark and Windows line ends are accepted.
@@ -34,9 +34,7 @@ def read_lines(path: Path, *, show_progress: bool = False) -> Iterator[tuple[int
     found = False
     with (
         path.open("rb") as file,
-        tqdm(
-            total=size, unit="B", unit_scale=True, desc=path.name, disable=not show_progress or size < _BAR_FROM_BYTES
-        ) as bar,
+        tqdm(total=size, unit="B", unit_scale=True, desc=path.name, disable=size < _BAR_FROM_BYTES) as bar,
     ):
         for number, line in enumerate(file, start=1):
             bar.update(len(line))
@@ -54,7 +52,7 @@ def read_lines(path: Path, *, show_progress: bool = False) -> Iterator[tuple[int
         raise AnmiError(f"{path} is empty; at least one line was expected")
 
 
-def read_objects(path: Path, *, show_progress: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line number and object of every line of a JSONL file.
 
     Raises
@@ -62,7 +60,7 @@ def read_objects(path: Path, *, show_progress: bool = False) -> Iterator[tuple[i
     AnmiError
         Also if a line is no JSON object.
     """
-    for number, line in read_lines(path, show_progress=show_progress):
+    for number, line in read_lines(path):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -112,7 +110,7 @@ def to_json(value: Any) -> str:
     return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def read_texts(path: Path, id_column: str, *, show_progress: bool = False) -> pd.DataFrame:
+def read_texts(path: Path, id_column: str) -> pd.DataFrame:
     """Read ``corpus.jsonl`` or ``queries.jsonl``.
 
     Keys that the format does not know are kept beside the metadata.
@@ -140,7 +138,7 @@ def read_texts(path: Path, id_column: str, *, show_progress: bool = False) -> pd
     titles: list[str] = []
     texts: list[str] = []
     metadata: list[str] = []
-    for number, value in read_objects(path, show_progress=show_progress):
+    for number, value in read_objects(path):
         identifier = string(value, "_id", path, number)
         if identifier in lines:
             raise AnmiError(

@@ -36,7 +36,7 @@ def read_kg(location: str, options: Options) -> RawCollection:
     location
         The folder.
     options
-        Of interest are ``language`` (of labels), ``max_quarantine`` (of damaged triples, too) and ``show_progress``.
+        Of interest are ``language`` (of labels) and ``max_quarantine`` (of damaged triples, too).
 
     Raises
     ------
@@ -113,12 +113,12 @@ def _chosen(folder: Path) -> list[Path]:
 
 def _read_graph(files: Sequence[Path], documents: pd.DataFrame, options: Options) -> GraphTables:
     if len(files) == len(_TABLES):
-        return read_tables(*files, show_progress=options.show_progress)
+        return read_tables(*files)
     from anmi.corpus.language import detect_language
     from anmi.corpus.texts import document_texts
 
     language = options.language or detect_language(document_texts(documents))
-    return read_rdf(files[0], language, show_progress=options.show_progress)
+    return read_rdf(files[0], language)
 
 
 def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:

@@ -35,6 +35,9 @@ _TABLE: Final = (
     "vi Vietnamese|vo Volapük|wa Walloon|wo Wolof|xh Xhosa|yi Yiddish|yo Yoruba|za Zhuang|zh Chinese|zu Zulu"
 )
 LANGUAGES: Final = dict(entry.split(" ", 1) for entry in _TABLE.split("|"))
+# Documents that are looked at, and how many characters of each: a recogniser needs a paragraph, not a page.
+_SAMPLE: Final = 200
+_PARAGRAPH: Final = 400
 # The written standard that stems and stop words called Norwegian are of.
 _SAME: Final = {"nb": "no"}
 
@@ -74,31 +77,17 @@ def language_code(given: str) -> str:
     raise AnmiError(f'there is no language "{given}"; {hint}: an ISO 639-1 code such as "{nearest}"')
 
 
-def detect_language(texts: Sequence[str], *, sample: int = 200, characters: int = 400) -> str:
+def detect_language(texts: Sequence[str]) -> str:
     """Return the code of the language most documents of an evenly spaced sample are recognised as.
 
-    It is that of ISO 639-1, or of 639-3 for a language that has no other.
-
-    Parameters
-    ----------
-    texts
-        The documents.
-    sample
-        How many of them are looked at.
-    characters
-        How much of each; a recogniser needs a paragraph, not a page.
-
-    Returns
-    -------
-    str
-        For example ``en``; ``en`` for no documents at all.
+    It is that of ISO 639-1, or of 639-3 for a language that has no other; ``en`` for no documents at all.
     """
     import py3langid
 
-    spaced = np.linspace(0, len(texts) - 1, min(sample, len(texts)))
+    spaced = np.linspace(0, len(texts) - 1, min(_SAMPLE, len(texts)))
     rows: list[int] = np.unique(spaced.astype(int)).tolist()
     # Single short utterances are often misread; a handful read together seldom is.
-    chunks = ["\n".join(texts[row][:characters] for row in part) for part in np.array_split(rows, 20) if len(part)]
+    chunks = ["\n".join(texts[row][:_PARAGRAPH] for row in part) for part in np.array_split(rows, 20) if len(part)]
     votes = Counter(py3langid.classify(chunk)[0] for chunk in chunks)
     # Ties go to the first code in the alphabet, so that the answer does not depend on the order of documents.
     return min(votes, key=lambda code: (-votes[code], code), default="en")

@@ -53,7 +53,7 @@ def read_pairs(location: str, options: Options) -> RawCollection:
         Patterns separated by semicolons; ``PATTERN@N`` takes the first N pairs of a pattern's files, which are read in
         the natural order of their numbers.
     options
-        Only ``show_progress`` is of interest here.
+        Not used; every reader takes them.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def read_pairs(location: str, options: Options) -> RawCollection:
             if pairs[pattern] >= cap:
                 break
             seen.add(path.resolve())
-            for number, value in read_objects(path, show_progress=options.show_progress):
+            for number, value in read_objects(path):
                 if pairs[pattern] >= cap:
                     break
                 pairs[pattern] += 1

@@ -94,22 +94,12 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
                 for name, item, kind in _members(module, package):
                     entry = seen.setdefault(id(item), (item, kind, package, {}))
                     entry[3][name] = module.__name__
-        found = [
-            _public_object(docstring, kind, package, names)
-            for item, kind, package, names in seen.values()
-            if (docstring := _docstring(item))
-        ]
+        found = []
+        for item, kind, package, names in seen.values():
+            docstring, aliases = getattr(item, "__doc__", None), tuple(sorted(names, key=publicness))
+            if isinstance(docstring, str) and docstring:
+                found.append(PublicObject(aliases[0], aliases, names[aliases[0]], kind, package, docstring))
     return sorted(found, key=lambda item: publicness(item.name))
-
-
-def _public_object(docstring: str, kind: str, package: str, names: dict[str, str]) -> PublicObject:
-    aliases = tuple(sorted(names, key=publicness))
-    return PublicObject(aliases[0], aliases, names[aliases[0]], kind, package, docstring)
-
-
-def _docstring(item: Any) -> str:
-    text = getattr(item, "__doc__", None)
-    return text if isinstance(text, str) else ""
 
 
 def _modules(package: str) -> Iterator[ModuleType]:

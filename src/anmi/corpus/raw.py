@@ -23,7 +23,6 @@ class Options:
     dev_share: float = 0.15
     test_share: float = 0.2
     language: str | None = None
-    show_progress: bool = True
 
 
 @dataclass(frozen=True)

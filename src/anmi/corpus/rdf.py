@@ -51,7 +51,7 @@ class Statement(NamedTuple):
     language: str
 
 
-def read_rdf(path: Path, language: str, *, show_progress: bool = False) -> GraphTables:
+def read_rdf(path: Path, language: str) -> GraphTables:
     """Read a graph in Turtle (``*.ttl``) or N-Triples (``*.nt``).
 
     ``rdfs:label``, ``rdf:type`` and a description (``rdfs:comment``, else ``dbo:abstract``, else
@@ -87,9 +87,9 @@ def read_rdf(path: Path, language: str, *, show_progress: bool = False) -> Graph
     kept = _Kept()
     with _as_written():
         if path.suffix == ".nt":
-            _read_ntriples(path, kept, bad, show_progress=show_progress)
+            _read_ntriples(path, kept, bad)
         else:
-            _read_turtle(path, kept, show_progress=show_progress)
+            _read_turtle(path, kept)
     if not kept.statements:
         raise AnmiError(f"{path} holds no triple that names its head and its tail; at least one was expected")
     entities, graph, left_out = _tables(kept.statements, language)
@@ -136,12 +136,12 @@ def _as_written() -> Iterator[None]:
         logger.setLevel(before[1])
 
 
-def _read_ntriples(path: Path, kept: _Kept, bad: list[tuple[str, str, str, int, str]], *, show_progress: bool) -> None:
+def _read_ntriples(path: Path, kept: _Kept, bad: list[tuple[str, str, str, int, str]]) -> None:
     from rdflib.exceptions import ParserError
     from rdflib.plugins.parsers.ntriples import W3CNTriplesParser
 
     parser: Any = W3CNTriplesParser(sink=kept)  # type: ignore[arg-type]
-    for number, line in read_lines(path, show_progress=show_progress):
+    for number, line in read_lines(path):
         parser.line = line
         try:
             parser.parseline()
@@ -149,13 +149,13 @@ def _read_ntriples(path: Path, kept: _Kept, bad: list[tuple[str, str, str, int, 
             bad.append(("triple", line.split(maxsplit=1)[0], str(path), number, "the line is not valid N-Triples"))
 
 
-def _read_turtle(path: Path, kept: _Kept, *, show_progress: bool) -> None:
+def _read_turtle(path: Path, kept: _Kept) -> None:
     from rdflib import Graph
     from tqdm import tqdm
 
     # For its errors: a file that is missing, empty or not UTF-8.
     deque(read_lines(path), maxlen=0)
-    with tqdm(desc=path.name, unit="triple", unit_scale=True, delay=2, disable=not show_progress) as bar:
+    with tqdm(desc=path.name, unit="triple", unit_scale=True, delay=2) as bar:
 
         class Listener(Graph):
             """Passes triples on and keeps none."""

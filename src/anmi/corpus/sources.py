@@ -54,7 +54,6 @@ def load_collection(
     dev_share: float = 0.15,
     test_share: float = 0.2,
     language: str | None = None,
-    show_progress: bool = True,
 ) -> Collection:
     """Read, check and split the collection that one string names.
 
@@ -94,7 +93,7 @@ def load_collection(
         raise AnmiError(f"subset is {subset}; at least 1 training query was expected")
     reader, location = _reader(collection)
     code = language_code(language) if language else None
-    options = Options(seed, subset, max_quarantine, dev_share, test_share, code, show_progress)
+    options = Options(seed, subset, max_quarantine, dev_share, test_share, code)
     if "\0" in location:
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
     try:

@@ -9,8 +9,8 @@ import os
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -125,11 +125,28 @@ class RayEngine:
 
         Arrays in lists, tuples and dictionaries of a result belong to the caller.
         """
-        with closing(self._tasks(function, items)) as tasks:
-            for task in tasks:
+        self._prepare()
+        call = _Call(uuid.uuid4().hex, self._put(function))
+        window = Window(self.workers, self._params.max_bytes)
+        remaining = iter(items)
+        under_way: deque[_Task] = deque()
+        try:
+            while True:
+                for item in itertools.islice(remaining, max(window.limit - len(under_way), 0)):
+                    under_way.append(_Task(self._put(item)))
+                    self._assign(call, under_way, window.limit)
+                if not under_way:
+                    return
+                while not under_way[0].done:
+                    self._assign(call, under_way, window.limit)
+                    self._await_one(under_way)
+                task = under_way.popleft()
                 if task.error is not None:
                     raise task.error
+                window.saw(task.result)
                 yield task.result
+        finally:
+            self._end(call, under_way)
 
     def close(self) -> None:
         """End the workers at once, and Ray too where it was started for this process."""
@@ -155,29 +172,6 @@ class RayEngine:
         if ray.gpus_per_worker:
             room.append(gpus / ray.gpus_per_worker)
         return max(1, math.floor(min(room)))
-
-    def _tasks(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Generator[_Task, None, None]:
-        """Yield tasks that are done, in the order of the items."""
-        self._prepare()
-        call = _Call(uuid.uuid4().hex, self._put(function))
-        window = Window(self.workers, self._params.max_bytes)
-        remaining = iter(items)
-        under_way: deque[_Task] = deque()
-        try:
-            while True:
-                for item in itertools.islice(remaining, max(window.limit - len(under_way), 0)):
-                    under_way.append(_Task(self._put(item)))
-                    self._assign(call, under_way, window.limit)
-                if not under_way:
-                    return
-                while not under_way[0].done:
-                    self._assign(call, under_way, window.limit)
-                    self._await_one(under_way)
-                task = under_way.popleft()
-                window.saw(task.result)
-                yield task
-        finally:
-            self._end(call, under_way)
 
     def _prepare(self) -> None:
         """Connect again if somebody ended that, and ask workers who have nothing to do whether they still live."""

@@ -50,5 +50,4 @@ def unpack(folder: Path) -> Callable[..., Any]:
     path = folder / _ARRAYS
     mapped = np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)
     views: list[Any] = [mapped[start:end].data for start, end in ends]
-    function: Callable[..., Any] = pickle.loads((folder / _HEADER).read_bytes(), buffers=views)
-    return function
+    return pickle.loads((folder / _HEADER).read_bytes(), buffers=views)

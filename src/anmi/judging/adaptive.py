@@ -98,5 +98,4 @@ def _order(
     turn = np.argsort(np.argsort(np.where(asks, doubtful, np.inf), axis=1, kind="stable"), axis=1) / (width + 1)
     order = nearness + turn[:, :, None]
     order[:, :, 0] = turn - 1.0
-    result: NDArray[np.float64] = np.where(closed, np.inf, order)
-    return result
+    return np.where(closed, np.inf, order)

@@ -140,5 +140,4 @@ def _push(problem: elo.Problem, strengths: NDArray[np.float64], slope: float) ->
     z = problem.z(strengths)
     sharp = sharpen(problem.share, slope)
     steep = slope * sharp * (1 - sharp) / np.maximum(problem.share * (1 - problem.share), 1e-12)
-    result: NDArray[np.float64] = steep * (elo.hazard(z) + elo.hazard(-z)) / np.sqrt(2.0)
-    return result
+    return steep * (elo.hazard(z) + elo.hazard(-z)) / np.sqrt(2.0)

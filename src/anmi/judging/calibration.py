@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,6 @@ log = logging.getLogger(__name__)
 Method = Literal["platt", "isotonic"]
 # A step function has as many parameters as it finds steps: on fewer labels it repeats them instead of learning.
 FEWEST_ISOTONIC: Final = 50
-
-
-class Calibrator(Protocol):
-    """What turns scores of any shape into probabilities of the same shape; NaN stays NaN."""
-
-    def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
-        """Return probabilities of the shape of ``scores``; NaN stays NaN."""
-        ...
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what :func:`calibrator_from_dict` needs, as JSON values."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -46,12 +34,7 @@ class Platt:
 
     def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
-        result: NDArray[np.float64] = expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
-        return result
-
-    def as_dict(self) -> dict[str, float]:
-        """Return the two coefficients."""
-        return asdict(self)
+        return expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
 
 @dataclass(frozen=True)
@@ -79,13 +62,12 @@ class Isotonic:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
         return np.asarray(np.interp(np.asarray(scores, np.float64), self.x, self.y), np.float64)
 
-    def as_dict(self) -> dict[str, list[float]]:
-        """Return the knots."""
-        return {"x": list(self.x), "y": list(self.y)}
+
+Calibrator = Platt | Isotonic
 
 
 def calibrator_from_dict(values: Mapping[str, Any]) -> Calibrator:
-    """Rebuild a calibrator of either kind from its ``as_dict``.
+    """Rebuild a calibrator of either kind from its ``dataclasses.asdict``.
 
     Raises
     ------

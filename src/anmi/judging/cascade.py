@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,10 @@ class Cascade:
 
     def describe(self) -> dict[str, Any]:
         """Return both judges and how the second was calibrated."""
-        confirmation = None if self.confirmation is None else self.confirmation.as_dict()
+        confirmation = None if self.confirmation is None else asdict(self.confirmation)
         return {
             "fingerprint": self.fingerprint,
-            "small": self.small.describe() | {"calibration": self.calibration.as_dict()},
+            "small": self.small.describe() | {"calibration": asdict(self.calibration)},
             "confirm": self.large.describe() | {"calibration": confirmation},
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from anmi.judging.judgments import Judgments, RawScores
 from anmi.judging.pointwise import PointwiseJudge, join, load_pointwise
 from anmi.judging.teacher import (
     ConfirmOptions,
-    Teacher,
     TeacherOptions,
+    TrainedCrossEncoder,
     TrainedOptions,
     fold_of,
     normalised,
@@ -55,7 +55,7 @@ class Judge:
     seed
         Of the run.
     kept
-        Fingerprints of an earlier run's teachers to judge by, one per fold; without any they are trained.
+        Fingerprints of an earlier run's cross-encoders to judge by, one per fold; without any they are trained.
 
     Attributes
     ----------
@@ -152,20 +152,20 @@ class Judge:
         folds = self.options.folds
         if len(texts) < folds or len(set(fold_of(sorted(texts), folds, self.seed).tolist())) < 2:
             raise AnmiError(
-                f"the teacher is cross-fitted over {folds} folds and there are {len(texts)} queries of different text, "
-                "too few; lower denoising.teacher.folds or give more training queries"
+                f"the cross-encoder is cross-fitted over {folds} folds and there are {len(texts)} queries of different "
+                "text, too few; lower denoising.teacher.folds or give more training queries"
             )
         return total
 
     def _made(self, options: TrainedOptions, shards: CandidateShards) -> list[PointwiseJudge]:
         """One judge per fold; a ready-made one is the same for all."""
         if options is self.options and self.kept:
-            return [Teacher.kept(options, self.models, each, fold) for fold, each in enumerate(self.kept)]
+            return [TrainedCrossEncoder.kept(options, self.models, each, fold) for fold, each in enumerate(self.kept)]
         if not options.trained:
             return [load_pointwise(options, self.models)] * self.options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)
         pairs = [training_pairs(examples, fold, options, self.seed) for fold in range(self.options.folds)]
-        return [Teacher(options, self.models, each, self.seed) for each in pairs]
+        return [TrainedCrossEncoder(options, self.models, each, self.seed) for each in pairs]
 
     def _examples(self, block: Candidates) -> pd.DataFrame:
         """Labelled pairs of a block: every positive, and candidates that are not doubtful."""
@@ -263,13 +263,15 @@ class Judge:
 
         auc = float(roc_auc_score(label, raw))
         if auc <= 0.5:
-            log.warning("teacher: higher scores do not mean more relevant (AUC %.2f); its judgments say little", auc)
+            log.warning(
+                "cross-encoder: higher scores do not mean more relevant (AUC %.2f); its judgments say little", auc
+            )
         self.summary |= {
             "options": json.loads(self.options.model_dump_json()),
             "folds": [judge.describe() for judge in self.judges],
             "judged_pairs": len(raw),
             "auc_positive_against_candidates": auc,
-            "calibration": [self.calibrators[fold].as_dict() for fold in sorted(self.calibrators)],
+            "calibration": [asdict(self.calibrators[fold]) for fold in sorted(self.calibrators)],
             "reliability": reliability(probability, label),
         }
 

@@ -194,22 +194,19 @@ class Problem:
     def z(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """(eᵢ − eⱼ)/√2 of every comparison, [Q, E]."""
         a, b = (np.take_along_axis(strengths, index, axis=1) for index in (self.first, self.second))
-        result: NDArray[np.float64] = (a - b) / np.sqrt(2.0)
-        return result
+        return (a - b) / np.sqrt(2.0)
 
     def objective(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log likelihood plus log prior of every query, [Q]."""
         z = self.z(strengths)
         likelihood = self.mass * (self.share * log_ndtr(z) + (1 - self.share) * log_ndtr(-z))
-        result: NDArray[np.float64] = likelihood.sum(axis=1) - 0.5 * self.prior_precision * (strengths**2).sum(axis=1)
-        return result
+        return likelihood.sum(axis=1) - 0.5 * self.prior_precision * (strengths**2).sum(axis=1)
 
     def gradient(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Gradient of the objective, [Q, n]."""
         z = self.z(strengths)
         slope = self.mass * (self.share * hazard(z) - (1 - self.share) * hazard(-z)) / np.sqrt(2.0)
-        result: NDArray[np.float64] = self.spread(slope) - self.prior_precision * strengths
-        return result
+        return self.spread(slope) - self.prior_precision * strengths
 
     def derivatives(self, strengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Gradient [Q, n] and negative Hessian [Q, n, n] of the objective."""
@@ -249,8 +246,7 @@ class Problem:
 
 def hazard(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """φ(z)/Φ(z), stable for very negative z."""
-    result: NDArray[np.float64] = np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - log_ndtr(z))
-    return result
+    return np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - log_ndtr(z))
 
 
 def _ascend(

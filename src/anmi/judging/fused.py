@@ -31,14 +31,12 @@ _SHIPPED: Final = "fused_transfer.json"
 
 def _closeness(share: NDArray[Any]) -> NDArray[Any]:
     """Stretch a share near 1: −log(1 − share + 0.05), from −0.05 to 3."""
-    result: NDArray[Any] = -np.log(np.clip(1 - share, 0, 1) + 0.05)
-    return result
+    return -np.log(np.clip(1 - share, 0, 1) + 0.05)
 
 
 def _ratio(values: Values, own: Values) -> NDArray[Any]:
     """Match as a share of the positive's."""
-    result: NDArray[Any] = (values["match"] + 0.02) / (own["match"] + 0.02)
-    return result
+    return (values["match"] + 0.02) / (own["match"] + 0.02)
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,7 @@ def _mean_known(values: NDArray[np.float32], known: NDArray[np.bool_]) -> NDArra
     known = known & np.isfinite(values)
     count = known.sum(axis=1, keepdims=True)
     total = np.where(known, values, 0).sum(axis=1, keepdims=True)
-    result: NDArray[np.float64] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return result
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 @dataclass(frozen=True)
@@ -123,8 +120,7 @@ class FusedModel:
 
     def standardised(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """Inputs [..., K] with mean 0 and scale 1, unknown ones 0."""
-        result: NDArray[np.float64] = np.nan_to_num((values - np.array(self.mean)) / np.array(self.scale))
-        return result
+        return np.nan_to_num((values - np.array(self.mean)) / np.array(self.scale))
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """P(relevant) from inputs [..., K]; NaN where every input is unknown."""
@@ -280,8 +276,7 @@ def shipped() -> dict[str, Any]:
     raw = json.loads(resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8"))
     if raw.get("format") != _FORMAT:
         raise AnmiError(f"{_SHIPPED}: format {raw.get('format')!r}, and this version reads {_FORMAT}; reinstall anmi")
-    result: dict[str, Any] = raw
-    return result
+    return raw
 
 
 def transferred(encoder: str, without: str | None = None) -> FusedModel:
@@ -325,8 +320,7 @@ def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
     [0.0, 20.7]
     """
     # In float32 the upper bound would be 1, whose log-odds are infinite.
-    result: NDArray[np.float64] = logit(np.clip(np.asarray(probability, np.float64), _TINY, 1 - _TINY))
-    return result
+    return logit(np.clip(np.asarray(probability, np.float64), _TINY, 1 - _TINY))
 
 
 def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float) -> NDArray[np.float32]:
@@ -349,5 +343,4 @@ def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prio
     [0.5, 0.10000000149011612]
     """
     first, second = log_odds(probability), log_odds(other) - logit(prior)
-    result: NDArray[np.float32] = expit(first + weight * np.nan_to_num(second)).astype(np.float32)
-    return result
+    return expit(first + weight * np.nan_to_num(second)).astype(np.float32)

@@ -110,5 +110,4 @@ def reached(similarity: NDArray[np.float32]) -> NDArray[np.bool_]:
         Of the hidden document, and behind it of the row's candidates, [R, 1 + depth]; NaN where there is none.
     """
     least = np.where(np.isnan(similarity[:, 1:]), np.inf, similarity[:, 1:]).min(axis=1, initial=np.inf)
-    result: NDArray[np.bool_] = (similarity[:, 0] >= least) & np.isfinite(least)
-    return result
+    return (similarity[:, 0] >= least) & np.isfinite(least)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,16 @@ from anmi.candidates import Candidates
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Calibrator
 
+_TEMPERATURE: Final = 0.1
 
-def soft_labels(
-    scores_positive: NDArray[Any], scores_candidates: NDArray[Any], temperature: float = 0.1
-) -> NDArray[np.float64]:
+
+def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> NDArray[np.float64]:
     """Distribution over (positives, candidates) to train towards with a KL divergence (RocketQA v2's distillation).
 
     Parameters
     ----------
     scores_positive, scores_candidates
-        [Q, P] and [Q, M]; NaN is missing and gets no mass. The default temperature is made for scores in [0, 1].
-    temperature
-        Of the softmax; lower is nearer to the best alone.
+        In [0, 1], for which the temperature of the softmax is made; [Q, P] and [Q, M]. NaN is missing and gets no mass.
 
     Returns
     -------
@@ -37,13 +35,10 @@ def soft_labels(
     >>> soft_labels(np.array([[0.9]]), np.array([[0.9, np.nan]])).tolist()
     [[0.5, 0.5, 0.0]]
     """
-    if temperature <= 0:
-        raise AnmiError(f"soft labels need a temperature above 0, not {temperature}")
     scores = np.concatenate([scores_positive, scores_candidates], axis=1).astype(np.float64)
     known = np.isfinite(scores)
-    # −1e300 instead of −∞, for which a row without a score would be 0/0.
-    labels = softmax(np.where(known, scores / temperature, -1e300), axis=1)
-    return np.where(known, labels, 0.0)
+    # −1e300 instead of −∞, for which a row without a score would be 0/0; such a row is all 0.
+    return np.where(known, softmax(np.where(known, scores / _TEMPERATURE, -1e300), axis=1), 0.0)
 
 
 @dataclass(frozen=True)
@@ -136,8 +131,7 @@ class Judgments:
         unknown = self._query_ids[at] != query_ids
         if unknown.any():
             raise AnmiError(f'query "{query_ids[unknown][0]}" was not judged: judge the candidates that are asked for')
-        rows: NDArray[np.int64] = self._order[at]
-        return rows
+        return self._order[at]
 
 
 def _stacked(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -1,8 +1,8 @@
-"""Keeping the teachers of an earlier run, so that only new pairs have to be judged.
+"""Keeping the cross-encoders of an earlier run, so that only new pairs have to be judged.
 
-A judgment is stored under the weights that made it. Teachers that are trained anew on nearly the same queries judge
+A judgment is stored under the weights that made it. Those that are trained anew on nearly the same queries judge
 nearly the same, and everything has to be judged again for it. A query keeps its fold whatever else is there, so
-teachers that are kept have not seen the new queries of the fold that they judge either.
+cross-encoders that are kept have not seen the new queries of the fold that they judge either.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAMPLE: Final = 512
 
 @dataclass(frozen=True)
 class Fitted:
-    """What teachers were trained for.
+    """What cross-encoders were trained for.
 
     Attributes
     ----------
@@ -65,18 +65,18 @@ class Fitted:
 def kept(
     earlier: Mapping[str, Any], now: Fitted, options: TeacherOptions, models: Path, most_new: float
 ) -> tuple[list[str], str]:
-    """Return the fingerprints of the teachers to keep, one per fold; none, and why not, where they cannot be kept.
+    """Return the fingerprints of the cross-encoders to keep, one per fold; or none, and why they cannot be kept.
 
     Parameters
     ----------
     earlier
-        What an earlier run noted of its teachers; empty where there was none.
+        What an earlier run noted of its cross-encoders; empty where there was none.
     now
-        What teachers would be trained for now.
+        What cross-encoders would be trained for now.
     options
         How they would be.
     models
-        Folder where trained teachers lie.
+        Folder where trained cross-encoders lie.
     most_new
         Share of new queries, in [0, 1], from which on they are trained anew.
     """

@@ -242,8 +242,7 @@ class BiEncoderJudge:
         queries, documents = (self._vectors(side, role, store) for side, role in zip(sides, _ROLES, strict=True))
         if bar is not None:
             bar.update(len(pairs))
-        cosines: NDArray[np.float32] = np.einsum("nd,nd->n", queries, documents)
-        return cosines
+        return np.einsum("nd,nd->n", queries, documents)
 
     def _vectors(self, texts: Sequence[str], role: Role, store: Store) -> NDArray[np.float32]:
         place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
@@ -268,7 +267,7 @@ def load_pointwise(options: JudgeOptions, models: Path) -> PointwiseJudge:
     Parameters
     ----------
     options
-        Not those of a judge that is trained; that one is :class:`anmi.judging.teacher.Teacher`.
+        Not those of a judge that is trained; that one is :class:`anmi.judging.teacher.TrainedCrossEncoder`.
     models
         Folder where distilled models are kept.
     """

@@ -78,8 +78,7 @@ def preference(
 ) -> NDArray[np.float64]:
     """P(first ≻ second) for each comparison, [Q, E], from scores [Q, n]; NaN where a score is missing."""
     a, b = (np.take_along_axis(scores, index, axis=1) for index in (first, second))
-    result: NDArray[np.float64] = expit((a - b) / temperature)
-    return result
+    return expit((a - b) / temperature)
 
 
 def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDArray[np.float64]:
@@ -128,8 +127,7 @@ def sharpen(preferences: NDArray[np.float64], slope: float) -> NDArray[np.float6
     >>> sharpen(np.array([0.0, 0.5, 0.8, 1.0]), 2.0).round(3).tolist()
     [0.0, 0.5, 0.941, 1.0]
     """
-    result: NDArray[np.float64] = expit(slope * logit(preferences))
-    return result
+    return expit(slope * logit(preferences))
 
 
 def comparisons(

@@ -284,8 +284,7 @@ class Rater:
 def _beats(best: NDArray[Any], others: NDArray[Any], temperature: float) -> NDArray[np.float64]:
     """P(positive ≻ candidate) of labelled pairs, [Q, M]; NaN where either has no score."""
     difference = best[:, None].astype(np.float64) - others
-    result: NDArray[np.float64] = expit(np.where(np.isfinite(difference), difference, np.nan) / temperature)
-    return result
+    return expit(np.where(np.isfinite(difference), difference, np.nan) / temperature)
 
 
 def _joined(

@@ -101,7 +101,7 @@ class TeacherOptions(TrainedOptions):
         0.95,
         gt=0,
         description="Candidates above this share of the positive's similarity are not trained on as negatives: "
-        "a teacher that saw false negatives as negatives cannot find them. Only where there is no other evidence.",
+        "one that saw false negatives as negatives cannot find them. Only where there is no other evidence.",
     )
     doubtful_probability: float = Field(
         0.02,
@@ -110,7 +110,7 @@ class TeacherOptions(TrainedOptions):
         description="Where other evidence was judged first, candidates that it calls relevant with at least this "
         "probability are not trained on as negatives. About the base rate of relevance among candidates, so that "
         "what is likelier than average is left out: a clean negative left out costs nothing, there are more; a false "
-        "one teaches the error that the teacher is to find.",
+        "one teaches the error that the cross-encoder is to find.",
     )
     calibration: Method = Field(
         "platt",
@@ -166,7 +166,7 @@ def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
     return np.array([int(seeds.key(seed, "teacher/fold", normalised(text))[0]) % folds for text in texts], np.int64)
 
 
-class Teacher:
+class TrainedCrossEncoder:
     """One fold's cross-encoder: trained when first needed, kept in ``models`` under its fingerprint.
 
     Parameters
@@ -190,16 +190,16 @@ class Teacher:
         self.fingerprint = hash_text("".join(parts))
         self.path = models / f"teacher-{self.fingerprint}"
         fold = "" if pairs.fold is None else f", fold {pairs.fold}"
-        self.name = f"teacher {options.base}, layers {options.layers}{fold}"
+        self.name = f"cross-encoder {options.base}, layers {options.layers}{fold}"
 
     @staticmethod
-    def kept(options: TrainedOptions, models: Path, fingerprint: str, fold: int) -> Teacher:
-        """Return a teacher that was trained by an earlier run; its files must be there."""
-        teacher = Teacher.__new__(Teacher)
-        teacher.options, teacher.fingerprint, teacher._model = options, fingerprint, None
-        teacher.path = models / f"teacher-{fingerprint}"
-        teacher.name = f"teacher {options.base}, layers {options.layers}, fold {fold}"
-        return teacher
+    def kept(options: TrainedOptions, models: Path, fingerprint: str, fold: int) -> TrainedCrossEncoder:
+        """Return one that was trained by an earlier run; its files must be there."""
+        model = TrainedCrossEncoder.__new__(TrainedCrossEncoder)
+        model.options, model.fingerprint, model._model = options, fingerprint, None
+        model.path = models / f"teacher-{fingerprint}"
+        model.name = f"cross-encoder {options.base}, layers {options.layers}, fold {fold}"
+        return model
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
@@ -218,7 +218,7 @@ class Teacher:
     @with_torch
     def _compute(self, joined: list[str]) -> NDArray[np.float32]:
         values = logits(self._load(), [split(pair) for pair in joined], self.options)
-        return checked(values, len(joined), f"the teacher in {self.path}").reshape(-1, 1)
+        return checked(values, len(joined), f"the cross-encoder in {self.path}").reshape(-1, 1)
 
     def describe(self) -> dict[str, Any]:
         """Return fingerprint, place, and what the held-out pairs said (None once the model's folder is gone)."""
@@ -240,9 +240,9 @@ class Teacher:
 
         if not self._pairs.mixed:
             raise AnmiError(
-                "the teacher has only one kind of training pair, positives or negatives: every candidate is doubtful, "
-                "so raise denoising.teacher.doubtful_ratio (doubtful_probability where there is other evidence) or "
-                "denoising.depth"
+                "the cross-encoder has only one kind of training pair, positives or negatives: every candidate is "
+                "doubtful, so raise denoising.teacher.doubtful_ratio (doubtful_probability where there is other "
+                "evidence) or denoising.depth"
             )
         verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
         torch.manual_seed(self._seed)
@@ -261,7 +261,7 @@ class Teacher:
             except OSError as error:
                 # Another process may have been faster; its model is the same.
                 if not self.path.is_dir():
-                    raise AnmiError(f"the teacher could not be saved to {self.path}: {error}") from error
+                    raise AnmiError(f"the cross-encoder could not be saved to {self.path}: {error}") from error
 
     def _fit(self, model: Any, scratch: str) -> dict[str, float | int | None]:
         """Train the model in place up to its best state on the held-out pairs."""
@@ -308,7 +308,7 @@ class Teacher:
         record = stop.restore()
         if not record["best_step"]:
             log.warning(
-                "The teacher did not get better at its %d held-out pairs by training (AUC %.3f before); "
+                "The cross-encoder did not get better at its %d held-out pairs by training (AUC %.3f before); "
                 "it is used untrained",
                 len(unseen),
                 stop.before,
@@ -317,7 +317,7 @@ class Teacher:
 
 
 def _cross_encoder(path: Path, options: TrainedOptions) -> Any:
-    """Put our head on MiniLM, or on a teacher that was trained from it; see :class:`SegmentSimilarity`."""
+    """Put our head on MiniLM, or on one that was trained from it; see :class:`SegmentSimilarity`."""
     from safetensors.torch import load_file
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.cross_encoder import CrossEncoder
@@ -354,8 +354,8 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, s
     seen = examples[examples.fold != fold]
     if seen.empty:
         raise AnmiError(
-            f"the teacher has no queries to learn from outside fold {fold}: {examples.row.nunique()} are too few; "
-            "lower denoising.teacher.folds or give more training queries"
+            f"the cross-encoder has no queries to learn from outside fold {fold}: {examples.row.nunique()} are too "
+            "few; lower denoising.teacher.folds or give more training queries"
         )
     rows = seen.row.unique()
     shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(rows)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _TEACHER: Final = "teacher-"
 _STATIC: Final = "static-"
-# Nothing takes longer that works in a folder of its own: training a teacher is a matter of minutes.
+# Nothing takes longer that works in a folder of its own: training a cross-encoder is a matter of minutes.
 _LEFTOVER_DAYS: Final = 1.0
 # Where less of the file is free, later values will fill it; a copy of the whole is not worth it.
 _WORTH_COMPACTING: Final = 0.1
@@ -47,7 +47,7 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        """Of a teacher; its judgments are stored under it."""
+        """Of a cross-encoder; its judgments are stored under it."""
         return self.path.name.removeprefix(_TEACHER) if self.kind == "teacher" else ""
 
 
@@ -120,7 +120,7 @@ def prune(
         named = fingerprint in chosen if chosen else oldest is not None
         return named and fingerprint not in kept and (oldest is None or last_used <= oldest)
 
-    doomed = [record for record in records if wanted(record.fingerprint, record.last_used)]
+    chosen_records = [record for record in records if wanted(record.fingerprint, record.last_used)]
     gone = [
         model
         for model in folders
@@ -129,15 +129,15 @@ def prune(
     ]
     before = store.database.file_size()
     if not dry_run:
-        for record in doomed:
+        for record in chosen_records:
             store.remove(record.fingerprint)
     with store.database.alone() as alone:
         if alone and not dry_run:
             for model in gone:
                 _delete(model.path)
-            if doomed or store.database.free_size() > _WORTH_COMPACTING * before:
+            if chosen_records or store.database.free_size() > _WORTH_COMPACTING * before:
                 store.database.compact()
-    return Pruned(doomed, gone if alone else [], not alone, before, store.database.file_size())
+    return Pruned(chosen_records, gone if alone else [], not alone, before, store.database.file_size())
 
 
 def models(store: Store) -> list[Model]:
@@ -147,7 +147,7 @@ def models(store: Store) -> list[Model]:
     for path in (*_folders(store.path / "models"), *_folders(store.path, ".")):
         size, last_used = _measure(path)
         model = Model(path, _kind(path), size, last_used)
-        # Using a teacher's judgments is using the teacher.
+        # Using a cross-encoder's judgments is using it.
         found.append(Model(path, model.kind, size, max(last_used, uses.get(model.fingerprint, ""))))
     return sorted(found, key=lambda model: (-model.size, model.path.name))
 

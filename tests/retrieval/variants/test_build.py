@@ -105,7 +105,7 @@ def test_what_a_generator_writes_is_a_kind_of_its_own(cities: Any) -> None:
 @pytest.fixture(scope="module")
 def webnlg(shared_data: Path) -> tuple[KnowledgeGraph, list[str], list[str]]:
     folder = shared_data / "kg_webnlg"
-    collection = load_collection(f"beir:{folder / 'beir_en'}", show_progress=False)
+    collection = load_collection(f"beir:{folder / 'beir_en'}")
     lines = (folder / "entities.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     prefix = "http://dbpedia.org/resource/"
@@ -144,7 +144,7 @@ def test_nearly_every_document_of_a_real_graph_has_variants_and_no_swap_is_true(
 
 @pytest.mark.data
 def test_prose_of_a_real_collection_is_edited(shared_data: Path) -> None:
-    collection = load_collection(f"beir:{shared_data / 'scifact'}", show_progress=False)
+    collection = load_collection(f"beir:{shared_data / 'scifact'}")
     corpus = collection.corpus.iloc[:400]
     ids = corpus.document_id.tolist()
     graph = KnowledgeGraph.from_tables(collection.entities, collection.graph, collection.facts, ids)

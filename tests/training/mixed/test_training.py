@@ -80,7 +80,7 @@ def test_what_drawing_takes_is_part_of_what_the_steps_take(undisturbed):
     assert "transitions" not in summary, "no schedule"
 
 
-@pytest.mark.parametrize("index", ["flat", "hnsw"])
+@pytest.mark.parametrize("index", ["flat", pytest.param("hnsw", marks=pytest.mark.rare)])
 def test_killed_and_resumed_equals_undisturbed(made, tmp_path, index):
     """A real SIGKILL in the middle of a step, in a process of its own."""
     sources = {"mixed": OPTIONS["sources"]["mixed"] | {"index": index}}

@@ -56,7 +56,6 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         name_share=params.name_share,
         least_words=params.near_least_words,
         sibling_keys=params.sibling_keys,
-        show_progress=True,
     )
     counts = found.queries.groupby("split").size().to_dict()
     info = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -90,8 +91,7 @@ class Context:
     def pairs(self) -> NDArray[np.int64]:
         """Codes ``document · nodes + node`` of all nodes in the facts of a document, sorted."""
         nodes = self.graph.triples[self.fact][:, [0, 2]]
-        codes: NDArray[np.int64] = np.unique(self.row[:, None] * len(self.graph.nodes) + nodes)
-        return codes
+        return np.unique(self.row[:, None] * len(self.graph.nodes) + nodes)
 
     def slot_facts(self) -> sparse.csr_array:
         """Return which facts of the document an entity stands in, bool [S, F]."""
@@ -103,6 +103,50 @@ class Context:
             places.append(slot)
             facts.append(fact)
         return membership(np.concatenate(places), np.concatenate(facts), (len(slots), len(self.fact)))
+
+
+def documents_as_variants(
+    context: Context,
+    kind: str,
+    place: NDArray[np.int64],
+    found: NDArray[np.int64],
+    relations: Sequence[str],
+    ids: Sequence[str],
+    texts: Sequence[str],
+) -> pd.DataFrame:
+    """Return M documents of the corpus as variants of others.
+
+    Parameters
+    ----------
+    context
+        Of the documents that have variants.
+    kind
+        Of the variants.
+    place, found
+        Of which document of the context each is a variant, and its number in the corpus, [M].
+    relations
+        M names.
+    ids, texts
+        Of all documents of the corpus.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
+        the two are about (empty where a document is about none), a relation, and the id of the found document.
+    """
+    graph, names = context.graph, (*context.graph.uris, "")
+    return pd.DataFrame(
+        {
+            "place": place,
+            "kind": kind,
+            "text": [texts[document] for document in found.tolist()],
+            "old": [names[entity] for entity in graph.about[context.documents[place]].tolist()],
+            "new": [names[entity] for entity in graph.about[found].tolist()],
+            "relation": relations,
+            "variant_id": [ids[document] for document in found.tolist()],
+        }
+    )
 
 
 def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -157,5 +201,4 @@ def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
     """
     begins = np.flatnonzero(np.diff(rows, prepend=-1))
     rank = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
-    result: NDArray[np.bool_] = rank < count
-    return result
+    return rank < count

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from anmi import seeds
 from anmi.corpus.knowledge import KnowledgeGraph
-from anmi.retrieval.variants.context import Context, first_of_each, matches, membership, picked
+from anmi.retrieval.variants.context import Context, documents_as_variants, first_of_each, matches, membership, picked
 
 # Draws for one that is wanted, in each degree of likeness: many are about the same entity, or repeated.
 _SPARE: Final = 8
@@ -58,18 +58,9 @@ def make_counterparts(
     drawn = drawn.sort_values(["place", "degree", "alike"], ascending=[True, True, False], kind="stable")
     drawn = drawn.drop_duplicates(["place", "other"])
     drawn = drawn[first_of_each(drawn["place"].to_numpy(), count)]
-    others = drawn["other"].tolist()
-    return pd.DataFrame(
-        {
-            "place": drawn["place"].to_numpy(),
-            "kind": "counterpart",
-            "text": [texts[document] for document in others],
-            "old": [graph.uris[entity] for entity in drawn["old"]],
-            "new": [graph.uris[entity] for entity in drawn["new"]],
-            "relation": [graph.relations[relation] for relation in drawn["relation"]],
-            "variant_id": [ids[document] for document in others],
-        }
-    )
+    relations = [graph.relations[relation] for relation in drawn["relation"]]
+    place, other = (drawn[name].to_numpy() for name in ("place", "other"))
+    return documents_as_variants(context, "counterpart", place, other, relations, ids, texts)
 
 
 @dataclass(frozen=True)

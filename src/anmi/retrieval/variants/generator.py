@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 log = logging.getLogger(__name__)
 
@@ -23,29 +23,16 @@ _WRAPPING: Final = re.compile(
 _LENGTHS: Final = (0.7, 1.5)
 
 
+# Answers (system prompt, user prompt) with (number of the question, reply), as anmi.judging.endpoint.Endpoint.ask does;
+# a reply has a ``text``, or a ``problem`` because of which there is none.
+Ask = Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]]
+
+
 class Generator(Protocol):
     """Writes texts that differ from a given one in what they say."""
 
     def edit(self, texts: Sequence[str]) -> list[list[str]]:
         """Return for each text any number of changed ones, none where it has no idea or failed."""
-        ...
-
-
-class Reply(Protocol):
-    """What a chat answered: the text, or the problem because of which there is none."""
-
-    @property
-    def text(self) -> str: ...  # noqa: D102
-
-    @property
-    def problem(self) -> str: ...  # noqa: D102
-
-
-class Chat(Protocol):
-    """Answers many questions; :class:`anmi.judging.endpoint.Endpoint` is one."""
-
-    def ask(self, questions: Sequence[tuple[str, str]]) -> Iterable[tuple[int, Reply]]:
-        """Yield (number of the question, reply) for questions of a system and a user prompt each."""
         ...
 
 
@@ -63,8 +50,8 @@ class ChatGenerator:
         Longer texts are not edited, as their answers would be cut.
     """
 
-    def __init__(self, chat: Chat, max_characters: int = 4000) -> None:
-        self._chat, self._longest = chat, max_characters
+    def __init__(self, ask: Ask, max_characters: int = 4000) -> None:
+        self._ask, self._longest = ask, max_characters
 
     def edit(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the edited text for each, or none.
@@ -77,7 +64,7 @@ class ChatGenerator:
         asked = [place for place, text in enumerate(texts) if text.strip() and len(text) <= self._longest]
         made: list[list[str]] = [[] for _ in texts]
         problems: Counter[str] = Counter()
-        for number, reply in self._chat.ask([(_SYSTEM, _QUESTION.format(texts[place])) for place in asked]):
+        for number, reply in self._ask([(_SYSTEM, _QUESTION.format(texts[place])) for place in asked]):
             place = asked[number]
             new = edit_in(reply.text, texts[place])
             if new is None:

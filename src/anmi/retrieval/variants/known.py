@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -50,27 +49,12 @@ class Known:
         return any(old in tail and tail.replace(old, new) in self.tails - {tail} for tail in self.tails)
 
 
-@dataclass(frozen=True)
-class _Tails:
-    """The tails that one head and relation have."""
-
-    surfaces: frozenset[str]
-
-    @cached_property
-    def numbers(self) -> frozenset[float]:
-        return frozenset(number for tail in self.surfaces for number in numbers_in(tail))
-
-    @cached_property
-    def dates(self) -> frozenset[Day]:
-        return frozenset(date for tail in self.surfaces for date in dates_in(tail))
-
-
 @dataclass
 class Truths:
     """Looks up what is true of the things that the documents of a context are about."""
 
     context: Context
-    _tails: dict[int, _Tails] = field(default_factory=dict)
+    _tails: dict[int, Known] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph, context = self.context.graph, self.context
@@ -103,19 +87,19 @@ class Truths:
         return Known(
             numbers=frozenset().union(*(one.numbers for one in tails)),
             dates=frozenset().union(*(one.dates for one in tails)),
-            tails=frozenset().union(*(one.surfaces for one in tails)),
+            tails=frozenset().union(*(one.tails for one in tails)),
             relations=tuple(relations),
         )
 
-    def _of_head(self, start: int, end: int) -> _Tails:
+    def _of_head(self, start: int, end: int) -> Known:
+        """Return what is in the tails that one head and relation have, which stand together in the graph."""
         if start not in self._tails:
             graph = self.context.graph
             nodes = graph.triples[start:end, 2].tolist()
-            self._tails[start] = _Tails(
-                frozenset(
-                    graph.labels[node] if node < len(graph.uris) else surface(graph.nodes[node]) for node in nodes
-                )
-            )
+            named = (graph.labels[node] if node < len(graph.uris) else surface(graph.nodes[node]) for node in nodes)
+            tails = frozenset(named)
+            numbers = frozenset(number for tail in tails for number in numbers_in(tail))
+            self._tails[start] = Known(numbers, frozenset(date for tail in tails for date in dates_in(tail)), tails)
         return self._tails[start]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import sparse
 
 from anmi import seeds
-from anmi.retrieval.variants.context import Context, first_of_each
+from anmi.retrieval.variants.context import Context, documents_as_variants, first_of_each
 
 _BLOCK: Final = 1024
 
@@ -39,7 +39,7 @@ def make_neighbours(context: Context, ids: Sequence[str], texts: Sequence[str], 
         ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
         the two are about (empty where a document is about none), no relation, and the id of the neighbour.
     """
-    graph, stated = context.graph, context.graph.stated.astype(np.int32)
+    stated = context.graph.stated.astype(np.int32)
     transposed, size = sparse.csc_array(stated.T), np.asarray(stated.sum(axis=1)).ravel()
     places, others = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for start in range(0, len(context.documents) if count else 0, _BLOCK):
@@ -55,18 +55,7 @@ def make_neighbours(context: Context, ids: Sequence[str], texts: Sequence[str], 
         places.append(row[order] + start)
         others.append(shared.indices[order].astype(np.int64))
     place, found = np.concatenate(places), np.concatenate(others)
-    names = (*graph.uris, "")
-    return pd.DataFrame(
-        {
-            "place": place,
-            "kind": "neighbour",
-            "text": [texts[document] for document in found.tolist()],
-            "old": [names[entity] for entity in graph.about[context.documents[place]].tolist()],
-            "new": [names[entity] for entity in graph.about[found].tolist()],
-            "relation": "",
-            "variant_id": [ids[document] for document in found.tolist()],
-        }
-    )
+    return documents_as_variants(context, "neighbour", place, found, [""] * len(found), ids, texts)
 
 
 def _uniform(context: Context, shared: sparse.csr_array, start: int, seed: int) -> np.ndarray:
@@ -77,5 +66,4 @@ def _uniform(context: Context, shared: sparse.csr_array, start: int, seed: int) 
     there = np.arange(width) < lengths[:, None]
     slots[there] = shared.indices
     names = context.ids[start : start + len(lengths)]
-    drawn: np.ndarray = seeds.uniform(seed, "variants/neighbour", names, slots)[there]
-    return drawn
+    return seeds.uniform(seed, "variants/neighbour", names, slots)[there]

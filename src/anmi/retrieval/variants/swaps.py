@@ -79,8 +79,7 @@ class Pools:
         return result
 
     def _code(self, heads: NDArray[np.int64], tails: NDArray[np.int64]) -> NDArray[np.int64]:
-        code: NDArray[np.int64] = self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
-        return code
+        return self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
 
     def of_slots(self, context: Context) -> sparse.csr_array:
         """Return the pools with anyone else in them that fit the entity and its part in the document, bool [S, P]."""
@@ -210,8 +209,7 @@ def _fits(
     """Whether an entity is in at least half of the pools of the slot."""
     of_slot = pools_of[slot].astype(np.int32)
     shared = of_slot.multiply(sparse.csr_array(pools.members.T).astype(np.int32)[entity])
-    result: NDArray[np.bool_] = 2 * shared.sum(axis=1) >= np.diff(of_slot.indptr)
-    return result
+    return 2 * shared.sum(axis=1) >= np.diff(of_slot.indptr)
 
 
 def _may_be_true(
@@ -225,5 +223,4 @@ def _may_be_true(
     old, new = context.slot_entity[slot][draw], entity[draw]
     heads, tails = (np.where(triple[:, end] == old, new, triple[:, end]) for end in (0, 2))
     true = pools.may_be_true(heads, tails)
-    result: NDArray[np.bool_] = np.bincount(draw[true], minlength=len(slot)) > 0
-    return result
+    return np.bincount(draw[true], minlength=len(slot)) > 0

@@ -54,5 +54,4 @@ def _least(block: Candidates, among: np.ndarray, share: float) -> np.ndarray:
     order = np.lexsort((block.documents, similarity), axis=1)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    result: np.ndarray = among & (place < np.ceil(share * among.sum(axis=1))[:, None])
-    return result
+    return among & (place < np.ceil(share * among.sum(axis=1))[:, None])

@@ -51,8 +51,7 @@ class Betas:
         lowest = np.where((rise < 0) & (fall < 0), turn, 0.0)
         x = np.clip(x, np.maximum(lowest, _LEAST), np.minimum(highest, 1 - _LEAST))
         lower, upper = _log_densities(x, self.alphas, self.betas, self.shares)
-        result: Floats = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
-        return result
+        return 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
 
 
 def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:

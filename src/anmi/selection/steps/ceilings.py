@@ -31,8 +31,7 @@ _REFERENCE: Final = (
 def reference(block: Candidates, column: str, which: Reference) -> NDArray[np.float32]:
     """Return the score of the positive that candidates are compared with, [Q, 1]; NaN where it is unknown."""
     scores = block.positive_columns[column]
-    result: NDArray[np.float32] = scores[:, :1] if which == "own" else np.fmin.reduce(scores, axis=1, keepdims=True)
-    return result
+    return scores[:, :1] if which == "own" else np.fmin.reduce(scores, axis=1, keepdims=True)
 
 
 class MaxScore(Params):

@@ -20,8 +20,7 @@ FIRST_TIERS: Final = (np.inf, 4.0, 3.0, 2.0, 1.0)
 
 def gap(block: Candidates) -> NDArray[np.float32]:
     """Elo of the row's own positive minus Elo of each candidate, [Q, M]."""
-    result: NDArray[np.float32] = block.positive_columns["elo"][:, :1] - block.columns["elo"]
-    return result
+    return block.positive_columns["elo"][:, :1] - block.columns["elo"]
 
 
 class EloGap(Params):

@@ -26,8 +26,7 @@ def total(values: Floats) -> Floats:
     >>> total(np.array([[1.0, 2.0, 0.0]])).tolist()
     [[3.0]]
     """
-    result: Floats = np.cumsum(values, axis=1)[:, -1:]
-    return result
+    return np.cumsum(values, axis=1)[:, -1:]
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ class Gaussians:
         """
         within = np.clip(np.asarray(values, np.float64), self.means[:, :1], self.means[:, 1:])
         lower, upper = _log_densities(within, self.means, self.deviations, self.shares)
-        result: Floats = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
-        return result
+        return 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
 
 
 def fit_gaussians(values: NDArray[Any]) -> Gaussians:

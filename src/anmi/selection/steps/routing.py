@@ -278,8 +278,7 @@ def _least_doubted(block: Candidates, judged: NDArray[np.float32], count: int, b
     """True for the ``count`` candidates of each row with the lowest probability, if that is below the given one."""
     doubt = np.where(block.undecided, judged, np.inf)
     place = np.argsort(np.lexsort((block.documents, doubt), axis=1), axis=1)
-    result: NDArray[np.bool_] = (place < count) & (doubt < below)
-    return result
+    return (place < count) & (doubt < below)
 
 
 def _last(block: Candidates, doubtful: NDArray[np.bool_]) -> Candidates:

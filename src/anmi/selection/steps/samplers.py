@@ -104,5 +104,4 @@ def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, s
     """
     uniform = seeds.uniform(seed, stream, row_keys(block), block.documents)
     # A draw of exactly 0 has no logarithm; half of the next larger one stands in for it.
-    keys: NDArray[np.float64] = log_chance - np.log(-np.log(np.maximum(uniform, 2.0**-54)))
-    return keys
+    return log_chance - np.log(-np.log(np.maximum(uniform, 2.0**-54)))
