@@ -32,10 +32,10 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.knowledge import Knowledge, KnowledgeGraph
+from anmi.corpus.related import COPY
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
-from anmi.corpus.types import empty
 from anmi.evaluation.completed import completed_judgments
 from anmi.evaluation.factuality import factuality, factuality_pairs, pair_similarities
 from anmi.evaluation.linking import linking
@@ -95,9 +95,9 @@ class World:
         place = pd.Series(np.arange(len(self.ids)), index=self.ids)
         own = place.loc[self.collection.qrels.document_id.unique()].to_numpy(np.int32)
         self.variants = make_variants(self.graph, own, self.ids, self.texts, VariantParams(), seed=1)
-        kin = empty("document_id", "other_id", "kind")
+        copies = self.collection.duplicates.rename(columns={"duplicate_of": "other_id"}).assign(kind=COPY)
         self.stock = Stock.from_tables(
-            self.collection.corpus, known[1], known[0], known[2], self.variants, kin, self.collection.duplicates
+            self.collection.corpus, Knowledge(known[0], known[1], known[2]), self.variants, copies
         )
 
     def of(self, split: str) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -35,13 +35,14 @@ def newest(root: Path, name: str) -> Path:
 
 
 def medquad(root: Path) -> list[dict[str, Any]]:
-    names = ("queries", "corpus", "qrels", "duplicates", "kin")
+    names = ("queries", "corpus", "qrels", "related_documents")
     tables = {name: pd.read_parquet(newest(root, f"ingestion/{name}.parquet")) for name in names}
     shards = CandidateShards.read(sorted(newest(root, "selection/selection").glob("*.parquet")))
     summary = json.loads(newest(root, "selection/selection_summary.json").read_text())
     options = {"language": "en", "wanted": summary["negatives_wanted"]}
     start = time.process_time()
-    made = profile(**tables, selection=shards, **options)
+    related = tables.pop("related_documents")
+    made = profile(**tables, selection=shards, related=related, **options)
     seconds = time.process_time() - start
     rows = [
         {"case": "profile_medquad_seconds", "value": round(seconds, 1), "unit": "s", "note": "of the processor"},
@@ -61,8 +62,7 @@ def medquad(root: Path) -> list[dict[str, Any]]:
         qrels = tables["qrels"][tables["qrels"].query_id.isin(ids)]
         corpus = tables["corpus"][tables["corpus"].document_id.isin(qrels.document_id)]
         mine = CandidateShards.of([block.take(np.isin(block.query_ids, ids))])
-        near = {name: tables[name] for name in ("duplicates", "kin")}
-        return profile(train[train.query_id.isin(ids)], corpus, qrels, mine, **near, **options)
+        return profile(train[train.query_id.isin(ids)], corpus, qrels, mine, related=related, **options)
 
     for size in SIZES:
         quiet = 0

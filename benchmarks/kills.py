@@ -61,13 +61,13 @@ class Point(NamedTuple):
 
 POINTS = (
     Point("ingestion", "middle", "corpus.parquet"),
-    Point("bm25", "middle", "bm25_candidates"),
-    Point("consistency", "written", "consistency.parquet"),
+    Point("bm25", "middle", "terms"),
+    Point("consistency", "written", "consistency"),
     Point("dense", "middle", "dense_index"),
     Point("dense", "store", 1),
     Point("denoising", "node", "judge_candidates"),
-    Point("denoising", "middle", "judged_candidates"),
-    Point("elo", "visible", "rated_candidates"),
+    Point("denoising", "middle", "judgments"),
+    Point("elo", "visible", "ratings"),
     Point("selection", "manifest", "selection"),
     Point("selection", "middle", "selection"),
     Point("training", "middle", "trained_model"),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates
+from anmi.corpus.related import COPY
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
 from anmi.judging.evidence import Material, Terms, gather
@@ -97,7 +98,8 @@ def plant(name: str, collection: str, kind: str, encoder: str, cap: int, work: P
     positives = pool.positives_of(ids, labels, number)
     known, hidden = _split(ids, positives, seed) if kind == "hidden" else (positives, np.full((len(ids), 0), PADDING))
     relevant = np.concatenate([hidden, _equivalents(ids, read.equivalents, number)], axis=1)
-    group = pool.duplicate_groups(read.corpus.document_id.tolist(), read.duplicates)
+    copies = read.duplicates.rename(columns={"duplicate_of": "other_id"}).assign(kind=COPY)
+    group = pool.duplicate_groups(read.corpus.document_id.tolist(), copies)
 
     texts, store = document_texts(read.corpus), Store(work / "store")
     model = load_encoder(encoder, store.path / "models", TOKENS)

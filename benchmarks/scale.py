@@ -32,18 +32,19 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import scale_growth
 import scale_plan
-from anmi.candidates import SOURCES, CandidateShards
-from anmi.selection.recipe import RecipeBook
+from anmi.candidates import SOURCES, CandidateShards, ColumnShards
+from anmi.selection.rated import believed, rated
+from anmi.selection.recipe import RecipeBook, Runner
 
 ROOT: Final = Path(__file__).parents[1]
 RESULT: Final = ROOT / "benchmarks" / "results" / "scale.json"
 DOCUMENT: Final = ROOT / "docs" / "scale.md"
 BLOCKS: Final = {
-    "bm25_candidates": "bm25", "candidates": "dense", "evidence_candidates": "denoising",
-    "judged_candidates": "denoising", "rated_candidates": "elo", "selection": "selection",
+    "candidates": "dense", "consistency": "consistency", "evidence": "denoising", "judgments": "denoising",
+    "ratings": "elo", "selection": "selection",
 }  # fmt: skip
 OTHERS: Final = {
-    "corpus.parquet": "ingestion", "bm25_index": "bm25", "document_embeddings.npy": "dense",
+    "corpus.parquet": "ingestion", "terms": "bm25", "bm25_index": "bm25", "document_embeddings.npy": "dense",
     "query_embeddings.npy": "dense", "dense_index": "dense", "training_rows.parquet": "selection",
     "negatives": "selection",
 }  # fmt: skip
@@ -57,6 +58,18 @@ def newest(root: Path, layer: str, name: str) -> Path:
 
 def files(path: Path) -> list[Path]:
     return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Return the shards of candidates, or of columns that a stage added to them; none where it added nothing."""
+    return sorted(path.glob("part-*.parquet"))
+
+
+def rated_by(root: Path) -> CandidateShards:
+    """Return the candidates of a run with the columns of all stages."""
+    names = ("consistency", "evidence", "judgments", "ratings")
+    columns = {name: ColumnShards(files=parts_of(newest(root, BLOCKS[name], name))) for name in names}
+    return rated(CandidateShards.read(parts_of(newest(root, "dense", "candidates"))), **columns).map(believed)
 
 
 def measure(root: Path) -> dict[str, Any]:
@@ -95,21 +108,25 @@ def block_sizes(path: Path) -> dict[str, Any]:
     """Count rows, slots, bytes and measurements of shards of candidates, and the bytes of ids and ranks."""
     rows = slots = 0
     parts: dict[str, int] = {}
-    for file in files(path):
+    for file in parts_of(path):
         metadata = pq.read_metadata(file)
         rows += metadata.num_rows
+        names = pq.read_schema(file).names
+        names.sort(key=lambda name: name != "documents")
         for group in range(metadata.num_row_groups):
             for number in range(metadata.num_columns):
                 column = metadata.row_group(group).column(number)
                 name = column.path_in_schema.partition(".list")[0]
                 parts[name] = parts.get(name, 0) + column.total_compressed_size
-                slots += column.num_values if name == "documents" else 0
+                # Of columns without the block: every one of them has a value for each candidate.
+                first = next((n for n in names if n == "documents" or n.startswith("c.")), "")
+                slots += column.num_values if name == first else 0
     small = ("documents", "c.bm25_rank", "c.dense_rank")
     return {
         "rows": rows,
         "slots": slots,
-        "bytes": sum(file.stat().st_size for file in files(path)),
-        "shards": len(files(path)),
+        "bytes": sum(file.stat().st_size for file in parts_of(path)),
+        "shards": len(parts_of(path)),
         "measurements": sum(name.startswith("c.") for name in parts),
         "id_and_rank_bytes": sum(parts.get(name, 0) for name in small),
         "ids_and_ranks": sum(name in parts for name in small),
@@ -118,13 +135,10 @@ def block_sizes(path: Path) -> dict[str, Any]:
 
 def by_recipes(root: Path, names: list[str]) -> dict[str, Any]:
     """Say which negatives of other recipes, applied to the candidates of a run, a shallower search would not find."""
-    from anmi.pipelines.selection.nodes import select_negatives
-
     raw = yaml.safe_load((ROOT / "conf" / "base" / "parameters_recipes.yml").read_text(encoding="utf-8"))
     book = RecipeBook(**raw["recipes"])
-    rated = CandidateShards.read(files(newest(root, "elo", "rated_candidates")))
-    consistency = pd.read_parquet(newest(root, "consistency", "consistency.parquet"))
-    return {name: negatives(select_negatives(rated, consistency, name, book, seed=42)) for name in names}
+    found = rated_by(root)
+    return {name: negatives(Runner(book.get(name), seed=42).run(found)) for name in names}
 
 
 def negatives(shards: CandidateShards) -> dict[str, Any]:

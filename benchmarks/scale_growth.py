@@ -72,8 +72,7 @@ def clocked(found: dict[str, Any], name: str, per: float = 1) -> Iterator[None]:
 
 
 def ingest(count: int, texts: Path, found: dict[str, Any]) -> None:
-    from anmi.corpus.kin import find_kin
-
+    from anmi.corpus.related import find_related
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.texts import document_texts
 
@@ -93,7 +92,7 @@ def ingest(count: int, texts: Path, found: dict[str, Any]) -> None:
             fingerprint(collection)
         found["read_bytes"] = peak() - before
         with clocked(found, "kin_seconds"):
-            find_kin(collection.corpus, document_texts(collection.corpus), collection.duplicates)
+            find_related(collection.corpus, document_texts(collection.corpus), collection.duplicates)
         found["kin_bytes"] = peak() - before
 
 
@@ -112,14 +111,14 @@ def bm25(count: int, texts: Path, found: dict[str, Any]) -> None:
         found["postings"] = len(np.load(Path(name) / "indices.csc.index.npy", mmap_mode="r"))
     queries, random = asked(documents), np.random.default_rng(1)
     with clocked(found, "search_seconds", len(queries)):
-        index.retrieve(queries, DEPTH, np.zeros((len(queries), 1), np.int32))
+        index.search(queries, DEPTH)
     given = random.integers(0, count, (len(queries), GIVEN)).astype(np.int32)
     with clocked(found, "rank_seconds", len(queries)):
         index.scores_and_ranks(queries, given)
 
 
 def terms(count: int, texts: Path, found: dict[str, Any]) -> None:
-    from anmi.judging.evidence.material import Terms
+    from anmi.retrieval.terms import Terms
     from anmi.retrieval.tokenize import tokenizer
 
     documents, tokenize = made_up(texts, count), tokenizer("snowball", "en")

@@ -17,6 +17,8 @@ GB, HOUR = 1e9, 3600.0
 SHARD_DOCUMENTS: Final = 10_000_000
 # What a process has before any document: libraries, and the shard at hand.
 BASE_GB: Final = 2.0
+# As the recorded runs call them: columns were saved with the block then. Since, `bm25_candidates` is a view of
+# `candidates`, and stages save what they add: `evidence`, `judgments` and `ratings`.
 BLOCKS: Final = (
     "bm25_candidates", "candidates", "evidence_candidates", "judged_candidates", "rated_candidates", "selection",
 )  # fmt: skip
@@ -244,11 +246,11 @@ def limits(c: Constants) -> str:
         return vector * (2 + workers) + c.index_file + c.groups * workers + c.read
 
     stages = [
-        ("near-duplicates", "`corpus/kin.py`: words, shingles, signatures as Python lists", c.kin, c.kin),
+        ("near-duplicates", "`corpus/related.py`: words, shingles, signatures as Python lists", c.kin, c.kin),
         ("encoding", "`store/cache.py`: all vectors as bytes, twice; texts", c.vector + c.read, c.vector + c.read),
         ("BM25 index", "`retrieval/bm25.py`: tokens as lists; texts", c.index_build + c.read, c.index_build + c.read),
         ("merging", "`retrieval/dense.py`: each worker a copy of the flat index", merging(2), merging(8)),
-        ("evidence", "`judging/evidence/material.py`: terms of all documents", *[c.terms + c.read + vector] * 2),
+        ("evidence", "`retrieval/terms.py`: terms of all documents", *[c.terms + c.read + vector] * 2),
     ]
     rows = [
         (name, what, " / ".join(dict.fromkeys((size(small), size(large)))), count((24 - BASE_GB) * GB / small),

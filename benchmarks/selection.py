@@ -64,7 +64,7 @@ def blocks(queries: int, width: int) -> Iterator[Candidates]:
                 for name, values in {
                     "dense": dense, "dense_rank": np.tile(np.arange(1.0, width + 1), (rows, 1)),
                     "p_relevant": rng.beta(0.15, 6, shape), "elo": own - gap, "gap_se": rng.uniform(40, 160, shape),
-                    "kin": rng.random(shape) < 0.002,
+                    "related": rng.random(shape) < 0.002,
                 }.items()
             },
             positive_columns={"dense": np.full((rows, 1), 0.6, np.float32), "elo": own.astype(np.float32)},
@@ -122,7 +122,7 @@ def loop(name: str) -> dict[str, Any]:
                 relevance = float(block.columns["p_relevant"][row, slot])
                 gap = float(block.positive_columns["elo"][row, 0] - block.columns["elo"][row, slot])
                 error = float(block.columns["gap_se"][row, slot])
-                if relevance >= 0.01 or block.columns["kin"][row, slot]:
+                if relevance >= 0.01 or block.columns["related"][row, slot]:
                     continue
                 chance = 0.5 * (1 + math.erf((step.danger - gap) / (error * math.sqrt(2))))
                 if not math.isnan(gap) and chance > step.max_probability:

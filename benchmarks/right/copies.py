@@ -20,20 +20,27 @@ import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.duplicates import normalised
+from anmi.corpus.related import COPY
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
-from anmi.corpus.types import Collection, empty
-from anmi.pipelines.bm25.nodes import build_bm25_index, search_bm25
+from anmi.corpus.types import Collection
+from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.bm25.params import BM25Params
+from anmi.pipelines.dense.nodes import retrieve
+from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.selection.nodes import make_training_rows
 from anmi.retrieval.pool import positives_of
+from anmi.selection.plan import MiningPlan
 from anmi.selection.recipe import recipe_book
 from anmi.training.batch import Row, assemble, read_rows
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 SEED = 42
-BOOK = recipe_book({"in_batch": {"description": "Positives of other rows alone.", "negatives": 0, "steps": []}})
+BOOK = recipe_book({
+    "in_batch": {"description": "Positives of other rows alone.", "negatives": 0, "steps": []},
+    "lexical": {"description": "The best of BM25.", "steps": [{"top": {"by": "bm25"}}]},
+})  # fmt: skip
 Positives = dict[str, set[str]]
 # From a row, the normalised text of its query, those of the positives by that of their queries, and that of every
 # document, to the normalised texts that must not be negatives of the row.
@@ -82,10 +89,18 @@ def _rows(read: Collection) -> pd.DataFrame:
     nothing = np.full((len(ids), 1), -1, np.int32)
     positives = positives_of(ids, read.qrels, place)
     block = Candidates(np.array(ids), positives, nothing, np.zeros(nothing.shape, np.uint8)).by_positive()
-    kin = empty("document_id", "other_id", "kind")
     return make_training_rows(
-        CandidateShards.of([block]), read.corpus, read.queries, kin, read.duplicates, "in_batch", BOOK
+        selection=CandidateShards.of([block]),
+        corpus=read.corpus,
+        queries=read.queries,
+        related_documents=_related(read),
+        recipe="in_batch",
+        recipes=BOOK,
     )
+
+
+def _related(read: Collection) -> pd.DataFrame:
+    return read.duplicates.rename(columns={"duplicate_of": "other_id"}).assign(kind=COPY)
 
 
 def _in_batch(read: Collection, wrong: Wrong) -> int:
@@ -125,8 +140,23 @@ def _themselves() -> int:
     with tempfile.TemporaryDirectory() as folder:
         read = load_collection(f"beir:{arguments(Path(folder), 60)}", seed=SEED)
     params = BM25Params(depth=20)
-    index = build_bm25_index(read.corpus, {"language": "en"}, params)
-    block = search_bm25(index, read.corpus, read.queries, read.qrels, read.duplicates, params).whole()
+    nothing: Any = None
+    block = retrieve(
+        bm25_index=build_bm25_index(cut_terms(read.corpus, {"language": "en"}, params), params),
+        dense_index=nothing,
+        document_embeddings=nothing,
+        query_embeddings=np.zeros((len(read.queries), 0), np.float32),
+        corpus=read.corpus,
+        queries=read.queries,
+        qrels=read.qrels,
+        related_documents=_related(read),
+        mining_plan=MiningPlan().as_dict(),
+        recipe="lexical",
+        recipes=BOOK,
+        bm25=params,
+        dense=DenseParams(random=0),
+        seed=SEED,
+    ).whole()
     ids = read.corpus.document_id.to_numpy(dtype=object)
     mined = {q for q, row in zip(block.query_ids.tolist(), block.documents, strict=True) if q in ids[row[row >= 0]]}
     return max(len(mined), _in_batch(read, _itself))

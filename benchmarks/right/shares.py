@@ -49,6 +49,7 @@ def _measured(collection: str, work: Path) -> dict[str, tuple[str, str | None, A
     from anmi.pipelines.ablation.cells import SelectionJob, select
     from anmi.pipelines.ablation.mining import mine
     from anmi.pipelines.audit.nodes import audit_recipes
+    from anmi.pipelines.selection.pipeline import RATED
 
     plan = _plan(work)
     job, place = plan.mining(collection)
@@ -58,8 +59,9 @@ def _measured(collection: str, work: Path) -> dict[str, tuple[str, str | None, A
     without = left_out(job.parameters["denoising"].fused.without, job.parameters["collection"])
     if place.truth == "none":
         audited = audit_recipes(
-            data["audit.rated_candidates"], data["audit.consistency"], data["planted_truth"], data["audit.corpus"],
-            data["audit.collection_info"], recipes=plan.recipes, seed=plan.seed,
+            **{name: data[f"audit.{name}"] for name in RATED},
+            truth=data["planted_truth"], corpus=data["audit.corpus"], info=data["audit.collection_info"],
+            recipes=plan.recipes, seed=plan.seed,
         )  # fmt: skip
         own = audited[audited.default].set_index("recipe")
         columns = [
