@@ -73,6 +73,7 @@ def clocked(found: dict[str, Any], name: str, per: float = 1) -> Iterator[None]:
 
 def ingest(count: int, texts: Path, found: dict[str, Any]) -> None:
     from anmi.corpus.kin import find_kin
+
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.texts import document_texts
 
