@@ -160,7 +160,9 @@ def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) ->
     with KedroSession.create(project_path=ROOT) as session:
         catalog = session.load_context().catalog
         for exports, folders in (("", []), ("triplet;tevatron", ["tevatron", "triplet"])):
-            made = export_formats(rows, corpus, queries, info, SelectionParams(exports=exports))
+            made = export_formats(
+                rows=rows, corpus=corpus, queries=queries, info=info, selection=SelectionParams(exports=exports)
+            )
             catalog.save("exports", made)
             (found,) = (data / "selection" / "exports").glob("*/exports")
             assert sorted(path.name for path in found.iterdir()) == folders

@@ -1,4 +1,4 @@
-"""Kin of a positive are kept out, by name and by what is asked for."""
+"""Documents related to a positive are kept out, by name and by what is asked for."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from anmi.errors import AnmiError
 from anmi.selection.recipe import Recipe, Runner
 
 
-def guarded(kin: list[float] | None, **params: bool) -> Candidates:
+def guarded(related: list[float] | None, **params: bool) -> Candidates:
     width = 4
     block = Candidates(
         query_ids=np.array(["q"]),
         positives=np.array([[9]], np.int32),
         documents=np.array([[0, 1, 2, -1]], np.int32),
         source=np.array([[1, 1, 1, 0]], np.uint8),
-        columns={} if kin is None else {"kin": np.array([[*kin, np.nan]], np.float32)},
+        columns={} if related is None else {"related": np.array([[*related, np.nan]], np.float32)},
     )
     assert block.documents.shape[1] == width
     recipe = Recipe.model_validate({"description": "Guards.", "steps": [{"duplicate_guard": params}]})
@@ -33,7 +33,7 @@ def guarded(kin: list[float] | None, **params: bool) -> Candidates:
         ({"near": False, "siblings": False}, ["open", "open", "open"]),
     ],
 )
-def test_kin_are_rejected_under_their_own_names(params: dict[str, bool], expected: list[str]) -> None:
+def test_related_documents_are_rejected_under_their_own_names(params: dict[str, bool], expected: list[str]) -> None:
     after = guarded([0, 1, 2], **params)
     assert [after.legend[code] for code in after.verdict[0, :3]] == expected
     rejected = np.array([[name != "open" for name in expected] + [False]])
@@ -43,6 +43,6 @@ def test_kin_are_rejected_under_their_own_names(params: dict[str, bool], expecte
 
 
 def test_without_a_measurement_the_guard_does_not_pass_silently() -> None:
-    with pytest.raises(AnmiError, match="the recipe reads kin"):
+    with pytest.raises(AnmiError, match="the recipe reads related"):
         guarded(None)
     assert guarded(None, near=False, siblings=False).undecided.sum() == 3
