@@ -48,7 +48,7 @@ def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bo
             "p_relevant": column(rng.random(shape), missing=0.2),
             "elo": column(rng.normal(900, 250, shape), missing=0.1),
             "gap_se": column(rng.uniform(20, 200, shape)),
-            "kin": column(rng.choice(3, shape, p=[0.8, 0.1, 0.1])),
+            "related": column(rng.choice(3, shape, p=[0.8, 0.1, 0.1])),
         },
         positive_columns={
             "dense": np.where(positives == PADDING, np.nan, rng.uniform(low, high, positives.shape)).astype("f4"),
