@@ -43,6 +43,6 @@ def test_kin_are_rejected_under_their_own_names(params: dict[str, bool], expecte
 
 
 def test_without_a_measurement_the_guard_does_not_pass_silently() -> None:
-    with pytest.raises(AnmiError, match="the recipe reads kin"):
+    with pytest.raises(AnmiError, match="the recipe reads related"):
         guarded(None)
     assert guarded(None, near=False, siblings=False).undecided.sum() == 3
