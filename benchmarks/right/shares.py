@@ -49,7 +49,7 @@ def _measured(collection: str, work: Path) -> dict[str, tuple[str, str | None, A
     from anmi.pipelines.ablation.cells import SelectionJob, select
     from anmi.pipelines.ablation.mining import mine
     from anmi.pipelines.audit.nodes import audit_recipes
-    from anmi.pipelines.selection.pipeline import RATED
+    from anmi.selection.rated import RATED
 
     plan = _plan(work)
     job, place = plan.mining(collection)

@@ -54,7 +54,7 @@ def candidates(values: NDArray[np.float32], probability: NDArray[np.float64]) ->
         documents=np.tile(np.arange(WIDTH, dtype=np.int32), (len(values), 1)),
         source=np.full(shape, 2, np.uint8),
     ).with_columns(
-        columns | {"kin": np.zeros(shape), "p_evidence": probability, "p_relevant": probability},
+        columns | {"related": np.zeros(shape), "p_evidence": probability, "p_relevant": probability},
         {"p_heldout": own, "dense": own},
     )
 

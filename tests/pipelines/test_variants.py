@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
+from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.nodes import make_variants
@@ -35,12 +36,20 @@ def variants(recipe: str, selection: SelectionParams | None = None, **training: 
     queries = pd.DataFrame({"query_id": ["q0", "q1"], "text": ["red", "blue"], "split": ["train", "test"]})
     qrels = pd.DataFrame({"query_id": ["q0", "q1"], "document_id": ["d0", "d1"], "relevance": 1})
     params = SelectionParams() if selection is None else selection
-    tables = (corpus, queries, qrels, empty("head", "relation", "tail"), entities, facts)
-    return make_variants(*tables, recipe, BOOK, params, 1, **training)
+    return make_variants(
+        corpus=corpus, queries=queries, qrels=qrels,
+        knowledge=Knowledge(entities, empty("head", "relation", "tail"), facts),
+        recipe=recipe, recipes=BOOK, selection=params, seed=1, **training,
+    )  # fmt: skip
 
 
 def test_a_recipe_of_mined_negatives_costs_nothing() -> None:
-    assert make_variants(*[None] * 6, "mined", BOOK, SelectionParams(), 1).columns.tolist() == list(VARIANT_COLUMNS)  # type: ignore[list-item]
+    nothing: Any = None
+    found = make_variants(
+        corpus=nothing, queries=nothing, qrels=nothing, knowledge=nothing, recipe="mined", recipes=BOOK,
+        selection=SelectionParams(), seed=1,
+    )  # fmt: skip
+    assert found.columns.tolist() == list(VARIANT_COLUMNS)
     assert variants("mined").empty
 
 

@@ -172,8 +172,8 @@ def select(job: SelectionJob) -> None:
     from anmi.files import aside
     from anmi.pipelines.selection.nodes import fit_recipe, make_training_rows, make_variants, select_negatives
     from anmi.pipelines.selection.params import SelectionParams
-    from anmi.pipelines.selection.pipeline import RATED
     from anmi.selection.plan import MiningPlan
+    from anmi.selection.rated import RATED
     from anmi.selection.rows import of_split
 
     started = time.monotonic()
@@ -226,7 +226,7 @@ def _false_negatives(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
     if data.no_audit:
         return unknown | {"false_negative_rate_from": f"no audit: {data.no_audit}"}
     from anmi.pipelines.audit.nodes import audit_recipes
-    from anmi.pipelines.selection.pipeline import RATED
+    from anmi.selection.rated import RATED
 
     found = audit_recipes(
         truth=data["planted_truth"], recipes=book_of(job.recipes, [job.recipe]), seed=job.seed,

@@ -17,8 +17,8 @@ from anmi.pipelines.audit.nodes import (
     render_audit,
     summarise_audit,
 )
-from anmi.pipelines.selection.pipeline import RATED
 from anmi.pipelines.wiring import by_name
+from anmi.selection.rated import RATED
 
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}

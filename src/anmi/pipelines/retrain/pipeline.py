@@ -15,8 +15,8 @@ from anmi.pipelines.retrain.nodes import (
     register_challenger,
     score_champion,
 )
-from anmi.pipelines.selection.pipeline import RATED
 from anmi.pipelines.wiring import by_name
+from anmi.selection.rated import RATED
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
 # the rule ends by keeping the champion.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.selection.nodes import (
@@ -17,9 +15,7 @@ from anmi.pipelines.selection.nodes import (
     summarise_selection,
 )
 from anmi.pipelines.wiring import by_name
-
-# The candidates, and the columns that stages added to them.
-RATED: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
+from anmi.selection.rated import RATED
 
 
 def create_pipeline() -> Pipeline:
