@@ -17,11 +17,7 @@ def guarded(related: list[float] | None, **params: bool) -> Candidates:
         positives=np.array([[9]], np.int32),
         documents=np.array([[0, 1, 2, -1]], np.int32),
         source=np.array([[1, 1, 1, 0]], np.uint8),
-<<<<<<< HEAD
         columns={} if related is None else {"related": np.array([[*related, np.nan]], np.float32)},
-=======
-        columns={} if kin is None else {"related": np.array([[*kin, np.nan]], np.float32)},
->>>>>>> road
     )
     assert block.documents.shape[1] == width
     recipe = Recipe.model_validate({"description": "Guards.", "steps": [{"duplicate_guard": params}]})
