@@ -107,7 +107,7 @@ def routed(each: Planted, others: list[Planted]) -> Iterator[dict[str, Any]]:
         bar = threshold_for(np.append(planted_ones, 0.0), labels, rate).threshold
         yield row(each, "route, rate", rate, [{"route": {"negative": bar, "positive": 1}}, "top"], block)
     for expected in EXPECTED:
-        steps = [{"route": {"max_false_negative_rate": expected, "positive": 1}}, "top"]
+        steps = [{"route": {"max_expected_share": expected, "positive": 1}}, "top"]
         yield row(each, "route, expected", expected, steps, block)
 
 

@@ -27,8 +27,8 @@ def with_new_names(given: Any, names: Mapping[str, str], place: str) -> Any:
 
     Examples
     --------
-    >>> with_new_names({"max_leak": 0.1}, {"max_leak": "max_false_negative_rate"}, "audit")
-    {'max_false_negative_rate': 0.1}
+    >>> with_new_names({"new": 0.1}, {"old": "new"}, "audit")
+    {'new': 0.1}
     """
     if not isinstance(given, Mapping) or not names.keys() & given.keys():
         return given

@@ -46,7 +46,7 @@ RESULTS = {
         {"kind": "rejected", "step": "denoise", "candidates": 250, "queries": 10},
     ],
     "expected": {"share": 0.0312, "judged": 60, "total": 70, "doubtful": 4},
-    "false_negative_rate": {"count": 3, "total": 70, "share": 3 / 70, "low": 0.0147, "high": 0.1186},
+    "false_negatives": {"count": 3, "total": 70, "share": 3 / 70, "low": 0.0147, "high": 0.1186},
     "paths": {"report": "/somewhere/report.html", "trained_model": "/somewhere/trained_model"},
 }
 

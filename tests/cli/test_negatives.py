@@ -34,7 +34,7 @@ SUMMARY: dict[str, Any] = {
         {"step": "route", "kind": "uncertain", "rule": "in doubt", "candidates": 5, "queries": 0},
     ],
     "expected": {"share": 0.0312, "judged": 60, "total": 70, "doubtful": 4},
-    "false_negative_rate": {"count": 3, "total": 70, "share": 3 / 70, "low": 0.0147, "high": 0.1186},
+    "false_negatives": {"count": 3, "total": 70, "share": 3 / 70, "low": 0.0147, "high": 0.1186},
     "distributions": {},
 }
 

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from anmi.cli.results import RESULT_KEYS
+from anmi.corpus.related import copies
 from anmi.store import Store
 
 pytestmark = pytest.mark.slow
@@ -118,14 +119,14 @@ def test_no_held_out_query_and_no_positive_among_the_negatives(whole_run: Any) -
     rows = whole_run.table("selection", "training_rows.parquet")
     queries = whole_run.table("ingestion", "queries.parquet").set_index("query_id")
     qrels = whole_run.table("ingestion", "qrels.parquet")
-    duplicates = whole_run.table("ingestion", "duplicates.parquet")
+    related = whole_run.table("ingestion", "related_documents.parquet")
     assert (queries.loc[rows.query_id].split.to_numpy() == rows.split.to_numpy()).all()
     assert set(rows.split) == {"train", "dev"}
     for part, barred in ((rows[rows.split == "train"], {"dev", "test"}), (rows, {"test"})):
         held_out = queries[queries.split.isin(barred)]
         assert set(held_out.split) == barred
         assert not set(part["query"]) & set(held_out.text)
-    group = dict(zip(duplicates.document_id, duplicates.duplicate_of, strict=True))
+    group = copies(related)
     positives = qrels.groupby("query_id").document_id.agg(set)
     for row in rows.itertuples():
         known = {group.get(document, document) for document in positives[row.query_id]}
@@ -179,7 +180,8 @@ def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
     manifest = json.loads(path.read_text(encoding="utf-8"))
     with open_catalog(whole_run, "test") as (catalog, _):
         # What an earlier run left is only read.
-        names = {name for name in catalog if not name.startswith(("param", "earlier_", *OTHERS))} - {"store"}
+        names = {name for name in catalog if not name.startswith(("param", "earlier_", *OTHERS))}
+        names -= {"store", "bm25_candidates"}
     assert manifest["status"] == "finished"
     assert manifest["error"] is None
     assert set(manifest["saved"]) == names
@@ -252,7 +254,7 @@ def test_killed_and_resumed_in_two_workers_and_without_a_cache_it_makes_the_same
     assert not fresh.versions("selection", "selection"), "it was killed on the way"
     done = in_process(fresh, "anmi", "resume")
     assert done.exit_code == 0, done.output + str(done.exception)
-    assert len(fresh.versions("dense", "candidates")) == 1, "what was done is not done again"
+    assert len(fresh.versions("bm25", "bm25_index")) == 1, "what was done is not done again"
     assert selected(fresh, 0) == selected(whole_run, 0)
     assert teachers(fresh.store) == teachers(whole_run.store)
 

@@ -12,7 +12,7 @@ from anmi.candidates import Candidates
 from anmi.errors import AnmiError
 from anmi.evaluation.planting import PlantedTruth, Planting, plant
 
-NO_DUPLICATES = pd.DataFrame({"document_id": pd.Series(dtype=str), "duplicate_of": pd.Series(dtype=str)})
+NO_COPIES: dict[str, str] = {}
 NO_EQUIVALENTS = pd.DataFrame({"query_id": pd.Series(dtype=str), "document_id": pd.Series(dtype=str)})
 
 
@@ -41,16 +41,16 @@ def test_one_positive_stays_known_and_nothing_is_lost(labelled: dict[str, str], 
     several = {query for query, documents in labelled.items() if len(documents) > 1}
     if not several:
         with pytest.raises(AnmiError, match="two positives"):
-            plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, seed=seed)
+            plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, seed=seed)
         return
-    planted = plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, seed=seed)
+    planted = plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, seed=seed)
     assert set(planted.queries.query_id) == set(planted.truth.query_id) == several
     assert planted.qrels.query_id.value_counts().to_dict() == dict.fromkeys(several, 1)
     assert not pairs(planted.qrels) & pairs(planted.truth)
     assert pairs(planted.qrels) | pairs(planted.truth) == {p for p in pairs(qrels) if p[0] in several}
     one = planted.queries.query_id.iloc[0]
     alone = plant(
-        queries[queries.query_id == one], qrels[qrels.query_id == one][::-1], NO_EQUIVALENTS, NO_DUPLICATES, seed=seed
+        queries[queries.query_id == one], qrels[qrels.query_id == one][::-1], NO_EQUIVALENTS, NO_COPIES, seed=seed
     )
     expected = planted.truth[planted.truth.query_id == one]
     assert pairs(alone.truth) == pairs(expected), "a query's draw depends on nothing but the query"
@@ -58,7 +58,7 @@ def test_one_positive_stays_known_and_nothing_is_lost(labelled: dict[str, str], 
 
 def test_every_positive_is_the_known_one_sometimes() -> None:
     queries, qrels = tables({f"q{i}": "abc" for i in range(90)})
-    known = plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, seed=1).qrels.document_id.value_counts()
+    known = plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, seed=1).qrels.document_id.value_counts()
     assert set(known.index) == set("abc")
     assert known.min() >= 15
 
@@ -84,7 +84,7 @@ def planted_kinds(planted: Planting) -> dict[str, dict[str, int]]:
     ],
 )
 def test_kinds(mixed: tuple[pd.DataFrame, ...], kinds: str, expected: dict[str, dict[str, int]]) -> None:
-    planted = plant(*mixed, NO_DUPLICATES, kinds=kinds, seed=1)  # type: ignore[arg-type]
+    planted = plant(*mixed, NO_COPIES, kinds=kinds, seed=1)  # type: ignore[arg-type]
     assert planted_kinds(planted) == expected
     assert len(planted.qrels) == {"auto": 2, "hidden": 1, "equivalents": 3}[kinds]
     assert set(planted.queries.split) == {"train"}
@@ -95,7 +95,7 @@ def test_copies_of_a_text_are_one_document() -> None:
     """a and b are one text, so q0 has nothing to hide; x has a copy, which is planted, too; y copies a known text."""
     queries, qrels = tables({"q0": "ab", "q1": "a"})
     rows = [("q0", "x"), ("q1", "y"), ("q1", "z")]
-    same = pd.DataFrame({"document_id": ["b", "w", "y"], "duplicate_of": ["a", "x", "a"]})
+    same = {"b": "a", "w": "x", "y": "a"}
     planted = plant(queries, qrels, pd.DataFrame(rows, columns=["query_id", "document_id"]), same, seed=1)
     assert pairs(planted.truth) == {("q0", "x"), ("q0", "w"), ("q1", "z")}
     assert pairs(planted.qrels) == {("q0", "a"), ("q0", "b"), ("q1", "a")}
@@ -105,7 +105,7 @@ def test_copies_of_a_text_are_one_document() -> None:
 
 def test_a_hidden_positive_is_hidden_with_all_its_copies() -> None:
     queries, qrels = tables({f"q{i}": "ab" for i in range(20)})
-    same = pd.DataFrame({"document_id": ["c"], "duplicate_of": ["a"]})
+    same = {"c": "a"}
     truth = plant(queries, qrels, NO_EQUIVALENTS, same, seed=1).truth
     hidden = truth.groupby("query_id").document_id.agg(lambda found: "".join(sorted(found)))
     assert set(hidden) == {"ac", "b"}
@@ -114,7 +114,7 @@ def test_a_hidden_positive_is_hidden_with_all_its_copies() -> None:
 def test_the_cap_is_nested_and_keyed_by_the_seed() -> None:
     queries, qrels = tables({f"q{i}": "ab" for i in range(30)})
     kept = {
-        (limit, seed): set(plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, limit=limit, seed=seed).truth.query_id)
+        (limit, seed): set(plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, limit=limit, seed=seed).truth.query_id)
         for limit in (5, 10, 99)
         for seed in (1, 2)
     }
@@ -127,7 +127,7 @@ def test_the_cap_is_nested_and_keyed_by_the_seed() -> None:
 def test_a_collection_that_offers_nothing_is_told_what_it_needs(kinds: str, need: str) -> None:
     queries, qrels = tables({"q0": "a", "q1": "b"})
     with pytest.raises(AnmiError, match=need):
-        plant(queries, qrels, NO_EQUIVALENTS, NO_DUPLICATES, kinds=kinds, seed=1)  # type: ignore[arg-type]
+        plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, kinds=kinds, seed=1)  # type: ignore[arg-type]
 
 
 def test_planted_candidates_are_found_in_a_block() -> None:

@@ -97,11 +97,11 @@ def test_an_estimate_below_the_bound_is_not_enough(old: pd.Series) -> None:
 
 
 @pytest.mark.parametrize(
-    "false_negative_rate",
+    "rate",
     [FalseNegativeRate(math.nan, 0, 1, 0, 0), FalseNegativeRate(0.0, 0, 0, 0, 0, "it has no judge")],
 )
-def test_an_unknown_leak_keeps_the_champion(leak: FalseNegativeRate, old: pd.Series) -> None:
-    found = decide(old, old, leak, RULE, seed=1)
+def test_an_unknown_rate_keeps_the_champion(rate: FalseNegativeRate, old: pd.Series) -> None:
+    found = decide(old, old, rate, RULE, seed=1)
     assert found.decision == "kept"
     assert "not known" in found.reasons[1]
 

@@ -174,7 +174,7 @@ def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame)
     ]
     assert sum(summary["origins"]["sources"].values()) == 8
     without = summarise_selection(**given, equivalents=equivalents.iloc[:0])
-    assert without["false_negative_rate"] is None, "where the truth is not known, nothing is claimed"
+    assert without["false_negatives"] is None, "where the truth is not known, nothing is claimed"
 
 
 def test_a_recipe_that_leaves_nothing_says_which_step(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:

@@ -132,7 +132,7 @@ def full(**changes) -> ReportInputs:
             "counts": counts.tolist(),
         },
         "expected": {"share": 0.012, "judged": 6111, "total": 6111, "doubtful": 0},
-        "false_negative_rate": {
+        "false_negatives": {
             "count": 31,
             "total": 6111,
             "share": 31 / 6111,

@@ -143,7 +143,7 @@ POOLED: list[tuple[str, dict[str, Any]]] = [
     ("denoise", {"max_false_negative_rate": 0.3}),
     ("simans", {}),
     ("simans", {"form": "released", "b": 0.1, "weigh": True}),
-    ("route", {"max_false_negative_rate": 0.2, "max_false_promotion_rate": 0.2}),
+    ("route", {"max_expected_share": 0.2, "max_false_promotion_rate": 0.2}),
 ]
 EVERY = [*PER_QUERY, *POOLED]
 NAMES = [f"{name}{i}" for i, (name, _) in enumerate(EVERY)]

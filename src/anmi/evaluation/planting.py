@@ -90,7 +90,7 @@ def plant(
     >>> queries = pd.DataFrame({"query_id": ["q"], "text": ["?"], "split": ["train"]})
     >>> qrels = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["a", "b"], "relevance": [1, 1]})
     >>> none = pd.DataFrame({"query_id": [], "document_id": []})
-    >>> planted = plant(queries, qrels, none, none, seed=1)
+    >>> planted = plant(queries, qrels, none, {}, seed=1)
     >>> sorted([*planted.qrels.document_id, *planted.truth.document_id])
     ['a', 'b']
     """

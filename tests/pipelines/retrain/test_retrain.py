@@ -94,7 +94,8 @@ def test_the_champion_is_looked_at_before_anything_is_mined(retrain: Pipeline) -
 
 
 def test_the_audit_judges_for_the_recipe_alone(retrain: Pipeline) -> None:
-    assert "params:audit_judges_for" not in retrain.inputs()
+    whole = {node.name for node in retrain.nodes if "params:audit_judges_for" in node.inputs}
+    assert whole == {"audit.encode_collection", "audit.retrieve"}, "retrieved for all"
 
 
 @pytest.mark.parametrize(

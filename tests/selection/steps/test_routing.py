@@ -89,7 +89,7 @@ def test_the_negative_bar_lets_the_asked_share_of_held_out_positives_pass() -> N
 def test_with_few_held_out_positives_the_expected_share_of_the_nearest_decides() -> None:
     rng = np.random.default_rng(4)
     probability = rng.beta(0.5, 10, (3000, 20))
-    found = bars(block_of(probability, np.full(3000, np.nan)), max_false_negative_rate=0.01)
+    found = bars(block_of(probability, np.full(3000, np.nan)), max_expected_share=0.01)
 
     def leak(bar: float) -> float:
         taken = [value for row in probability for value in [p for p in row if p < bar][:2]]
