@@ -189,7 +189,7 @@ def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
     assert manifest["environment"] == "test"
     assert manifest["parameters"]["recipe"] == "anmi_2_1"
     assert {"torch", "numpy", "kedro"} <= manifest["versions"].keys()
-    assert len(manifest["nodes"]) == 27
+    assert len(manifest["nodes"]) == 29
     assert all(node["seconds"] >= 0 and node["peak_mib"] > 0 for node in manifest["nodes"])
     assert manifest["start"] <= manifest["end"]
 
