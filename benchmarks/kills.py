@@ -374,10 +374,12 @@ def newest(root: Path) -> dict[str, Path]:
 
 def content(path: Path, root: Path) -> Any:
     """Return what is compared of an artifact: its bytes, without where the store lies, and without times."""
+    here = str(root.parent).encode()
     if path.is_dir():
-        return {file.relative_to(path).as_posix(): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+        files = (file for file in path.rglob("*") if file.is_file())
+        return {file.relative_to(path).as_posix(): file.read_bytes().replace(here, b"") for file in files}
     if path.stem not in TIMED:
-        return path.read_bytes().replace(str(root.parent).encode(), b"")
+        return path.read_bytes().replace(here, b"")
     if path.suffix == ".parquet":
         import pandas as pd
 

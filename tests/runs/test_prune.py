@@ -95,13 +95,13 @@ def test_versions_and_manifests_go_and_the_rest_stays(tmp_path: Path, kind: str)
     write(root, "logs/anmi.log")
     runs = Runs(root)
     artifacts = [f"{root}/bm25/bm25_index", f"{root}/evaluation/metrics.parquet"]
-    doomed = plan(runs, runs.all(), kept(runs.all(), 1, ()), artifacts)
-    assert [(item.kind, item.name, item.bytes) for item in doomed[:2]] == [
+    removals = plan(runs, runs.all(), kept(runs.all(), 1, ()), artifacts)
+    assert [(item.kind, item.name, item.bytes) for item in removals[:2]] == [
         ("version", f"bm25/bm25_index/{OLD}", 2),
         ("version", f"evaluation/metrics.parquet/{OLD}", 1),
     ]
-    assert [item.name for item in doomed[2:]] == [f"runs/{OLD}"]
-    remove(doomed)
+    assert [item.name for item in removals[2:]] == [f"runs/{OLD}"]
+    remove(removals)
     left = {file.name for file in Place(root).files()}
     assert left == {
         f"bm25/bm25_index/{NEW}/bm25_index/part",
@@ -111,7 +111,7 @@ def test_versions_and_manifests_go_and_the_rest_stays(tmp_path: Path, kind: str)
         f"mine/notes/{OLD}/notes",
         "logs/anmi.log",
     }
-    remove(doomed)
+    remove(removals)
 
 
 def test_a_running_run_is_known_by_its_process_and_not_by_what_it_says(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_leftovers_go_once_nobody_can_be_writing_them(tmp_path: Path) -> None:
     empty.mkdir()
     age(tmp_path / "x/table" / names["elsewhere, old"], 2)
     age(empty, 2)
-    doomed = plan(Runs(str(tmp_path)), [], (), [])
-    assert {Path(item.name).name for item in doomed} == {names["dead"], names["elsewhere, old"], empty.name}
+    removals = plan(Runs(str(tmp_path)), [], (), [])
+    assert {Path(item.name).name for item in removals} == {names["dead"], names["elsewhere, old"], empty.name}
 
 
 def test_checkpoints_and_work_that_nobody_goes_on_with(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_checkpoints_and_work_that_nobody_goes_on_with(tmp_path: Path) -> None:
     known = [manifest(NEW, parameters=training)]
     with (store / "checkpoints" / "held" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        doomed = plan(Runs(str(root)), known, {NEW}, [], ["ablation"], store)
-        assert [(item.kind, item.name) for item in doomed] == [
+        removals = plan(Runs(str(root)), known, {NEW}, [], ["ablation"], store)
+        assert [(item.kind, item.name) for item in removals] == [
             ("checkpoint", "old"),
             ("ablation", "ablation/scifact/cells/a.json"),
             ("ablation", "ablation/scifact/mined-aa"),
@@ -191,7 +191,7 @@ def test_checkpoints_and_work_that_nobody_goes_on_with(tmp_path: Path) -> None:
         # A kept run that has not finished may need whatever was used since it began.
         open_run = manifest("2026-01-02T00.00.00.000Z", "failed")
         assert not plan(Runs(str(root)), [open_run], {open_run["run_id"]}, [], ["ablation"], store)
-    remove(doomed)
+    remove(removals)
     assert sorted(path.name for path in (store / "checkpoints").iterdir()) == ["held", "named", "young"]
 
 

@@ -100,7 +100,7 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
             f'the files of {after} of "{model}" are gone or were not registered by retraining: name another by --to'
         )
     registry.note(after, ROLLED_BACK, None)
-    registry.crown(after, before)
+    registry.set_champion(after, before)
     if before is not None:
         registry.note(before, ROLLED_BACK, now())
     return before, after

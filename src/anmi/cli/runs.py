@@ -29,7 +29,7 @@ from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
     from anmi.runs.manifests import Runs
-    from anmi.runs.prune import Doomed
+    from anmi.runs.prune import Removal
     from anmi.runs.reproduce import Reproduction
 
 _WIDTH: Final = 140
@@ -144,16 +144,16 @@ def prune(keep: int, dry_run: bool, yes: bool, env: str | None) -> None:
         manifests = known.all()
         reasons = pruning.kept(manifests, keep, pruning.aliased_runs(context, known.root))
         places, work, store = _places(context, known.root)
-        doomed = pruning.plan(known, manifests, reasons, places, work, store)
+        removals = pruning.plan(known, manifests, reasons, places, work, store)
         for name, reason in sorted(reasons.items()):
             click.echo(f"kept: {name} ({reason})")
-        if doomed:
-            console(_WIDTH).print(_doomed_table(doomed))
-        if not dry_run and doomed and not yes:
+        if removals:
+            console(_WIDTH).print(_removals_table(removals))
+        if not dry_run and removals and not yes:
             click.confirm("Remove these?", abort=True)
         if not dry_run:
-            pruning.remove(doomed)
-    click.echo(_summary(doomed, "would be removed" if dry_run else "removed"))
+            pruning.remove(removals)
+    click.echo(_summary(removals, "would be removed" if dry_run else "removed"))
 
 
 def _places(context: Any, root: str) -> tuple[list[str], list[str], Path | None]:
@@ -207,11 +207,11 @@ def _runs_table(rows: Sequence[Mapping[str, Any]]) -> Any:
     return made
 
 
-def _doomed_table(doomed: Sequence[Doomed]) -> Any:
+def _removals_table(removals: Sequence[Removal]) -> Any:
     from rich.text import Text
 
-    groups: dict[tuple[str, str], list[Doomed]] = defaultdict(list)
-    for item in doomed:
+    groups: dict[tuple[str, str], list[Removal]] = defaultdict(list)
+    for item in removals:
         # Versions by their run, all else by its name.
         groups[item.kind, item.name.rpartition("/")[2] if item.kind == "version" else item.name].append(item)
     made = table("May go", "kind,name,number,files,size", right="number,files,size")
@@ -221,9 +221,9 @@ def _doomed_table(doomed: Sequence[Doomed]) -> Any:
     return made
 
 
-def _summary(doomed: Sequence[Doomed], verb: str) -> str:
+def _summary(removals: Sequence[Removal], verb: str) -> str:
     counts: dict[str, int] = defaultdict(int)
-    for item in doomed:
+    for item in removals:
         counts[item.kind] += 1
     told = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()) or "nothing"
-    return f"{verb}: {told} ({size_text(sum(item.bytes for item in doomed))})"
+    return f"{verb}: {told} ({size_text(sum(item.bytes for item in removals))})"

@@ -194,7 +194,7 @@ class ModelRegistry:
             elif tag in entry.tags:
                 self.client.delete_model_version_tag(entry.name, str(entry.version), tag)
 
-    def crown(self, entry: Entry, before: Entry | None) -> None:
+    def set_champion(self, entry: Entry, before: Entry | None) -> None:
         """Make a version champion; what a first crowning remembers is the way back.
 
         A champion whose weights are those of the one before takes over that one's memory: going back to an equal

@@ -23,7 +23,7 @@ _DAY: Final = 86_400.0
 
 
 @dataclass(frozen=True)
-class Doomed:
+class Removal:
     """Something that may go.
 
     Attributes
@@ -109,7 +109,7 @@ def plan(
     artifacts: Collection[str],
     work: Sequence[str] = (),
     store: Path | None = None,
-) -> list[Doomed]:
+) -> list[Removal]:
     """Return what may go.
 
     Parameters
@@ -135,16 +135,16 @@ def plan(
     found |= _reproductions(files, runs, keep)
     found |= {("leftover", name): part for name, part in _leftovers(files).items()}
     found |= {("ablation", name): part for name, part in _work(files, work, oldest).items()}
-    doomed = [Doomed(kind, runs.root, name, *_size(part)) for (kind, name), part in found.items()]
+    removals = [Removal(kind, runs.root, name, *_size(part)) for (kind, name), part in found.items()]
     if store is not None:
-        doomed += _checkpoints(store, oldest, [manifest for name, manifest in known.items() if name in keep])
-    return sorted(doomed, key=lambda item: (KINDS.index(item.kind), item.name))
+        removals += _checkpoints(store, oldest, [manifest for name, manifest in known.items() if name in keep])
+    return sorted(removals, key=lambda item: (KINDS.index(item.kind), item.name))
 
 
-def remove(doomed: Iterable[Doomed]) -> None:
+def remove(removals: Iterable[Removal]) -> None:
     """Remove what was planned; manifests last, so that what is left after a crash still says whose it is."""
     by_place: dict[tuple[bool, str], list[str]] = defaultdict(list)
-    for item in doomed:
+    for item in removals:
         by_place[item.kind == "manifest", item.root].append(item.name)
     for (_, root), names in sorted(by_place.items()):
         Place(root).remove(*names)
@@ -248,17 +248,17 @@ def _work(files: Sequence[File], work: Sequence[str], oldest: float) -> dict[str
     return {name: part for name, part in parts.items() if max(file.used for file in part) < oldest}
 
 
-def _checkpoints(store: Path, oldest: float, manifests: Sequence[Mapping[str, Any]]) -> list[Doomed]:
+def _checkpoints(store: Path, oldest: float, manifests: Sequence[Mapping[str, Any]]) -> list[Removal]:
     """Return the checkpoints of trainings that nobody goes on with: held by nobody, and older than kept open runs."""
     folder = store / "checkpoints"
     named = {str(((found.get("parameters") or {}).get("training") or {}).get("checkpoint")) for found in manifests}
-    doomed = []
+    removals = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         part = _of(list(Place(str(folder)).files()), path.name)
         old = max((file.used for file in part), default=path.stat().st_mtime) < oldest
         if old and not is_held(path / "lock") and not any(str(path.resolve()) in name for name in named):
-            doomed.append(Doomed("checkpoint", str(folder), path.name, *_size(part)))
-    return doomed
+            removals.append(Removal("checkpoint", str(folder), path.name, *_size(part)))
+    return removals
 
 
 def _of(files: Sequence[File], folder: str) -> list[File]:

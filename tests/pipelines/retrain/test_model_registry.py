@@ -52,9 +52,9 @@ def test_a_model_goes_in_and_comes_out_as_it_was(
     first = registry.register(name, folder, {"recipe": "anmi", "fingerprint": "a"})
     assert registry.at(name, CHALLENGER) == first
     assert registry.at(name, CHAMPION) is None
-    registry.crown(first, None)
+    registry.set_champion(first, None)
     second = registry.register(name, new_folder(tmp_path / "other", seed=1), {"fingerprint": "b"})
-    registry.crown(second, registry.at(name, CHAMPION))
+    registry.set_champion(second, registry.at(name, CHAMPION))
     assert registry.aliases(name) == {CHAMPION: 2, CHALLENGER: 2}
     assert [entry.version for entry in registry.entries(name)] == [2, 1]
     assert registry.at(name, CHAMPION).previous == 1
@@ -107,7 +107,7 @@ def test_going_back_goes_all_the_way_and_not_in_circles(
 ) -> None:
     made = versions(registry, name, new_folder(tmp_path / "made"), "a", "b", "c", "d")
     for entry in made[:3]:
-        registry.crown(entry, registry.at(name, CHAMPION))
+        registry.set_champion(entry, registry.at(name, CHAMPION))
     assert [roll_back(registry, name, None)[1].version for _ in range(2)] == [2, 1]
     with pytest.raises(AnmiError, match="version 1 is the first"):
         roll_back(registry, name, None)
@@ -124,7 +124,7 @@ def test_going_back_passes_over_equal_weights(
     registry: ModelRegistry, new_folder: Callable[..., Path], name: str, tmp_path: Path
 ) -> None:
     for entry in versions(registry, name, new_folder(tmp_path / "made"), "a", "b", "b", "b"):
-        registry.crown(entry, registry.at(name, CHAMPION))
+        registry.set_champion(entry, registry.at(name, CHAMPION))
     assert roll_back(registry, name, None)[1].version == 1
 
 
@@ -132,7 +132,7 @@ def test_a_reinstated_version_may_be_promoted_again(
     registry: ModelRegistry, new_folder: Callable[..., Path], name: str, tmp_path: Path
 ) -> None:
     for entry in versions(registry, name, new_folder(tmp_path / "made"), "a", "b"):
-        registry.crown(entry, registry.at(name, CHAMPION))
+        registry.set_champion(entry, registry.at(name, CHAMPION))
     roll_back(registry, name, None)
     roll_back(registry, name, 2)
     assert {entry.version for entry in registry.entries(name) if "rolled_back" in entry.tags} == {1}

@@ -110,7 +110,7 @@ def plan_mining(
     """Note what the collection consists of, and decide which queries are to be mined."""
     from anmi.corpus.contents import code_digest, models_in, with_effect
     from anmi.corpus.difference import Difference, contents_of
-    from anmi.selection.carrying import losers, places_of
+    from anmi.selection.kept_rows import losers, places_of
     from anmi.selection.plan import MiningPlan, plan_mining
 
     contents = contents_of(corpus, queries, qrels)

@@ -294,7 +294,7 @@ def register_challenger(
         serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
         made = registry.register(name, model_folder(model, Path(room) / "model", serving, training_profile), tags)
     if decision == PROMOTED:
-        registry.crown(made, before)
+        registry.set_champion(made, before)
     log.info("%s", _sentence(decision, made, before))
     return {
         "decision": decision,

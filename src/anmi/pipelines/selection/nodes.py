@@ -69,7 +69,7 @@ def select_negatives(
 
     Where the plan is not to mine all, the rows of all other queries are those of the mining before.
     """
-    from anmi.selection.carrying import Carried, places_of, together
+    from anmi.selection.kept_rows import KeptRows, chained, places_of
     from anmi.selection.plan import MiningPlan
     from anmi.selection.rated import rated
 
@@ -85,9 +85,9 @@ def select_negatives(
             "mined"
         )
     places = places_of(earlier_mining_record.documents, corpus.document_id.tolist(), plan.documents_changed)
-    carried, earlier = Carried.of([*plan.queries, *plan.removed], places), earlier_selection
+    carried, earlier = KeptRows.of([*plan.queries, *plan.removed], places), earlier_selection
     kept = CandidateShards.of_parts(lambda: in_threads(carried.in_bytes, earlier.parts(), engine.most_workers))
-    return together(kept, chosen)
+    return chained(kept, chosen)
 
 
 @dataclass(frozen=True)

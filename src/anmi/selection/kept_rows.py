@@ -36,7 +36,7 @@ def places_of(before: Sequence[str], now: Sequence[str], gone: Sequence[str] = (
 
 
 @dataclass(frozen=True)
-class Carried:
+class KeptRows:
     """Takes over the rows of a block but for some queries, with the documents' new places.
 
     A candidate that is not there any more is left out.
@@ -53,9 +53,9 @@ class Carried:
     places: NDArray[np.int32]
 
     @staticmethod
-    def of(without: Sequence[str], places: NDArray[np.int32]) -> Carried:
+    def of(without: Sequence[str], places: NDArray[np.int32]) -> KeptRows:
         """Take over all but these queries."""
-        return Carried(np.array(sorted(without), np.str_), places)
+        return KeptRows(np.array(sorted(without), np.str_), places)
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the rows that are taken over."""
@@ -99,7 +99,7 @@ def losers(shards: CandidateShards, places: NDArray[np.int32]) -> Iterator[str]:
         yield from block.query_ids[lost].tolist()
 
 
-def together(first: CandidateShards, second: CandidateShards) -> CandidateShards:
+def chained(first: CandidateShards, second: CandidateShards) -> CandidateShards:
     """Return the blocks of both, one after the other."""
 
     def blocks() -> Iterator[Candidates]:

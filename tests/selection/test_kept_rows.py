@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, Rule
-from anmi.selection.carrying import Carried, losers, places_of, together
+from anmi.selection.kept_rows import KeptRows, chained, losers, places_of
 
 LEGEND = ("open", "negative", "unsafe", "uncertain", "promoted")
 RULES = {name: Rule(kind=name) for name in LEGEND[2:]}  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def pairs(block: Candidates, ids: Sequence[str]) -> tuple[list[tuple[str, str]],
 @given(updates())
 @settings(max_examples=150)
 def test_every_pair_is_taken_over_but_for_removed_documents_and_queries_that_are_mined(update: Update) -> None:
-    carried = Carried.of(update.without, update.places)(update.block)
+    carried = KeptRows.of(update.without, update.places)(update.block)
     for before, now in zip(pairs(update.block, update.before), pairs(carried, update.now), strict=True):
         assert now == [(query, name) for query, name in before if query not in update.without and name in update.left]
 
@@ -99,7 +99,7 @@ def test_every_pair_is_taken_over_but_for_removed_documents_and_queries_that_are
 @given(updates())
 @settings(max_examples=150)
 def test_what_was_measured_of_a_document_stays_with_it_on_disk(update: Update) -> None:
-    carried = Candidates.from_bytes(Carried.of(update.without, update.places)(update.block).to_bytes())
+    carried = Candidates.from_bytes(KeptRows.of(update.without, update.places)(update.block).to_bytes())
     rank = carried.query_columns["positive_rank"].astype(int)
     assert carried.query_ids.tolist() == [f"q{row}" for row in rank]
     assert carried.query_verdict.tolist() == (rank % 2 * 2).tolist()
@@ -122,7 +122,7 @@ def test_what_was_measured_of_a_document_stays_with_it_on_disk(update: Update) -
 def test_a_candidate_dropped_in_the_middle_leaves_no_hole_on_disk() -> None:
     block = block_of([[0], [5]], [[1, 2, 3], [3, 4]])
     before = [f"d{i}" for i in range(6)]
-    carried = Carried.of([], places_of(before, ["d5", "d4", "d3", "d1", "d0"]))(block)
+    carried = KeptRows.of([], places_of(before, ["d5", "d4", "d3", "d1", "d0"]))(block)
     assert carried.documents.tolist() == [[3, PADDING, 2], [2, 1, PADDING]]
     stored = Candidates.from_bytes(carried.to_bytes())
     assert stored.documents.tolist() == [[3, 2], [2, 1]]
@@ -164,7 +164,7 @@ def test_both_are_read_together_as_often_as_one_likes() -> None:
     made = CandidateShards.of(blocks[:2])
     stored = CandidateShards.of_parts(lambda: iter(parts[2:]))
     for first, second, expected in ((made, stored, parts), (stored, made, [parts[2], *parts[:2]])):
-        both = together(first, second)
+        both = chained(first, second)
         for _ in range(2):
             assert [block.to_bytes() for block in both] == expected
             assert list(both.parts()) == expected
@@ -175,7 +175,7 @@ def test_both_are_read_together_as_often_as_one_likes() -> None:
 @settings(max_examples=60)
 @given(updates())
 def test_bytes_are_taken_over_as_blocks_are(update: Update) -> None:
-    carried = Carried.of(update.without, update.places)
+    carried = KeptRows.of(update.without, update.places)
     part = update.block.to_bytes()
     found, expected = (
         Candidates.from_bytes(carried.in_bytes(part)),
@@ -186,4 +186,4 @@ def test_bytes_are_taken_over_as_blocks_are(update: Update) -> None:
 
 def test_bytes_that_say_the_same_stay_as_they_are() -> None:
     part = block_of([[0]], [[1, 2]]).to_bytes()
-    assert Carried.of(["other"], places_of(["a", "b", "c"], ["a", "b", "c", "new"])).in_bytes(part) is part
+    assert KeptRows.of(["other"], places_of(["a", "b", "c"], ["a", "b", "c", "new"])).in_bytes(part) is part
