@@ -49,6 +49,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
             "recipes": book,
         }
     assert set(rows["in_batch"].query_id) == set(rows["anmi_2_1"].query_id), "recipes are compared on equal queries"
+    tables = dict(zip(("corpus", "queries", "qrels"), collection, strict=True))
     found: dict[str, list[float]] = {recipe: [] for recipe in rows}
     with Store(scifact.store) as store:
         for recipe, table in rows.items():
