@@ -54,7 +54,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
     with Store(scifact.store) as store:
         for recipe, table in rows.items():
             for seed in SEEDS:
-                made = train_retriever(table, *collection, **known, **settings, recipe=recipe, seed=seed, store=store)
+                made = train_retriever(rows=table, **tables, **known, **settings, recipe=recipe, seed=seed, store=store)
                 model = load_encoder(str(made["trained_model"]), store.path / "models")
                 found[recipe].append(ndcg(model, *collection))
                 shutil.rmtree(made["trained_model"])
