@@ -55,7 +55,7 @@ class Retrieve:
     embeddings
         Unit vectors of the documents, float32 [N, D].
     group, related
-        Duplicates and related of the N documents.
+        Copies of the N documents, and their near-duplicates and siblings.
     bm25_depth, dense_depth, random
         Documents per query and source.
     seed
@@ -85,10 +85,10 @@ class Retrieve:
             documents, source, columns, own = self._lexical(queries, excluded, documents, source)
         if self.dense is not None:
             approximate = None if self.dense.settings["kind"] == "flat" else nearest
-            for target, wanted in ((columns, documents), (own, queries.positives)):
-                target["dense"], target["dense_rank"] = similarities_and_ranks(
-                    queries.vectors, self.embeddings, wanted, approximate
-                )
+            wanted, width = np.concatenate([documents, queries.positives], axis=1), documents.shape[1]
+            found_of = similarities_and_ranks(queries.vectors, self.embeddings, wanted, approximate)
+            for name, values in zip(("dense", "dense_rank"), found_of, strict=True):
+                columns[name], own[name] = values[:, :width], values[:, width:]
         ranks = [columns[name] for name in ("bm25_rank", "dense_rank") if name in columns]
         columns["fused"] = pool.fused_rank(*ranks) if ranks else np.zeros(documents.shape, np.float32)
         columns["related"] = np.where(documents < 0, np.nan, self.related.kinds(queries.positives, documents)).astype(
