@@ -11,7 +11,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformerTrainer
 from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
@@ -31,8 +33,8 @@ from anmi.training.failures import (
 )
 from anmi.training.observed import Observed
 from anmi.training.options import TrainingOptions
+from anmi.training.pseudo import OneKindBatches, PseudoRows, WithPseudoQueries
 from anmi.training.recorder import Recorder
-from anmi.training.sampler import NegativeSampler
 from anmi.training.snapshot import (
     optimizer_tensors,
     random_state,
@@ -54,17 +56,37 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     Its own checkpoints are pickled; here they are safetensors and JSON.
     """
 
-    sampler: NegativeSampler
+    sampler: NegativeSampler | None = None
     batcher: Batcher
     recorder: Recorder
     curriculum: Curriculum | None = None
     checkpoints: Checkpoints | None = None
     size = BatchSize()
+    _batches: OneKindBatches | None = None
     _query_ids: Sequence[str] = ()
     # Of the step that is being made, until the optimizer begins to change the weights.
     _before_step: dict[str, Any] | None = None
     # To be put back right before the first step after resuming.
     _random_of_step: dict[str, Any] | None = None
+
+    def add_pseudo_queries(
+        self, labelled: int, pseudo: PseudoRows, groups: Sequence[NDArray[np.int64]], taken: Sequence[int], steps: int
+    ) -> None:
+        """Train on pseudo-queries behind the labelled rows, in batches of one kind; see :mod:`anmi.training.pseudo`."""
+        self.sampler = self.recorder.sampler = WithPseudoQueries(self.sampler, labelled, pseudo, steps)
+        self._batches = OneKindBatches(
+            groups,
+            taken,
+            self.args.per_device_train_batch_size,
+            self.args.seed,
+            lambda: self.state.global_step // steps,
+        )
+
+    def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **options: Any) -> Any:
+        """Return what forms the batches."""
+        if self._batches is not None:
+            return self._batches
+        return super().get_batch_sampler(dataset, batch_size, *args, **options)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

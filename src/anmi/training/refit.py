@@ -18,6 +18,7 @@ from anmi.errors import AnmiError
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity, read_manifest
 from anmi.training.mixed import Stock
 from anmi.training.options import TrainingOptions
+from anmi.training.pseudo import PseudoRows
 from anmi.training.recorder import DEV_METRIC, DevLoss, Refit
 from anmi.training.trainer import TrainingResult, train
 
@@ -33,6 +34,7 @@ class _Outcome:
 
     log: pd.DataFrame
     summary: dict[str, Any]
+    dev_run: pd.DataFrame
 
     def second_pass(self, *, keep_best: bool) -> Refit:
         """Return the pass that follows: as long as the weights that the first would have kept were trained."""
@@ -44,7 +46,8 @@ class _Outcome:
         """Write it aside, and make it appear when it is whole."""
         folder.mkdir(parents=True, exist_ok=True)
         aside = folder / f".{_OUTCOME}-{os.getpid()}"
-        aside.write_text(json.dumps({"log": self.log.to_dict("list"), "summary": self.summary}), encoding="utf-8")
+        tables = {"log": self.log.to_dict("list"), "dev_run": self.dev_run.to_dict("list")}
+        aside.write_text(json.dumps({**tables, "summary": self.summary}), encoding="utf-8")
         aside.rename(folder / _OUTCOME)
 
     @staticmethod
@@ -52,7 +55,7 @@ class _Outcome:
         """Return what lies in a folder; None where nothing does, or nothing whole."""
         try:
             found = json.loads((folder / _OUTCOME).read_text(encoding="utf-8"))
-            return _Outcome(pd.DataFrame(found["log"]), found["summary"])
+            return _Outcome(pd.DataFrame(found["log"]), found["summary"], pd.DataFrame(found["dev_run"]))
         except (OSError, ValueError, KeyError):
             return None
 
@@ -69,6 +72,8 @@ def train_twice(
     checkpoints: CheckpointPlan,
     stock: Stock | None = None,
     dev_loss: DevLoss | None = None,
+    pseudo: PseudoRows | None = None,
+    rank_dev: Callable[[SentenceTransformer], pd.DataFrame] | None = None,
     show_progress: bool = True,
 ) -> TrainingResult:
     """Train on ``rows``, and then from the same start on ``dev_rows`` as well for the epochs that dev chose.
@@ -83,14 +88,16 @@ def train_twice(
         Returns the encoder as it is before training, a new one in every call.
     checkpoints
         Where those of both passes are kept, and what the first came to until the second is finished.
-    options, output, evaluate_dev, seed, stock, dev_loss, show_progress
+    options, output, evaluate_dev, seed, stock, dev_loss, pseudo, show_progress
         See :func:`anmi.training.trainer.train`.
+    rank_dev
+        Returns a model's run of the dev queries; called after the first pass, which did not train on them.
 
     Returns
     -------
     TrainingResult
         Model and summary are those of the second pass; the summary holds that of the first, and with it all dev
-        figures, as ``first_pass``. In the log ``pass`` tells the rows of both apart.
+        figures, as ``first_pass``; the run of the dev queries is the first pass's. In the log ``pass`` tells the rows of both apart.
 
     Raises
     ------
@@ -100,6 +107,7 @@ def train_twice(
     given = checkpoints.start
     after = None if given is None else read_manifest(given)["identity"]["facts"].get(_AFTER)
     common: dict[str, Any] = {"options": options, "seed": seed, "stock": stock, "show_progress": show_progress}
+    common["pseudo"] = pseudo
     encoder = load()
     if after is None:
         folder = Checkpoints(checkpoints, identity(rows, encoder, options, seed, checkpoints.facts), 1).folder
@@ -122,7 +130,8 @@ def train_twice(
             dev_loss=dev_loss,
             **common,
         )
-        first = _Outcome(done.log, done.summary)
+        ranked = pd.DataFrame() if rank_dev is None else rank_dev(done.model)
+        first = _Outcome(done.log, done.summary, ranked)
         try:
             first.write(folder)
         except OSError as error:
@@ -145,5 +154,8 @@ def train_twice(
     shutil.rmtree(folder, ignore_errors=True)
     parts = [part.assign(**{"pass": number}) for number, part in enumerate((first.log, second.log), start=1)]
     return replace(
-        second, log=pd.concat(parts, ignore_index=True), summary=second.summary | {"first_pass": first.summary}
+        second,
+        log=pd.concat(parts, ignore_index=True),
+        summary=second.summary | {"first_pass": first.summary},
+        dev_run=first.dev_run,
     )

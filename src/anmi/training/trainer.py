@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from anmi.training.mixed import Stock
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sources import MixedSources
+from anmi.training.pseudo import PseudoRows, layout, steps_of
 from anmi.training.recorder import DevLoss, Recorder, Refit
 from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
@@ -59,12 +59,16 @@ class TrainingResult:
     drawn
         ``query_id, document_id, count``: how often each document was drawn as a negative of a query, for at most
         2,000 queries chosen by hash; empty where a row has the same negatives in every step.
+    dev_run
+        ``query_id, document_id, score, rank``: what the dev queries find with a model that was not trained on them;
+        empty where nobody asked.
     """
 
     model: SentenceTransformer
     log: pd.DataFrame
     summary: dict[str, Any]
     drawn: pd.DataFrame
+    dev_run: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def train(
@@ -80,6 +84,7 @@ def train(
     stock: Stock | None = None,
     dev_loss: DevLoss | None = None,
     refit: Refit | None = None,
+    pseudo: PseudoRows | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -110,6 +115,8 @@ def train(
         Measured on a model every so many steps and logged; changes nothing of the training.
     refit
         Given, this is the second pass of :func:`anmi.training.refit.train_twice`, and nothing is measured on dev.
+    pseudo
+        Pseudo-queries to train on beside ``rows``, of which there may then be none; None trains on ``rows`` alone.
 
     Raises
     ------
@@ -122,7 +129,7 @@ def train(
         encoder = two_encoders(encoder)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads))
-    data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
+    data = [] if pseudo is not None and rows.empty else read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
     if stock is not None:
         data = [replace(row, about=_about(row, stock)) for row in data]
     if callable(prepare := getattr(loss, "prepare", None)):
@@ -136,7 +143,9 @@ def train(
         wanted = identity(rows, encoder, options, seed, checkpoints.facts)
         kept = Checkpoints(checkpoints, wanted, options.checkpoints_kept)
     with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
-        steps = options.epochs * math.ceil(len(data) / options.batch_size)
+        groups, taken = ([], [len(data)]) if pseudo is None else layout(len(data), pseudo, options.pseudo_queries)
+        per_epoch = steps_of(taken, options.batch_size)
+        steps = options.epochs * per_epoch
         arguments = training_arguments(options, encoder, seed, Path(scratch), steps)
         curriculum = _curriculum(options, steps, seed, dev=evaluate_dev is not None or bool(refit and refit.told))
         recorder = Recorder(
@@ -149,7 +158,9 @@ def train(
             refit=refit,
         )
         try:
-            loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock)
+            loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo)
+            if pseudo is not None:
+                loop.add_pseudo_queries(len(data), pseudo, groups, taken, per_epoch)
             if kept is not None:
                 loop.add_callback(Timer(options))
             loop.run(options, kept)
@@ -164,6 +175,7 @@ def train(
     log = recorder.log()
     summary = {
         "rows": len(data),
+        "pseudo_queries": 0 if pseudo is None else len(pseudo),
         "mined_negatives": sum(weight > 0 for row in data for weight in row.weights[: options.negatives]),
         "steps": len(log),
         "epochs": options.epochs if refit is None else refit.epochs,
@@ -229,6 +241,7 @@ def _loop(
     recorder: Recorder,
     curriculum: Curriculum | None,
     stock: Stock | None,
+    pseudo: PseudoRows | None,
 ) -> Loop:
     margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
     autocast = precision if precision != torch.float32 else None
@@ -236,7 +249,7 @@ def _loop(
     loop = Loop(
         model=encoder,
         args=arguments,
-        train_dataset=Dataset.from_dict({"row": list(range(len(data)))}),
+        train_dataset=Dataset.from_dict({"row": list(range(len(data) + (0 if pseudo is None else len(pseudo))))}),
         loss=objective,
         data_collator=RowNumbers(),
         optimizers=(build_optimizer(encoder, loss, options, arguments.learning_rate), None),
@@ -244,7 +257,8 @@ def _loop(
     )
     loop.remove_callback(PrinterCallback)
     dimension, columns = encoder.get_embedding_dimension() or 0, getattr(loss, "columns", ())
-    loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
+    if data:
+        loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)

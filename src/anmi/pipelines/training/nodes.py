@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
@@ -17,9 +20,16 @@ from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from anmi.training.options.pseudo import PseudoQueryOptions
+    from anmi.training.pseudo import PseudoRows
     from anmi.training.recorder import DevLoss
 
 log = logging.getLogger(__name__)
+
+# As deep as lists are fused by default.
+_DEV_DEPTH: Final = 100
 
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
@@ -75,6 +85,7 @@ def train_retriever(
     knowledge: Knowledge,
     variants: pd.DataFrame,
     related_documents: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
     encoder: str,
     recipe: str,
     recipes: RecipeBook,
@@ -85,8 +96,12 @@ def train_retriever(
 ) -> dict[str, Any]:
     """Train the encoder on the rows of training queries, epochs chosen on dev; for a refit again with those of dev.
 
+    Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries where nobody
+    labelled any. Documents held out of adaptation are then no negatives either: they are to be new to the model.
+
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
+    from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
     from anmi.evaluation.retrieval import dev_metric
     from anmi.retrieval.encoders import load_encoder, short_name
     from anmi.selection.rows import of_split
@@ -95,10 +110,17 @@ def train_retriever(
     from anmi.training.trainer import train
 
     rows = check_splits(rows, queries)
-    dev_rows = rows_for_refit(rows, queries) if params.refit else rows[:0]
+    merged = merged_options(recipes.get(recipe), params)
+    rows, queries = labels_used(rows, queries, merged.labels, seed)
+    pseudo = _pseudo_rows(pseudo_queries, merged.pseudo_queries, corpus, related_documents)
+    if pseudo is not None:
+        rows = without_documents(rows, set(pseudo_queries.document_id[pseudo_queries.split != "train"]))
+    dev_rows = rows_for_refit(rows, queries) if params.refit and merged.labels else rows[:0]
     rows = of_split(rows, "train")
-    options = complete_options(merged_options(recipes.get(recipe), params), rows, len(corpus))
-    measure = dev_metric(corpus, queries, qrels, params.dev_documents, dense.precision, seed)
+    options = complete_options(merged, rows, len(corpus))
+    lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
+    dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
+    measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed)
     folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
     stock: Any = None
     known: dict[str, str] = {}
@@ -108,7 +130,9 @@ def train_retriever(
         stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
         tables = (corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents)
         known = {"graph and variants": digest_tables(tables)}
-    dev = digest_tables((queries, qrels))
+    if pseudo is not None:
+        known["pseudo-queries"] = digest_tables((pseudo_queries, related_documents))
+    dev = digest_tables(dev_tables[1:])
     plan = CheckpointPlan(
         folder=store.path / "checkpoints",
         resume=params.resume,
@@ -125,8 +149,12 @@ def train_retriever(
     def load() -> Any:
         return load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
 
+    def rank_dev(model: Any) -> pd.DataFrame:
+        return dev_ranking(model, *dev_tables, dense.precision)
+
     common: dict[str, Any] = {
         "options": options,
+        "pseudo": pseudo,
         "output": folder,
         "evaluate_dev": measure,
         "seed": seed,
@@ -136,10 +164,13 @@ def train_retriever(
     }
     if dev_rows.empty:
         result = train(rows, encoder=load(), **common)
+        result = replace(result, dev_run=rank_dev(result.model))
     else:
-        result = train_twice(rows, dev_rows, load=load, **common)
+        result = train_twice(rows, dev_rows, load=load, rank_dev=rank_dev, **common)
     about = {
         "trained_on": ["train"] if dev_rows.empty else ["train", "dev"],
+        "adapted": pseudo is not None,
+        "dev_queries": "pseudo_queries" if lacking else "labels",
         "encoder": encoder,
         "recipe": recipe,
         "options": options.model_dump(),
@@ -148,8 +179,73 @@ def train_retriever(
         "trained_model": folder,
         "training_log": result.log,
         "drawn_negatives": result.drawn,
+        "dev_run": result.dev_run.reindex(columns=["query_id", "document_id", "score", "rank"]),
         "training_summary": result.summary | about,
     }
+
+
+def labels_used(
+    rows: pd.DataFrame, queries: pd.DataFrame, share: float, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows and queries that a share of the labels leaves; test queries all stay.
+
+    A larger share contains every smaller one.
+    """
+    from anmi.corpus.duplicates import normalised
+    from anmi.corpus.splits import position
+
+    if share == 1:
+        return rows, queries
+    place = position(seed, "training/labels", [normalised(text) for text in queries.text])
+    kept = queries[(queries.split == "test") | (place < share)]
+    return rows[rows.query_id.isin(kept.query_id)].reset_index(drop=True), kept
+
+
+def without_documents(rows: pd.DataFrame, documents: Collection[str]) -> pd.DataFrame:
+    """Return the rows with these documents neither among their negatives nor among what is learned from otherwise.
+
+    Positives stay: a document that somebody labelled is known.
+    """
+    made = rows.copy()
+    for ids, beside in (
+        ("negative_ids", [name for name in rows.columns if name in ("negatives", "weights", "sources")
+                          or (name.startswith("negative_") and name != "negative_ids")]),
+        ("uncertain_ids", [name for name in ("uncertain", "uncertain_p") if name in rows.columns]),
+    ):  # fmt: skip
+        if ids not in rows.columns:
+            continue
+        kept = [[document not in documents for document in line] for line in rows[ids]]
+        for name in (ids, *beside):
+            made[name] = pd.Series(
+                [list(compress(line, chosen)) for line, chosen in zip(rows[name], kept, strict=True)],
+                index=rows.index, dtype=object,
+            )  # fmt: skip
+    return made
+
+
+def _pseudo_rows(
+    pseudo_queries: pd.DataFrame, options: PseudoQueryOptions, corpus: pd.DataFrame, related_documents: pd.DataFrame
+) -> PseudoRows | None:
+    """Return the pseudo-queries to train on, None where the recipe asks for none."""
+    from anmi.retrieval.related import RelatedDocuments
+    from anmi.training.pseudo import PseudoRows
+
+    if not options.kinds:
+        return None
+    ids = corpus.document_id.tolist()
+    return PseudoRows(pseudo_queries, options.kinds, RelatedDocuments.from_table(related_documents, ids), ids)
+
+
+def dev_ranking(
+    model: SentenceTransformer, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, precision: str
+) -> pd.DataFrame:
+    """Return what the dev queries with labels find in the whole corpus; no rows where there are none."""
+    from anmi.evaluation.retrieval import ranked
+
+    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
+    if dev.empty:
+        return pd.DataFrame()
+    return ranked(model, dev, qrels, corpus, _DEV_DEPTH, precision=precision)
 
 
 def _dev_loss(

@@ -14,13 +14,11 @@ def create_pipeline() -> Pipeline:
         Node(
             train_retriever,
             inputs=by_name(
-                "corpus", "queries", "qrels", "knowledge", "variants", "related_documents", "params:encoder",
-                "params:recipe", "params:recipes", "params:dense", "params:seed", "store", rows="training_rows",
-                params="params:training",
+                "corpus", "queries", "qrels", "knowledge", "variants", "related_documents", "pseudo_queries",
+                "params:encoder", "params:recipe", "params:recipes", "params:dense", "params:seed", "store",
+                rows="training_rows", params="params:training",
             ),
-            outputs={
-                name: name for name in ("trained_model", "training_log", "training_summary", "drawn_negatives")
-            },
+            outputs=by_name("trained_model", "training_log", "training_summary", "drawn_negatives", "dev_run"),
             name="train_retriever",
         ),
     ])  # fmt: skip

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from anmi.training.options.curricula import CurriculumOptions, NoCurriculum, WindowOptions
 from anmi.training.options.hardness import HansOptions, HardnessOptions, NoAdaptation
 from anmi.training.options.losses import InfoNCEOptions, LossOptions
+from anmi.training.options.pseudo import PseudoQueryOptions
 from anmi.training.options.sources import MinedSources, SourceOptions
 from anmi.training.options.temperatures import LearnableTemperature, TemperatureOptions
 
@@ -68,6 +69,16 @@ class TrainingOptions(BaseModel):
     hardness: HardnessOptions = Field(
         NoAdaptation(),
         description="Whether training adapts to the hardness of queries: none or hans. none: few recipes do.",
+    )
+    pseudo_queries: PseudoQueryOptions = Field(
+        PseudoQueryOptions(), description="What is learned from the corpus itself, beside the labels."
+    )
+    labels: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Share of the training and dev queries, chosen by a hash of their texts, whose labels are used. "
+        "1; less shows what labels are worth, and 0 trains on pseudo-queries alone.",
     )
     encoders: Literal["shared", "two"] = Field(
         "shared",
@@ -144,7 +155,27 @@ class TrainingOptions(BaseModel):
     def _counted(self) -> TrainingOptions:
         if self.sources.kind == "mixed" and self.negatives is None:
             raise ValueError("with mixed sources `negatives` says how many are drawn for a row, such as 7")
+        if self.pseudo_queries.kinds:
+            self._goes_with_pseudo_queries()
+        elif self.labels == 0:
+            raise ValueError("labels: 0 leaves nothing to train on; name kinds of `pseudo_queries`, such as [cloze]")
         return self
+
+    def _goes_with_pseudo_queries(self) -> None:
+        """Refuse what needs negatives or judgments that pseudo-queries do not have."""
+        wanted = {
+            "loss": self.loss.kind if self.loss.reads or self.loss.kind in ("triplet", "entity") else "",
+            "temperature": self.temperature.kind if self.temperature.reads else "",
+            "curriculum": self.curriculum.kind if not isinstance(self.curriculum, NoCurriculum) else "",
+            "hardness": self.hardness.kind if not isinstance(self.hardness, NoAdaptation) else "",
+            "sources": self.sources.kind if not isinstance(self.sources, MinedSources) else "",
+        }
+        for name, kind in wanted.items():
+            if kind:
+                raise ValueError(
+                    f"pseudo-queries have neither mined negatives nor judgments, which {name} {kind} needs; choose "
+                    f"another {name}, or give pseudo_queries: {{kinds: []}}"
+                )
 
     @property
     def draws(self) -> bool:

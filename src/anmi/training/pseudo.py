@@ -1,0 +1,201 @@
+"""Pseudo-queries as training rows: which view of a document an epoch has, and batches of one kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from torch.utils.data import BatchSampler
+
+from anmi import seeds
+from anmi.candidates import PADDING
+from anmi.errors import AnmiError
+from anmi.retrieval.related import RelatedDocuments
+from anmi.training.batch import Row
+from anmi.training.options.pseudo import PseudoQueryOptions
+
+STREAM: Final = "training/batches"
+
+
+class PseudoRows:
+    """The pseudo-queries that a training uses, one slot per kind and document.
+
+    A slot has as many views as pseudo-queries of that kind were made of that document; an epoch takes the next one.
+
+    Parameters
+    ----------
+    table
+        ``query_id, text, document_id, positive_text, kind, weight, split``; only those of ``train`` are used.
+    kinds
+        In this order.
+    related
+        Which documents are copies, near-duplicates or siblings of others: none of them becomes a negative of another
+        one inside a batch.
+    document_ids
+        Of the corpus, in its order.
+
+    Raises
+    ------
+    AnmiError
+        There is no pseudo-query of a kind.
+    """
+
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        kinds: Sequence[str],
+        related: RelatedDocuments,
+        document_ids: Sequence[str],
+    ) -> None:
+        table = table[(table.split == "train") & table.kind.isin(list(kinds))]
+        if absent := [kind for kind in kinds if kind not in set(table.kind)]:
+            raise AnmiError(
+                f'there is no pseudo-query of the kind "{absent[0]}" to train on: the documents have nothing of the '
+                "sort, or the filters of `adaptation` dropped all (see the artifact pseudo_query_summary); leave the "
+                "kind out of training.options.pseudo_queries.kinds"
+            )
+        names = pd.Index(document_ids)
+        order = np.lexsort((names.get_indexer(table.document_id), pd.Categorical(table.kind, list(kinds)).codes))
+        table = table.iloc[order]
+        key = table.kind.to_numpy(object) + "\x1f" + table.document_id.to_numpy(object)
+        starts = np.flatnonzero(np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]]))
+        self._starts, self._views = starts, np.diff(np.append(starts, len(key)))
+        columns = ("query_id", "text", "document_id", "positive_text", "weight")
+        self._columns: Mapping[str, list[Any]] = {name: table[name].tolist() for name in columns}
+        self._place = names.get_indexer(table.document_id.iloc[starts]).astype(np.int32)
+        self._related, self._names = related, np.array(document_ids, dtype=object)
+        of_slot = table.kind.to_numpy(object)[starts]
+        self.groups = [np.flatnonzero(of_slot == kind) for kind in kinds]
+
+    def __len__(self) -> int:
+        """Return the number of slots."""
+        return len(self._starts)
+
+    def rows(self, slots: NDArray[np.int64], epoch: int) -> list[Row]:
+        """Return the rows of the given slots in an epoch (from 0)."""
+        places = (self._starts[slots] + epoch % self._views[slots]).tolist()
+        barred = self._related.barred(self._place[slots][:, None])
+        get = self._columns
+        return [
+            Row(
+                query_id=get["query_id"][place],
+                query=get["text"][place],
+                positive_id=get["document_id"][place],
+                positive=get["positive_text"][place],
+                negative_ids=(),
+                negatives=(),
+                weights=(),
+                query_weight=float(get["weight"][place]),
+                positive_ids=frozenset((get["document_id"][place],)),
+                excluded_ids=frozenset(self._names[line[line != PADDING]].tolist()),
+            )
+            for place, line in zip(places, barred, strict=True)
+        ]
+
+
+class WithPseudoQueries:
+    """Draws labelled rows as ``labelled`` does, and behind them the slots of pseudo-queries.
+
+    Parameters
+    ----------
+    labelled
+        Sampler of the rows below ``count``; None where there are none.
+    count
+        Number of labelled rows.
+    pseudo
+        What the numbers from ``count`` on mean.
+    steps
+        Of an epoch.
+    """
+
+    def __init__(self, labelled: Any, count: int, pseudo: PseudoRows, steps: int) -> None:
+        self._labelled, self._count, self._pseudo, self._steps = labelled, count, pseudo, steps
+        self._share = 0.0
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the negatives and views of this step (from 0)."""
+        own, others = rows[rows < self._count], rows[rows >= self._count] - self._count
+        self._share = len(others) / len(rows)
+        drawn = self._labelled(own, step) if len(own) else []
+        return [*drawn, *(self._pseudo.rows(others, step // self._steps) if len(others) else [])]
+
+    def report(self) -> dict[str, float]:
+        """Return the share of pseudo-queries in the last batch."""
+        return {"pseudo_queries": self._share}
+
+
+class OneKindBatches(BatchSampler):  # type: ignore[misc]
+    """Batches of rows of one group, in an order drawn anew for every epoch.
+
+    A batch of several kinds would be easy: what a pseudo-query and its document look like tells the kinds apart.
+
+    Parameters
+    ----------
+    groups
+        Row numbers of each group.
+    taken
+        How many rows of each group an epoch has; another part of them in every epoch.
+    batch_size
+        Rows of a batch; the last one of each group may have fewer.
+    seed
+        Of the training.
+    epoch
+        Returns the epoch that begins, from 0, also after a training was resumed.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[NDArray[np.int64]],
+        taken: Sequence[int],
+        batch_size: int,
+        seed: int,
+        epoch: Callable[[], int],
+    ) -> None:
+        self._groups, self._taken, self._size = groups, taken, batch_size
+        self._seed, self._epoch = seed, epoch
+        # Asked for by the library's loader; our batches are lists of row numbers.
+        self.batch_size, self.drop_last = batch_size, False
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        return steps_of(self._taken, self._size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of the epoch that begins."""
+        random = seeds.stream(self._seed, f"{STREAM}/{self._epoch()}")
+        batches = [
+            part
+            for group, count in zip(self._groups, self._taken, strict=True)
+            if count
+            for part in np.array_split(random.permutation(group)[:count], np.arange(self._size, count, self._size))
+        ]
+        for place in random.permutation(len(batches)):
+            yield batches[place].tolist()
+
+
+def steps_of(taken: Sequence[int], batch_size: int) -> int:
+    """Return how many batches of one kind an epoch has.
+
+    Examples
+    --------
+    >>> steps_of([10, 0, 3], 4)
+    4
+    """
+    return sum(math.ceil(count / batch_size) for count in taken)
+
+
+def layout(labelled: int, pseudo: PseudoRows, options: PseudoQueryOptions) -> tuple[list[NDArray[np.int64]], list[int]]:
+    """Return the groups of row numbers whose rows share batches, and how many of each an epoch takes.
+
+    The labelled rows come first, all of them; of every kind of pseudo-queries an epoch takes the share that the options
+    ask for, at least one.
+    """
+    groups = [group + labelled for group in pseudo.groups]
+    taken = [max(round(options.documents * len(group)), 1) for group in groups]
+    if labelled:
+        groups, taken = [np.arange(labelled), *groups], [labelled, *taken]
+    return groups, taken
