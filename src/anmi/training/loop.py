@@ -56,7 +56,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     Its own checkpoints are pickled; here they are safetensors and JSON.
     """
 
-    sampler: NegativeSampler | None = None
+    # None where nothing is labelled.
+    sampler: Any = None
     batcher: Batcher
     recorder: Recorder
     curriculum: Curriculum | None = None
@@ -74,13 +75,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     ) -> None:
         """Train on pseudo-queries behind the labelled rows, in batches of one kind; see :mod:`anmi.training.pseudo`."""
         self.sampler = self.recorder.sampler = WithPseudoQueries(self.sampler, labelled, pseudo, steps)
-        self._batches = OneKindBatches(
-            groups,
-            taken,
-            self.args.per_device_train_batch_size,
-            self.args.seed,
-            lambda: self.state.global_step // steps,
-        )
+        size, seed = self.args.per_device_train_batch_size, self.args.seed
+        self._batches = OneKindBatches(groups, taken, size, seed, lambda: self.state.global_step // steps)
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **options: Any) -> Any:
         """Return what forms the batches."""

@@ -59,14 +59,16 @@ class PseudoRows:
                 "kind out of training.options.pseudo_queries.kinds"
             )
         names = pd.Index(document_ids)
-        order = np.lexsort((names.get_indexer(table.document_id), pd.Categorical(table.kind, list(kinds)).codes))
+        order = np.lexsort(
+            (names.get_indexer(pd.Index(table.document_id)), pd.Categorical(table.kind, list(kinds)).codes)
+        )
         table = table.iloc[order]
         key = table.kind.to_numpy(object) + "\x1f" + table.document_id.to_numpy(object)
         starts = np.flatnonzero(np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]]))
         self._starts, self._views = starts, np.diff(np.append(starts, len(key)))
         columns = ("query_id", "text", "document_id", "positive_text", "weight")
         self._columns: Mapping[str, list[Any]] = {name: table[name].tolist() for name in columns}
-        self._place = names.get_indexer(table.document_id.iloc[starts]).astype(np.int32)
+        self._place = names.get_indexer(pd.Index(table.document_id.iloc[starts])).astype(np.int32)
         self._related, self._names = related, np.array(document_ids, dtype=object)
         of_slot = table.kind.to_numpy(object)[starts]
         self.groups = [np.flatnonzero(of_slot == kind) for kind in kinds]
@@ -128,7 +130,7 @@ class WithPseudoQueries:
         return {"pseudo_queries": self._share}
 
 
-class OneKindBatches(BatchSampler):  # type: ignore[misc]
+class OneKindBatches(BatchSampler):
     """Batches of rows of one group, in an order drawn anew for every epoch.
 
     A batch of several kinds would be easy: what a pseudo-query and its document look like tells the kinds apart.

@@ -97,7 +97,8 @@ def train_twice(
     -------
     TrainingResult
         Model and summary are those of the second pass; the summary holds that of the first, and with it all dev
-        figures, as ``first_pass``; the run of the dev queries is the first pass's. In the log ``pass`` tells the rows of both apart.
+        figures, as ``first_pass``; the run of the dev queries is the first pass's. In the log ``pass`` tells the rows
+        of both apart.
 
     Raises
     ------

@@ -17,6 +17,6 @@ class PseudoQueryOptions(BaseModel):
         1.0,
         gt=0,
         le=1,
-        description="Share of the documents that ask a pseudo-query of each kind in an epoch; every epoch takes others. "
-        "1: all; less where encoding takes long.",
+        description="Share of the documents that ask a pseudo-query of each kind in an epoch, others in each. 1: all; "
+        "less where encoding takes long.",
     )
