@@ -11,9 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformerTrainer
 from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
@@ -33,7 +31,7 @@ from anmi.training.failures import (
 )
 from anmi.training.observed import Observed
 from anmi.training.options import TrainingOptions
-from anmi.training.pseudo import OneKindBatches, PseudoRows, WithPseudoQueries
+from anmi.training.pseudo import Layout, OneKindBatches, PseudoRows, WithPseudoQueries
 from anmi.training.recorder import Recorder
 from anmi.training.snapshot import (
     optimizer_tensors,
@@ -70,13 +68,12 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     # To be put back right before the first step after resuming.
     _random_of_step: dict[str, Any] | None = None
 
-    def add_pseudo_queries(
-        self, labelled: int, pseudo: PseudoRows, groups: Sequence[NDArray[np.int64]], taken: Sequence[int], steps: int
-    ) -> None:
+    def add_pseudo_queries(self, labelled: int, pseudo: PseudoRows, layout: Layout) -> None:
         """Train on pseudo-queries behind the labelled rows, in batches of one kind; see :mod:`anmi.training.pseudo`."""
-        self.sampler = self.recorder.sampler = WithPseudoQueries(self.sampler, labelled, pseudo, steps)
-        size, seed = self.args.per_device_train_batch_size, self.args.seed
-        self._batches = OneKindBatches(groups, taken, size, seed, lambda: self.state.global_step // steps)
+        self.sampler = self.recorder.sampler = WithPseudoQueries(self.sampler, labelled, pseudo, layout.steps)
+        self._batches = OneKindBatches(
+            layout.groups, layout.taken, layout.sizes, self.args.seed, lambda: self.state.global_step // layout.steps
+        )
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **options: Any) -> Any:
         """Return what forms the batches."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.retrieval.related import RelatedDocuments
 from anmi.training.batch import Row
-from anmi.training.options.pseudo import PseudoQueryOptions
+from anmi.training.options import TrainingOptions
 
 STREAM: Final = "training/batches"
 
@@ -141,8 +142,8 @@ class OneKindBatches(BatchSampler):
         Row numbers of each group.
     taken
         How many rows of each group an epoch has; another part of them in every epoch.
-    batch_size
-        Rows of a batch; the last one of each group may have fewer.
+    sizes
+        Rows of a batch of each group; the last one of an epoch may have fewer.
     seed
         Of the training.
     epoch
@@ -153,51 +154,65 @@ class OneKindBatches(BatchSampler):
         self,
         groups: Sequence[NDArray[np.int64]],
         taken: Sequence[int],
-        batch_size: int,
+        sizes: Sequence[int],
         seed: int,
         epoch: Callable[[], int],
     ) -> None:
-        self._groups, self._taken, self._size = groups, taken, batch_size
+        self._groups, self._taken, self._sizes = groups, taken, sizes
         self._seed, self._epoch = seed, epoch
         # Asked for by the library's loader; our batches are lists of row numbers.
-        self.batch_size, self.drop_last = batch_size, False
+        self.batch_size, self.drop_last = sizes[0], False
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        return steps_of(self._taken, self._size)
+        return steps_of(self._taken, self._sizes)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the batches of the epoch that begins."""
         random = seeds.stream(self._seed, f"{STREAM}/{self._epoch()}")
         batches = [
             part
-            for group, count in zip(self._groups, self._taken, strict=True)
-            if count
-            for part in np.array_split(random.permutation(group)[:count], np.arange(self._size, count, self._size))
+            for group, count, size in zip(self._groups, self._taken, self._sizes, strict=True)
+            for part in np.split(random.permutation(group)[:count], np.arange(size, count, size))
         ]
         for place in random.permutation(len(batches)):
             yield batches[place].tolist()
 
 
-def steps_of(taken: Sequence[int], batch_size: int) -> int:
+def steps_of(taken: Sequence[int], sizes: Sequence[int]) -> int:
     """Return how many batches of one kind an epoch has.
 
     Examples
     --------
-    >>> steps_of([10, 0, 3], 4)
+    >>> steps_of([10, 3], [4, 8])
     4
     """
-    return sum(math.ceil(count / batch_size) for count in taken)
+    return sum(math.ceil(count / size) for count, size in zip(taken, sizes, strict=True))
 
 
-def layout(labelled: int, pseudo: PseudoRows, options: PseudoQueryOptions) -> tuple[list[NDArray[np.int64]], list[int]]:
-    """Return the groups of row numbers whose rows share batches, and how many of each an epoch takes.
+@dataclass(frozen=True)
+class Layout:
+    """Which rows share batches: a group of row numbers each, how many of them an epoch takes, and rows of a batch."""
 
-    The labelled rows come first, all of them; of every kind of pseudo-queries an epoch takes the share that the options
-    ask for, at least one.
-    """
-    groups = [group + labelled for group in pseudo.groups]
-    taken = [max(round(options.documents * len(group)), 1) for group in groups]
-    if labelled:
-        groups, taken = [np.arange(labelled), *groups], [labelled, *taken]
-    return groups, taken
+    groups: list[NDArray[np.int64]]
+    taken: list[int]
+    sizes: list[int]
+
+    @staticmethod
+    def of(labelled: int, pseudo: PseudoRows | None, options: TrainingOptions) -> Layout:
+        """Lay out ``labelled`` rows, all of which an epoch takes, and behind them the slots of pseudo-queries.
+
+        Of every kind an epoch takes the share of the slots that the options ask for, at least one.
+        """
+        groups, sizes = ([np.arange(labelled)], [options.batch_size]) if labelled else ([], [])
+        taken = [labelled] if labelled else []
+        if pseudo is not None:
+            of_kinds = [group + labelled for group in pseudo.groups]
+            groups, sizes = [*groups, *of_kinds], [*sizes, *[options.pseudo_queries.batch_size] * len(of_kinds)]
+            taken += [max(round(options.pseudo_queries.documents * len(group)), 1) for group in of_kinds]
+        return Layout(groups, taken, sizes)
+
+    @property
+    def steps(self) -> int:
+        """Batches of an epoch."""
+        return steps_of(self.taken, self.sizes)

@@ -34,7 +34,7 @@ from anmi.training.mixed import Stock
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sources import MixedSources
-from anmi.training.pseudo import PseudoRows, layout, steps_of
+from anmi.training.pseudo import Layout, PseudoRows
 from anmi.training.recorder import DevLoss, Recorder, Refit
 from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
@@ -143,9 +143,8 @@ def train(
         wanted = identity(rows, encoder, options, seed, checkpoints.facts)
         kept = Checkpoints(checkpoints, wanted, options.checkpoints_kept)
     with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
-        groups, taken = ([], [len(data)]) if pseudo is None else layout(len(data), pseudo, options.pseudo_queries)
-        per_epoch = steps_of(taken, options.batch_size)
-        steps = options.epochs * per_epoch
+        layout = Layout.of(len(data), pseudo, options)
+        steps = options.epochs * layout.steps
         arguments = training_arguments(options, encoder, seed, Path(scratch), steps)
         curriculum = _curriculum(options, steps, seed, dev=evaluate_dev is not None or bool(refit and refit.told))
         recorder = Recorder(
@@ -160,7 +159,7 @@ def train(
         try:
             loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo)
             if pseudo is not None:
-                loop.add_pseudo_queries(len(data), pseudo, groups, taken, per_epoch)
+                loop.add_pseudo_queries(len(data), pseudo, layout)
             if kept is not None:
                 loop.add_callback(Timer(options))
             loop.run(options, kept)

@@ -13,6 +13,9 @@ class PseudoQueryOptions(BaseModel):
     kinds: tuple[str, ...] = Field(
         (), description="Kinds of pseudo-queries (docs/adaptation.md); adaptation makes those. None: labels alone."
     )
+    batch_size: int = Field(
+        64, ge=2, description="Pseudo-queries of a step; their documents are each other's only negatives."
+    )
     documents: float = Field(
         1.0,
         gt=0,
