@@ -170,8 +170,3 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_batches(tmp_path, one
 def test_what_needs_mined_negatives_does_not_go_with_pseudo_queries(changes, named):
     with pytest.raises(ValidationError, match=named):
         TrainingOptions(**OPTIONS | changes)
-
-
-def test_without_labels_and_pseudo_queries_nothing_is_left():
-    with pytest.raises(ValidationError, match="leaves nothing to train on"):
-        TrainingOptions(labels=0)
