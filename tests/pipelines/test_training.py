@@ -73,7 +73,8 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
             return train_retriever(
                 **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
                 encoder=str(tmp_path / "base"), recipe=recipe, recipes=BOOK,
-                params=TrainingParams(options=options, refit=refit), dense=DenseParams(precision="float32"), seed=1, store=store,
+                params=TrainingParams(options=options, refit=refit), seed=1, store=store,
+                dense=DenseParams(precision="float32"),
             )  # fmt: skip
 
     return run
