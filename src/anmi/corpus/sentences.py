@@ -15,8 +15,6 @@ from typing import Final
 _UNSPACED: Final = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
 # In these, words have about two characters (Chinese 1.5, Thai 4).
 _PER_WORD: Final = 2
 # Languages in which a blank separates clauses, and nothing else does.
