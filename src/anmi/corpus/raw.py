@@ -28,6 +28,9 @@ class FieldNames:
     text: str | None = None
 
 
+USUAL_FIELDS: Final = FieldNames()
+
+
 @dataclass(frozen=True)
 class Options:
     """The choices of ``load_collection``; see there for their meaning."""
@@ -38,7 +41,7 @@ class Options:
     dev_share: float = 0.15
     test_share: float = 0.2
     language: str | None = None
-    fields: FieldNames = FieldNames()
+    fields: FieldNames = USUAL_FIELDS
 
 
 @dataclass(frozen=True)

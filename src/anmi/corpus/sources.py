@@ -12,7 +12,7 @@ from typing import Final
 
 from anmi.corpus.checks import assemble
 from anmi.corpus.language import language_code
-from anmi.corpus.raw import FieldNames, Options, RawCollection
+from anmi.corpus.raw import USUAL_FIELDS, FieldNames, Options, RawCollection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError, nearest
@@ -55,7 +55,7 @@ def load_collection(
     dev_share: float = 0.15,
     test_share: float = 0.2,
     language: str | None = None,
-    fields: FieldNames = FieldNames(),
+    fields: FieldNames = USUAL_FIELDS,
 ) -> Collection:
     """Read, check and split the collection that one string names.
 
