@@ -41,8 +41,10 @@ def read_beir(location: str, options: Options) -> RawCollection:
     if not folder.is_dir():
         raise AnmiError(f"{folder} is not a folder; beir:DIR expects one with corpus.jsonl, queries.jsonl and qrels/")
     documents = read_texts(inside(folder / "corpus.jsonl", folder), "document_id")
+    if (folder / "qrels").is_file():
+        raise AnmiError(f"{folder / 'qrels'} is a file; a folder with train.tsv, dev.tsv or test.tsv was expected")
     found = {
-        split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").is_file()), None)
+        split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").exists()), None)
         for split, names in _FILES.items()
     }
     labelled = [read_qrels(inside(path, folder), split) for split, path in found.items() if path]

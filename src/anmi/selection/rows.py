@@ -22,8 +22,7 @@ _READ: Final = (*_SCORES, "choice", "weight")
 _SOURCE_NAMES: Final = np.array(
     ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)], dtype=object
 )
-# Of a table without rows pandas cannot tell which columns are texts.
-_TEXTS: Final = dict.fromkeys(("query_id", "query", "origin", "positive_id", "positive"), "str")
+_TEXTS: Final = frozenset({"query_id", "query", "origin", "positive_id", "positive"})
 # As many as a row has other documents to be compared with.
 _UNCERTAIN: Final = 8
 
@@ -69,7 +68,7 @@ def training_rows(
     """
     names, texts = np.array(document_ids, dtype=object), np.array(document_texts, dtype=object)
     maker = _RowMaker(names, texts, query_texts, related or RelatedDocuments.of_none(len(names)), own or {})
-    tables = [maker(block) for block in ahead(shards.only(*_READ))] or [maker(_of_no_query()).astype(_TEXTS)]
+    tables = [maker(block) for block in ahead(shards.only(*_READ))] or [_typed(maker(_of_no_query()))]
     # A table without rows has columns of no type, and would take the others' from them.
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     excluded = [maker.names[found[maker.used[found]]].tolist() for found in rows.pop("excluded")]
@@ -79,6 +78,12 @@ def training_rows(
 def _of_no_query() -> Candidates:
     none, scores = np.zeros((0, 1), np.int32), {name: np.zeros((0, 1), np.float32) for name in _SCORES}
     return Candidates(np.zeros(0, "<U1"), none, none, none.astype(np.uint8)).with_columns(scores, scores)
+
+
+def _typed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without rows with columns of texts and lists, which pandas cannot tell from nothing."""
+    numbers = table.select_dtypes("float32").columns
+    return table.astype({name: "str" if name in _TEXTS else object for name in table.columns.difference(numbers)})
 
 
 @dataclass
