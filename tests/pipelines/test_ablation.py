@@ -89,7 +89,7 @@ def cell(recipes: dict[str, Any] = RECIPES, recipe: str = "plain", mined: str = 
     place = Place("docs", mined, ROOT / "conf", Path("work/mined-m"), Path("store"), "none", "none")
     training = TrainingParams(options=options or {})
     selection = SelectionJob(place, recipe, recipe_book(recipes), 1)
-    return CellJob(selection, "static", training, dense or DenseParams(), seed)
+    return CellJob(selection, "static", training, dense or DenseParams(), seed, 0.1)
 
 
 def test_only_what_changes_a_cell_makes_it_another_one() -> None:
@@ -157,7 +157,7 @@ def test_cells_have_one_pass_unless_the_ablation_asks_for_two() -> None:
     book, targets = recipe_book(RECIPES), set()
     for refit in (False, True):
         asked = AblationParams.model_validate(RAW | ({"refit": True} if refit else {}))
-        plan = Plan(asked, book, branches, 1, Path("work"), Path("store"), ROOT)
+        plan = Plan(asked, book, branches, 1, 0.1, Path("work"), Path("store"), ROOT)
         job, place = plan.mining("docs")
         cells = plan.cells(place)
         assert {each.training.refit for each in cells} == {job.parameters["training.refit"]} == {refit}
@@ -173,3 +173,4 @@ def test_what_a_refit_saw_is_seen() -> None:
     })  # fmt: skip
     assert buckets(queries, qrels)["documents"] == ["seen", "unseen", "unseen"]
     assert buckets(queries, qrels, ["train", "dev"])["documents"] == ["seen", "seen", "unseen"]
+    assert buckets(queries, qrels, held_out={"one", "two"})["documents"] == ["seen", "added", "unseen"]

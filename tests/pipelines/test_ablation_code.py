@@ -121,7 +121,7 @@ params = AblationParams(
 branches = {"ingestion": IngestionParams(), "bm25": BM25Params(depth=20), "consistency": ConsistencyParams(),
             "dense": DenseParams(depth=20), "denoising": DenoisingParams(), "elo": EloParams(), "audit": AuditParams(),
             "training": TrainingParams()}
-plan = Plan(params, book, branches, 1, place / "work", place / "store", project)
+plan = Plan(params, book, branches, 1, 0.1, place / "work", place / "store", project)
 job, where = plan.mining("small")
 mining.mine(job)
 (cell,) = plan.cells(where)

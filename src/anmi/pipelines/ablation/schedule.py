@@ -34,6 +34,8 @@ class Plan:
         Parameters of the stages by name: ``ingestion, bm25, …, audit, training``, as validated.
     seed
         Of mining and selection; the seeds of the set are those of training.
+    held_out
+        Share of the documents that adaptation does not see.
     work, store, project
         Folders: of the ablation, of embeddings and judgments, of the project.
     """
@@ -42,6 +44,7 @@ class Plan:
     recipes: RecipeBook
     branches: Mapping[str, Any]
     seed: int
+    held_out: float
     work: Path
     store: Path
     project: Path
@@ -80,7 +83,7 @@ class Plan:
         return [
             CellJob(
                 SelectionJob(place, recipe, self.recipes, self.seed), given.encoder, training, self.branches["dense"],
-                seed,
+                seed, self.held_out,
             )
             for seed, recipe in product(given.seeds, given.recipes)
         ]  # fmt: skip
