@@ -28,7 +28,7 @@ from anmi.fingerprint import hash_value
 from anmi.pipelines.ablation.code import code
 from anmi.selection.recipe import RecipeBook
 
-STAGES: Final = ("ingestion", "bm25", "dense", "consistency", "denoising", "elo")
+STAGES: Final = ("ingestion", "adaptation", "bm25", "dense", "consistency", "denoising", "elo")
 _ROOTS: Final = tuple(f"anmi.pipelines.{stage}" for stage in (*STAGES, "audit"))
 _DONE: Final = "mined.json"
 

@@ -58,6 +58,7 @@ def run_ablation(
     from anmi.pipelines.ablation.mining import book_of
     from anmi.pipelines.ablation.schedule import Plan, run
 
+    recipes = recipes.with_variants(ablation.chosen.variants)
     ablation.check_recipes(recipes.names())
     branches = {
         "ingestion": ingestion, "bm25": bm25, "consistency": consistency, "dense": dense, "denoising": denoising,
@@ -122,7 +123,7 @@ def compare_recipes(
         "level": ablation.level,
         "confidence": ablation.confidence,
         "resamples": ablation.resamples,
-        "refit": ablation.refit,
+        "refit": ablation.refits,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),

@@ -61,7 +61,7 @@ class Plan:
             "encoder": given.encoder,
             "recipe": RecipeBook.every,
             # Without a refit no dev query need be mined.
-            "training.refit": self.params.refit,
+            "training.refit": self.params.refits,
             "audit_judges_for": RecipeBook.every,
             "recipes": self.recipes,
             "seed": self.seed,
@@ -79,11 +79,11 @@ class Plan:
         """Return the cells of a collection; all recipes of a seed before the next seed, so that they compare early."""
         given, branch = self.params.chosen, self.branches["training"]
         options = {**branch.options, **given.training, **self.params.collections[place.name].training}
-        training = type(branch)(**(branch.model_dump() | {"options": options, "refit": self.params.refit}))
+        training = type(branch)(**(branch.model_dump() | {"options": options, "refit": self.params.refits}))
         return [
             CellJob(
                 SelectionJob(place, recipe, self.recipes, self.seed), given.encoder, training, self.branches["dense"],
-                seed, self.held_out,
+                seed, self.held_out, given.split,
             )
             for seed, recipe in product(given.seeds, given.recipes)
         ]  # fmt: skip
