@@ -10,6 +10,7 @@ import pandas as pd
 
 from anmi.errors import AnmiError
 from anmi.pipelines.ablation.params import AblationParams
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.params import ConsistencyParams
@@ -33,6 +34,7 @@ def run_ablation(
     ablation: AblationParams,
     recipes: RecipeBook,
     ingestion: IngestionParams,
+    adaptation: AdaptationParams,
     bm25: BM25Params,
     consistency: ConsistencyParams,
     dense: DenseParams,
@@ -61,8 +63,8 @@ def run_ablation(
     recipes = recipes.with_variants(ablation.chosen.variants)
     ablation.check_recipes(recipes.names())
     branches = {
-        "ingestion": ingestion, "bm25": bm25, "consistency": consistency, "dense": dense, "denoising": denoising,
-        "elo": elo, "audit": audit, "training": training,
+        "ingestion": ingestion, "adaptation": adaptation, "bm25": bm25, "consistency": consistency, "dense": dense,
+        "denoising": denoising, "elo": elo, "audit": audit, "training": training,
     }  # fmt: skip
     own = book_of(recipes, ablation.chosen.recipes)
     project = find_kedro_project(Path.cwd()) or Path.cwd()
