@@ -111,7 +111,7 @@ def _plan(work: Path) -> Any:
     }
     book = book_of(recipe_book(raw["recipes"]), RECIPES)
     store = Path(os.environ.get("ANMI_STORE", ROOT / "data" / "store"))
-    return Plan(ablation, book, branches, raw["seed"], raw["adaptation"]["held_out"], work, store, ROOT)
+    return Plan(ablation, book, branches, raw["seed"], work, store, ROOT)
 
 
 def _kinds(node: Any) -> dict[str, Any]:

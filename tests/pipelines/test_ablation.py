@@ -16,6 +16,7 @@ from anmi.pipelines.ablation.cells import CellJob, Place, SelectionJob, buckets,
 from anmi.pipelines.ablation.mining import book_of, fingerprint
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.ablation.schedule import Plan
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.params import DenseParams
@@ -154,13 +155,13 @@ def test_completed_judgments_count_what_no_label_says() -> None:
 
 def test_cells_have_one_pass_unless_the_ablation_asks_for_two() -> None:
     branches: dict[str, Any] = {
-        "ingestion": IngestionParams(), "denoising": DenoisingParams(), "dense": DenseParams(),
-        "training": TrainingParams(),
+        "ingestion": IngestionParams(), "adaptation": AdaptationParams(), "denoising": DenoisingParams(),
+        "dense": DenseParams(), "training": TrainingParams(),
     }  # fmt: skip
     book, targets = recipe_book(RECIPES), set()
     for refit in (False, True):
         asked = AblationParams.model_validate(RAW | ({"refit": True} if refit else {}))
-        plan = Plan(asked, book, branches, 1, 0.1, Path("work"), Path("store"), ROOT)
+        plan = Plan(asked, book, branches, 1, Path("work"), Path("store"), ROOT)
         job, place = plan.mining("docs")
         cells = plan.cells(place)
         assert {each.training.refit for each in cells} == {job.parameters["training.refit"]} == {refit}

@@ -43,7 +43,6 @@ def run_ablation(
     audit: AuditParams,
     training: TrainingParams,
     seed: int,
-    held_out: float,
     work: Path,
     store: Path,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -69,7 +68,7 @@ def run_ablation(
     own = book_of(recipes, ablation.chosen.recipes)
     project = find_kedro_project(Path.cwd()) or Path.cwd()
     rows, tables = [], [pd.DataFrame(columns=[*_QUERY_KEY, *KINDS, METRIC])]
-    for done in run(Plan(ablation, own, branches, seed, held_out, work, store, project)):
+    for done in run(Plan(ablation, own, branches, seed, work, store, project)):
         key: dict[str, Any] = {"collection": done.collection, "recipe": done.recipe, "seed": done.seed}
         row: dict[str, Any] = key | {"encoder": ablation.chosen.encoder, "error": done.error, "reused": done.reused}
         row |= {name: (done.selection or {}).get(name) for name in _FROM_SELECTION}

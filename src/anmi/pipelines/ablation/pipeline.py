@@ -18,7 +18,7 @@ def create_pipeline() -> Pipeline:
     One node does all cells, since what a cell needs is known only when its collection is mined, and a set is to be
     resumed cell by cell and not node by node.
     """
-    places = {"work": "ablation_work", "store": "ablation_store", "held_out": "params:adaptation.held_out"}
+    places = {"work": "ablation_work", "store": "ablation_store"}
     return Pipeline([
         Node(
             run_ablation,

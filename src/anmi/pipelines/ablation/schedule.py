@@ -35,8 +35,6 @@ class Plan:
         Parameters of the stages by name: ``ingestion, bm25, …, audit, training``, as validated.
     seed
         Of mining and selection; the seeds of the set are those of training.
-    held_out
-        Share of the documents that adaptation does not see.
     work, store, project
         Folders: of the ablation, of embeddings and judgments, of the project.
     """
@@ -45,7 +43,6 @@ class Plan:
     recipes: RecipeBook
     branches: Mapping[str, Any]
     seed: int
-    held_out: float
     work: Path
     store: Path
     project: Path
@@ -86,7 +83,7 @@ class Plan:
         return [
             CellJob(
                 SelectionJob(place, recipe, self.recipes, self.seed), given.encoder, training, self.branches["dense"],
-                seed, self.held_out, given.split,
+                seed, self.branches["adaptation"].held_out, given.split,
             )
             for seed, recipe in product(given.seeds, given.recipes)
         ]  # fmt: skip
