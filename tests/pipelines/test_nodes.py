@@ -318,7 +318,13 @@ def test_of_one_query_results_have_no_interval_and_are_given(queries: pd.DataFra
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, pd.concat([queries, test]), qrels, params)
     table, comparisons, flat = compare_systems(
-        scores=scores, info={"collection": "mine"}, encoder="static", recipe="nearest", params=params, seed=1
+        scores=scores,
+        info={"collection": "mine"},
+        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unseen"}),
+        encoder="static",
+        recipe="nearest",
+        params=params,
+        seed=1,
     )
     assert table[["low", "high"]].isna().all(axis=None)
     assert comparisons[["low", "high"]].isna().all(axis=None)
@@ -348,9 +354,21 @@ def test_systems_are_compared_on_the_queries_of_one_split(queries: pd.DataFrame)
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, asked, qrels, params)
     assert len(scores) == 3 * 8, "no training query is scored"
+    buckets = pd.DataFrame({"query_id": test.query_id, "bucket": ["seen"] * 3 + ["unseen"] * 5})
     table, comparisons, flat = compare_systems(
-        scores=scores, info={"collection": "mine"}, encoder="static", recipe="nearest", params=params, seed=1
+        scores=scores,
+        info={"collection": "mine"},
+        query_buckets=buckets,
+        encoder="static",
+        recipe="nearest",
+        params=params,
+        seed=1,
     )
+    assert table[table.bucket == "unseen"].queries.unique().tolist() == [5]
+    assert set(table[table.bucket != "all"].metric) == {"ndcg@10", "mrr@10", "recall@10", "recall@100"}
+    assert set(comparisons[comparisons.bucket == "seen"].metric) == {"ndcg@10"}
+    assert flat["bm25.unseen.mrr@10"] == pytest.approx(1 / 3)
+    table, comparisons = (found[found.bucket == "all"] for found in (table, comparisons))
     value = table.set_index(["recipe", "metric"]).value
     assert [value[system, "mrr@10"] for system in ranks] == pytest.approx([1 / 3, 1 / 2, 1])
     gain = comparisons.set_index(["system", "baseline", "metric"]).difference

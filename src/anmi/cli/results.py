@@ -53,13 +53,19 @@ def _tracking(context: Any) -> str:
 def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
+    from anmi.report.by_bucket import bucket_table, headline, warning
     from anmi.report.console import rejections_table, results_table
     from anmi.report.false_negatives import false_negatives_lines
     from anmi.report.negatives_console import expected_sentence
     from anmi.retrieval.prompts import in_words
 
     out = console()
-    out.print(results_table(pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])))
+    measured, compared = pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])
+    out.print(results_table(measured, compared))
+    if by_bucket := bucket_table(measured):
+        out.print(by_bucket)
+    for sentence in filter(None, (headline(measured), warning(measured, compared))):
+        click.echo(sentence)
     out.print(rejections_table(pd.DataFrame(saved["funnel"])))
     if expected := expected_sentence(saved.get("expected")):
         click.echo(expected)

@@ -18,6 +18,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
+from anmi.evaluation.generalisation import BUCKETS
 from anmi.evaluation.significance import compare, holm, interval
 from anmi.seeds import stream
 
@@ -26,7 +27,7 @@ COMPLETED: Final = "completed"
 BEST_KNOWN: Final = "best known"
 METRIC: Final = "ndcg@10"
 KINDS: Final = ("documents", "hardness")
-_ORDER: Final = ("seen", "unseen", "easy", "medium", "hard")
+_ORDER: Final = (*BUCKETS, "easy", "medium", "hard")
 # Resamples in memory at once.
 _BATCH: Final = 50
 _MEANS: Final = ("train_seconds", "search_seconds", "memory_mb")

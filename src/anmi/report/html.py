@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.report import figures
+from anmi.report import by_bucket, figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
 from anmi.report.false_negatives import false_negatives_sentence
 from anmi.report.hardening import hardening
@@ -51,6 +51,8 @@ def render(inputs: ReportInputs) -> str:
         columns=[metric_name(metric) for metric in HEADLINE_METRICS],
         results=_results(inputs),
         metrics=embedded(figures.metrics(inputs.results)),
+        buckets=by_bucket.section(inputs.results, inputs.comparisons),
+        bucket_figure=embedded(by_bucket.bucket_figure(inputs.results)),
         funnel=embedded(figures.funnel(inputs.funnel)),
         funnel_rows=_funnel_rows(inputs),
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from anmi.evaluation.generalisation import ALL
+
 BM25: Final = "bm25"
 NO_INTERVAL: Final = "no interval"
 ZERO_SHOT: Final = "zero_shot"
@@ -31,11 +33,12 @@ _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 class ReportInputs:
     """Plain tables and dictionaries; whatever is empty is said to be missing."""
 
-    # recipe: bm25, zero_shot or the trained model's; metric, value, low, high. One collection and one encoder.
+    # recipe: bm25, zero_shot or the trained model's; bucket, queries, metric, value, low, high. One collection and
+    # encoder. Without a column bucket all rows are about all queries.
     results: pd.DataFrame
     # collection, recipe, encoder, prompts in words, date, versions by name, and counts to be named in the head.
     summary: Mapping[str, Any]
-    # system, baseline, metric, difference (system minus baseline), low, high, p_value
+    # system, baseline, bucket, queries, metric, difference (system minus baseline), low, high, p_value
     comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
     # What the diagnoses of anmi.evaluation.diagnostics and anmi.evaluation.distributions found; the gap is of Elo.
     funnel: Sequence[Mapping[str, Any]] = ()
@@ -253,16 +256,27 @@ def metric_name(metric: str) -> str:
     return f"{_SPELLED.get(name, name.capitalize())}{at}{k}"
 
 
-def lookup(results: pd.DataFrame, recipe: str, metric: str) -> Mapping[str, float] | None:
-    """Return ``value, low, high`` of one system and metric, or None."""
+def of_bucket(table: pd.DataFrame, bucket: str) -> pd.DataFrame:
+    """Return the rows of a bucket of queries; without a column of buckets every row is about all queries."""
+    if "bucket" in table:
+        return table[table["bucket"] == bucket]
+    return table if bucket == ALL else table[:0]
+
+
+def lookup(results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL) -> Mapping[str, float] | None:
+    """Return ``value, low, high`` of one system and metric, over all queries or those of a bucket, or None."""
+    results = of_bucket(results, bucket)
     if not len(results):
         return None
     rows = results[(results["recipe"] == recipe) & (results["metric"] == metric)]
     return _last(rows, ["value", "low", "high"])
 
 
-def difference(comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10") -> Mapping[str, float] | None:
+def difference(
+    comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10", bucket: str = ALL
+) -> Mapping[str, float] | None:
     """Return ``difference, low, high, p_value`` of a system against the encoder as it was, or None."""
+    comparisons = of_bucket(comparisons, bucket)
     if not len(comparisons):
         return None
     asked = (comparisons["system"] == system) & (comparisons["metric"] == metric)

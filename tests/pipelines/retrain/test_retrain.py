@@ -49,7 +49,7 @@ EVALUATION = EvaluationParams(resamples=100)
 def decided(
     champion: dict[str, Any], before: pd.DataFrame, mine: pd.DataFrame, audited: pd.DataFrame, trained: Path,
     book: RecipeBook = BOOK, drawn: pd.DataFrame = NOTHING_DRAWN, equivalents: pd.DataFrame = NOTHING_DRAWN,
-    params: RetrainParams | None = None,
+    params: RetrainParams | None = None, buckets: pd.DataFrame | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Ask the node with what these tests do not vary."""
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["own"], "relevance": [1]})
@@ -57,6 +57,7 @@ def decided(
         champion,
         champion_metrics=before,
         query_metrics=mine,
+        query_buckets=mine[["query_id"]].assign(bucket="unseen") if buckets is None else buckets,
         audited=audited,
         drawn=drawn,
         equivalents=equivalents,

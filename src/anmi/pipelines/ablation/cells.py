@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -115,6 +115,8 @@ class CellJob:
 
     Attributes
     ----------
+    held_out
+        Share of the documents that adaptation does not see.
     fingerprint
         Hash of what can change the cell: its selection, training options, encoder, seed, truth, the code.
     """
@@ -124,6 +126,7 @@ class CellJob:
     training: TrainingParams
     dense: DenseParams
     seed: int
+    held_out: float
     split: Literal["test", "dev"] = "test"
     fingerprint: str = field(init=False)
 
@@ -131,7 +134,7 @@ class CellJob:
         options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
         dense = self.dense.model_dump(mode="json")
         parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
-        parts += [self.training.refit, self.split]
+        parts += [self.training.refit, self.held_out, self.split]
         parts += [self.place.truth, code(run_cell, measure, buckets)]
         object.__setattr__(self, "fingerprint", hash_value(parts, 8))
 
@@ -243,6 +246,8 @@ def run_cell(job: CellJob) -> None:
     Training is the node that a run trains with, epochs chosen on dev and all. Completed judgments are made here, after
     training, and go nowhere but into the metrics.
     """
+    from anmi.adaptation.held_out import splits
+    from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import ranked
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
@@ -269,7 +274,9 @@ def run_cell(job: CellJob) -> None:
     memory = peak_mib()
     shutil.rmtree(made["trained_model"], ignore_errors=True)
     summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
-    queries_of = measure(run, asked, qrels, data, job.place.truth, summary["trained_on"])
+    # By the seed of mining, the same for all cells of a collection, whatever a recipe is trained on.
+    away = corpus.document_id[splits(document_texts(corpus), job.selection.seed, job.held_out) != "train"]
+    queries_of = measure(run, asked, qrels, data, job.place.truth, summary["trained_on"], set(away))
     passes = (summary, summary.get("first_pass", {}))
     _write(job.target, {
         "collection": job.place.name, "recipe": job.recipe, "seed": job.seed, "encoder": job.encoder,
@@ -285,6 +292,7 @@ def measure(
     data: Any,
     truth: str,
     trained_on: Sequence[str] = ("train",),
+    held_out: Collection[str] = (),
 ) -> dict[str, dict[str, list[Any]]]:
     """Return for ``original`` and, where truth is known, ``completed`` judgments the columns of a table of queries."""
     from anmi.evaluation.ablation import COMPLETED, ORIGINAL
@@ -295,7 +303,7 @@ def measure(
     judgments = {ORIGINAL: own}
     if truth == "equivalents":
         judgments[COMPLETED] = completed_judgments(own, data["equivalents"])
-    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels, trained_on)
+    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels, trained_on, held_out)
     made = {}
     for name, labels in judgments.items():
         table = evaluate(labels, run, CUTOFFS, ignore_identical_ids=False).loc[asked.query_id.tolist(), list(METRICS)]
@@ -303,21 +311,24 @@ def measure(
     return made
 
 
-def buckets(asked: pd.DataFrame, qrels: pd.DataFrame, trained_on: Sequence[str] = ("train",)) -> dict[str, list[str]]:
+def buckets(
+    asked: pd.DataFrame, qrels: pd.DataFrame, trained_on: Sequence[str] = ("train",), held_out: Collection[str] = ()
+) -> dict[str, list[str]]:
     """Return what kind each query is, in two ways.
 
-    ``documents``: ``seen`` where a document of its own was also labelled for a query of the splits trained on, and a
-    model may score by memory; what it learnt shows on the ``unseen``. ``hardness``: thirds of the queries by how hard
-    their text is, since nearly all queries of a collection would fall into one bucket of fixed borders. The script
-    alone tells languages apart here, so that no optional package is needed.
+    ``documents``: what training saw of its relevant documents, see :func:`anmi.evaluation.generalisation.buckets`. All
+    labels of the splits count, and held-out documents whether a recipe was adapted or not, so that all recipes are
+    compared on the same queries. ``hardness``: thirds of the queries by how hard their text is, since nearly all
+    queries of a collection would fall into one bucket of fixed borders. The script alone tells languages apart here, so
+    that no optional package is needed.
     """
     from anmi.corpus.hardness import HardnessParams, hardness
+    from anmi.evaluation import generalisation
     from anmi.evaluation.buckets import bucket_of, thirds
 
-    trained = set(qrels.loc[qrels.split.isin(trained_on), "document_id"])
-    touched = set(qrels.loc[qrels.document_id.isin(trained) & qrels.query_id.isin(asked.query_id), "query_id"])
+    positives = generalisation.trained_positives(qrels[["query_id", "split"]], qrels, trained_on)
     hard = hardness(asked.text.tolist(), HardnessParams(code_mix="script")).value
     return {
-        "documents": ["seen" if query in touched else "unseen" for query in asked.query_id],
+        "documents": generalisation.buckets(asked.query_id, qrels, positives, held_out).tolist(),
         "hardness": bucket_of(hard, *thirds(hard)).tolist(),
     }
