@@ -44,3 +44,9 @@ def test_what_the_recipe_says_need_not_be_said_again_by_an_override() -> None:
             Recipe(description="A recipe."),
             TrainingParams.model_construct(options={"sources": "mixed", "negatives": None}),
         )
+
+
+def test_without_labels_and_pseudo_queries_nothing_is_left() -> None:
+    with pytest.raises(AnmiError, match="labels 0 leaves nothing to train on"):
+        merged({}, labels=0)
+    assert merged({"pseudo_queries": {"kinds": ["cloze"]}}, labels=0).labels == 0

@@ -14,7 +14,6 @@ from torch.utils.data import BatchSampler
 
 from anmi import seeds
 from anmi.candidates import PADDING
-from anmi.errors import AnmiError
 from anmi.retrieval.related import RelatedDocuments
 from anmi.training.batch import Row
 from anmi.training.options import TrainingOptions
@@ -32,17 +31,12 @@ class PseudoRows:
     table
         ``query_id, text, document_id, positive_text, kind, weight, split``; only those of ``train`` are used.
     kinds
-        In this order.
+        In this order; there is a pseudo-query of each.
     related
         Which documents are copies, near-duplicates or siblings of others: none of them becomes a negative of another
         one inside a batch.
     document_ids
         Of the corpus, in its order.
-
-    Raises
-    ------
-    AnmiError
-        There is no pseudo-query of a kind.
     """
 
     def __init__(
@@ -53,12 +47,6 @@ class PseudoRows:
         document_ids: Sequence[str],
     ) -> None:
         table = table[(table.split == "train") & table.kind.isin(list(kinds))]
-        if absent := [kind for kind in kinds if kind not in set(table.kind)]:
-            raise AnmiError(
-                f'there is no pseudo-query of the kind "{absent[0]}" to train on: the documents have nothing of the '
-                "sort, or the filters of `adaptation` dropped all (see the artifact pseudo_query_summary); leave the "
-                "kind out of training.options.pseudo_queries.kinds"
-            )
         names = pd.Index(document_ids)
         order = np.lexsort(
             (names.get_indexer(pd.Index(table.document_id)), pd.Categorical(table.kind, list(kinds)).codes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -22,7 +22,6 @@ from anmi.store import Store
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from anmi.training.options.pseudo import PseudoQueryOptions
     from anmi.training.pseudo import PseudoRows
     from anmi.training.recorder import DevLoss
 
@@ -112,7 +111,9 @@ def train_retriever(
     rows = check_splits(rows, queries)
     merged = merged_options(recipes.get(recipe), params)
     rows, queries = labels_used(rows, queries, merged.labels, seed)
-    pseudo = _pseudo_rows(pseudo_queries, merged.pseudo_queries, corpus, related_documents)
+    labelled = bool(len(of_split(rows, "train")))
+    kinds = merged.pseudo_queries.kinds
+    pseudo = _pseudo_rows(pseudo_queries, kinds, corpus, related_documents, labelled=labelled)
     if pseudo is not None:
         rows = without_documents(rows, set(pseudo_queries.document_id[pseudo_queries.split != "train"]))
     dev_rows = rows_for_refit(rows, queries) if params.refit and merged.labels else rows[:0]
@@ -224,16 +225,36 @@ def without_documents(rows: pd.DataFrame, documents: Collection[str]) -> pd.Data
 
 
 def _pseudo_rows(
-    pseudo_queries: pd.DataFrame, options: PseudoQueryOptions, corpus: pd.DataFrame, related_documents: pd.DataFrame
+    pseudo_queries: pd.DataFrame,
+    kinds: Sequence[str],
+    corpus: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    *,
+    labelled: bool,
 ) -> PseudoRows | None:
-    """Return the pseudo-queries to train on, None where the recipe asks for none."""
+    """Return the pseudo-queries to train on, None where the recipe asks for none.
+
+    A kind that the collection's documents do not offer, such as titles, is left out; that none is offered is an error
+    only where nothing is labelled either.
+    """
     from anmi.retrieval.related import RelatedDocuments
     from anmi.training.pseudo import PseudoRows
 
-    if not options.kinds:
+    there = set(pseudo_queries.kind[pseudo_queries.split == "train"])
+    found = [kind for kind in kinds if kind in there]
+    if len(found) < len(kinds):
+        lacking = ", ".join(kind for kind in kinds if kind not in there)
+        log.warning("There is no pseudo-query of the kind %s to train on; pseudo_query_summary says why", lacking)
+    if not (found or labelled):
+        raise AnmiError(
+            "there is nothing to train on: no training query has a label, and no pseudo-query could be made of the "
+            "documents (the artifact pseudo_query_summary counts the reasons); add labels, or other kinds under "
+            "training.options.pseudo_queries.kinds"
+        )
+    if not found:
         return None
     ids = corpus.document_id.tolist()
-    return PseudoRows(pseudo_queries, options.kinds, RelatedDocuments.from_table(related_documents, ids), ids)
+    return PseudoRows(pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids)
 
 
 def dev_ranking(

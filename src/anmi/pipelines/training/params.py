@@ -88,6 +88,11 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
         options = TrainingOptions(**{"negatives": recipe.negatives, **recipe.training, **params.options})
     except ValidationError as error:
         raise AnmiError(f"training: {_sentence(error)}") from error
+    if options.labels == 0 and not options.pseudo_queries.kinds:
+        raise AnmiError(
+            "training: labels 0 leaves nothing to train on; name kinds of pseudo-queries, such as "
+            "`pseudo_queries: {kinds: [cloze]}`, or use some labels"
+        )
     mixed = options.sources.kind == "mixed"
     check_sources(options.curriculum, mixed=mixed)
     if options.loss.kind == "entity" and not mixed:

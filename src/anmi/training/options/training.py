@@ -157,8 +157,6 @@ class TrainingOptions(BaseModel):
             raise ValueError("with mixed sources `negatives` says how many are drawn for a row, such as 7")
         if self.pseudo_queries.kinds:
             self._goes_with_pseudo_queries()
-        elif self.labels == 0:
-            raise ValueError("labels: 0 leaves nothing to train on; name kinds of `pseudo_queries`, such as [cloze]")
         return self
 
     def _goes_with_pseudo_queries(self) -> None:

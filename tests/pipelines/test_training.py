@@ -1,0 +1,137 @@
+"""The node of training: which labels and documents it uses, and what stands in for labels that are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.errors import AnmiError
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.training.nodes import labels_used, train_retriever, without_documents
+from anmi.pipelines.training.params import TrainingParams
+from anmi.selection.recipe import recipe_book
+from anmi.store import Store
+
+COUNT = 24
+WORDS = [f"w{i}" for i in range(3 * COUNT)]
+PSEUDO = {"kinds": ["title", "cloze"], "batch_size": 4}
+BOOK = recipe_book({
+    "mine": {"description": "A recipe.", "negatives": 2, "steps": [{"top": {"by": "dense"}}],
+             "training": {"pseudo_queries": PSEUDO}},
+    "alone": {"description": "Labels alone.", "negatives": 2, "steps": [{"top": {"by": "dense"}}]},
+})  # fmt: skip
+CORPUS = pd.DataFrame({
+    "document_id": [f"d{i}" for i in range(COUNT)],
+    "title": [f"w{i}" for i in range(COUNT)],
+    "text": [f"w{i + COUNT} w{i + 2 * COUNT}" for i in range(COUNT)],
+    "metadata": "{}",
+})  # fmt: skip
+QUERIES = pd.DataFrame({
+    "query_id": [f"q{i}" for i in range(COUNT)],
+    "text": [f"w{i} w{i + COUNT}" for i in range(COUNT)],
+    "split": ["train"] * 12 + ["dev"] * 6 + ["test"] * 6,
+})  # fmt: skip
+QRELS = pd.DataFrame({"query_id": QUERIES.query_id, "document_id": CORPUS.document_id, "relevance": 1})
+HELD_OUT = ("d20", "d21", "d22", "d23")
+
+
+def pseudo_queries() -> pd.DataFrame:
+    """Titles of all documents, of which four are held out."""
+    split = ["dev" if name in HELD_OUT[:2] else "test" if name in HELD_OUT else "train" for name in CORPUS.document_id]
+    return pd.DataFrame({
+        "query_id": "title:0:" + CORPUS.document_id, "text": CORPUS.title, "document_id": CORPUS.document_id,
+        "positive_text": CORPUS.text, "kind": "title", "weight": 1.0, "split": split,
+    })  # fmt: skip
+
+
+def rows(count: int = 12) -> pd.DataFrame:
+    """One row per training query; its negatives are the next document and one that is held out."""
+    texts = (CORPUS.title + " " + CORPUS.text).tolist()
+    other = [(i + 1) % COUNT for i in range(count)]
+    return pd.DataFrame({
+        "query_id": QUERIES.query_id[:count], "query": QUERIES.text[:count], "positive_id": CORPUS.document_id[:count],
+        "positive": texts[:count], "negative_ids": [[f"d{i}", "d21"] for i in other],
+        "negatives": [[texts[i], texts[21]] for i in other], "weights": [[1.0, 0.5]] * count,
+        "negative_dense": [[0.3, 0.2]] * count, "positive_dense": 0.9, "query_weight": 1.0,
+        "positive_ids": [[name] for name in CORPUS.document_id[:count]],
+    })  # fmt: skip
+
+
+@pytest.fixture
+def train(word_encoder: Any, tmp_path: Path) -> Any:
+    word_encoder(WORDS).save(str(tmp_path / "base"), create_model_card=False)
+    related = pd.DataFrame({"document_id": [], "other_id": [], "kind": []}, dtype=str)
+
+    def run(recipe: str = "mine", refit: bool = False, **changes: Any) -> dict[str, Any]:
+        tables = {"rows": rows(), "queries": QUERIES, "qrels": QRELS, "pseudo_queries": pseudo_queries()}
+        options = {"epochs": 2, "batch_size": 4, **changes.pop("options", {})}
+        with Store(tmp_path / "store") as store:
+            return train_retriever(
+                **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
+                encoder=str(tmp_path / "base"), recipe=recipe, recipes=BOOK,
+                params=TrainingParams(options=options, refit=refit), seed=1, store=store,
+                dense=DenseParams(precision="float32"),
+            )  # fmt: skip
+
+    return run
+
+
+def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named(train: Any, caplog: Any) -> None:
+    summary = train()["training_summary"]
+    assert (summary["pseudo_queries"], summary["rows"], summary["adapted"]) == (20, 12, True)
+    assert "no pseudo-query of the kind cloze" in caplog.text
+
+
+def test_dev_is_ranked_by_what_was_not_trained_on_it(train: Any) -> None:
+    once, twice = train()["dev_run"], train(refit=True, rows=rows(18).assign(split=["train"] * 12 + ["dev"] * 6))
+    assert set(once.query_id) == set(QUERIES.query_id[12:18])
+    assert once.groupby("query_id").size().tolist() == [COUNT] * 6
+    pd.testing.assert_frame_equal(twice["dev_run"], once, check_dtype=False)
+    assert twice["training_summary"]["trained_on"] == ["train", "dev"]
+
+
+def test_without_labels_pseudo_queries_of_held_out_documents_are_dev(train: Any) -> None:
+    tests = QUERIES[QUERIES.split == "test"]
+    made = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])
+    assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (0, "pseudo_queries")
+    assert set(made["dev_run"].query_id) == {"title:0:d20", "title:0:d21"}
+    assert made["training_log"]["dev_ndcg@10"].notna().sum() == 2
+
+
+def test_no_labels_asked_for_is_like_no_labels_there(train: Any) -> None:
+    asked = train(options={"labels": 0})["training_log"]
+    tests = QUERIES[QUERIES.split == "test"]
+    there = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])["training_log"]
+    np.testing.assert_array_equal(asked.loss, there.loss)
+
+
+def test_nothing_to_train_on_is_one_sentence(train: Any) -> None:
+    with pytest.raises(AnmiError, match="nothing to train on: no training query has a label"):
+        train(rows=rows()[:0], pseudo_queries=pseudo_queries()[:0])
+
+
+def test_labels_alone_are_trained_on_as_before(train: Any) -> None:
+    made = train(recipe="alone")
+    assert (made["training_summary"]["adapted"], made["training_summary"]["pseudo_queries"]) == (False, 0)
+    assert made["training_summary"]["mined_negatives"] == 24
+
+
+def test_held_out_documents_are_no_negatives_either() -> None:
+    left = without_documents(rows(), set(HELD_OUT))
+    assert left.negative_ids.tolist() == [[f"d{i + 1}"] for i in range(12)]
+    assert left.weights.tolist() == [[1.0]] * 12 and left.negative_dense.tolist() == [[0.3]] * 12
+    assert (left.positive_dense == 0.9).all() and rows().negative_ids.map(len).eq(2).all()
+
+
+def test_a_larger_share_of_the_labels_holds_every_smaller_one_and_test_queries_stay() -> None:
+    many = QUERIES.loc[np.repeat(QUERIES.index, 40)].reset_index(drop=True)
+    many = many.assign(query_id=[f"q{i}" for i in range(len(many))], text=[f"text {i}" for i in range(len(many))])
+    some = pd.DataFrame({"query_id": many.query_id})
+    used = {share: labels_used(some, many, share, 1) for share in (0.0, 0.1, 0.5, 1.0)}
+    assert [round(len(found[0]) / len(many), 1) for found in used.values()] == [0.2, 0.3, 0.6, 1.0]
+    assert set(used[0.0][1].split) == {"test"}
+    assert set(used[0.1][0].query_id) < set(used[0.5][0].query_id)
