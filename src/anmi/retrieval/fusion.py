@@ -33,6 +33,14 @@ class Ranked(NamedTuple):
     documents: NDArray[np.int32]
     scores: NDArray[np.float32]
 
+    def top(self, depth: int) -> Ranked:
+        """Return the first ``depth`` of each list."""
+        return Ranked(self.documents[:, :depth], self.scores[:, :depth])
+
+    def of(self, queries: slice | NDArray[np.bool_]) -> Ranked:
+        """Return the lists of some of the queries."""
+        return Ranked(self.documents[queries], self.scores[queries])
+
 
 class Spreads(NamedTuple):
     """In what units scores of two systems are compared.
@@ -165,5 +173,5 @@ def comparable(
 
 def _best(found: Fused, k: int) -> Fused:
     order = np.argsort(-found.scores, axis=1, kind="stable")[:, :k]
-    best = Fused(*(np.take_along_axis(values, order, axis=1) for values in found))
+    best = Fused(**{name: np.take_along_axis(values, order, axis=1) for name, values in found._asdict().items()})
     return best._replace(scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32))

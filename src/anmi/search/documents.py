@@ -44,7 +44,7 @@ class Documents:
         wanted: dict[int, list[int]] = {}
         for row in set(rows):
             wanted.setdefault(row // _GROUP, []).append(row)
-        found = {}
+        found: dict[int, dict[str, str]] = {}
         for group, members in wanted.items():
             table = self._file.read_row_group(group)
             found |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in members}

@@ -46,8 +46,8 @@ def opened(folder: Path) -> dict[str, Any]:
     again = "export it again (`kedro run --pipelines evaluation`), or copy it again, all of it"
     file = folder / SETTINGS
     if not file.is_file():
-        what = f"has no {SETTINGS}, so it is no search folder or only half of one" if folder.is_dir() else "is not there"
-        raise AnmiError(f"{folder} {what}: {again}")
+        half = f"has no {SETTINGS}, so it is no search folder or only half of one"
+        raise AnmiError(f"{folder} {half if folder.is_dir() else 'is not there'}: {again}")
     try:
         settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         files = dict(settings["files"])

@@ -177,8 +177,8 @@ class HybridSearch:
         none = Ranked(np.full((len(queries), 0), PADDING, np.int32), np.zeros((len(queries), 0), np.float32))
         sparse, spread, dense = none, np.ones(len(queries), np.float32), none
         if system != "dense":
-            *found, spread = self.bm25.search_and_spread(queries, depth)
-            sparse = Ranked(*found)
+            documents, scores, spread = self.bm25.search_and_spread(queries, depth)
+            sparse = Ranked(documents, scores)
         if system != "bm25":
             dense = Ranked(*self.dense.search(self.encode(queries), depth))
         if system == "hybrid":

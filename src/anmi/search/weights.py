@@ -18,7 +18,6 @@ DEFAULT: Final = 0.5
 CUT: Final = 10
 # Fewer say less than all queries together do, though those are of another kind.
 ENOUGH_UNSEEN: Final = 30
-_PRIOR: Final = 10
 _RESAMPLES: Final = 1000
 _CELLS: Final = 4_000_000
 
@@ -89,9 +88,9 @@ def fit_weight(
     Notes
     -----
     The curve is flat around its maximum, so that its best point moves with every query. The weight is the mean of the
-    best points of 1,000 bootstrap samples of the queries (bagging), which is smooth, drawn to 1/2 as if by ten further
-    queries that prefer it: with few queries the best point is mostly chance, and one half was never far from the best.
-    ``benchmarks/fusion.py`` compares other numbers than ten.
+    best points of 1,000 bootstrap samples of the queries (bagging). With few queries these lie all over the range and
+    their mean is drawn to its middle; a further pull towards 1/2 cost more than it brought already at ten queries on
+    dev queries of four collections, and so did the best point itself (``benchmarks/fusion.py``).
 
     Examples
     --------
@@ -106,12 +105,10 @@ def fit_weight(
     count = int(chosen.sum())
     if not count:
         return FittedWeight(DEFAULT, 0.0, 1.0, 0, "none", ())
-    values = ndcg_by_weight(
-        Ranked(*(part[chosen] for part in bm25)), Ranked(*(part[chosen] for part in dense)),
-        spreads._replace(bm25=spreads.bm25[chosen]), labelled[chosen], grades[chosen],
-    )  # fmt: skip
+    units = spreads._replace(bm25=spreads.bm25[chosen])
+    values = ndcg_by_weight(bm25.of(chosen), dense.of(chosen), units, labelled[chosen], grades[chosen])
     best = bagged(values, seed)
-    weight = (count * best.mean() + _PRIOR * DEFAULT) / (count + _PRIOR)
+    weight = best.mean()
     low, high = np.quantile(best, [0.025, 0.975])
     curve = tuple((round(float(w), 2), float(v)) for w, v in zip(GRID, values.mean(axis=1), strict=True))
     kind: Literal["unseen", "all"] = "unseen" if chosen is unseen else "all"
@@ -130,9 +127,8 @@ def ndcg_by_weight(
     step = max(1, _CELLS // max(width, 1))
     for start in range(0, len(labelled), step):
         part = slice(start, start + step)
-        lists = Ranked(bm25.documents[part], bm25.scores[part]), Ranked(dense.documents[part], dense.scores[part])
         units = spreads._replace(bm25=spreads.bm25[part])
-        values[:, part] = _block(*lists, units, labelled[part], np.maximum(grades[part], 0))
+        values[:, part] = _block(bm25.of(part), dense.of(part), units, labelled[part], np.maximum(grades[part], 0))
     return values
 
 

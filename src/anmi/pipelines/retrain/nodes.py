@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -26,10 +27,15 @@ from anmi.errors import AnmiError
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
+from anmi.pipelines.evaluation.asked import Asked, asked_of
+from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.evaluation.search import HYBRID, reindexed
+from anmi.pipelines.evaluation.splits import check_held_out, trained_on
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.retrieval.bm25 import BM25Index
+from anmi.search import HybridSearch
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -39,6 +45,8 @@ _METRIC: Final = "ndcg@10"
 _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 # Beside the recipe's own false negatives those of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
+# What the champion is fused by as long as it is in use.
+_OF_HYBRID: Final = ("method", "weight", "depth", "dense_spread")
 # Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
 _TRAINED_ON: Final = "trained_on"
 
@@ -99,6 +107,8 @@ def evaluate_champion(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     *,
+    bm25_index: BM25Index,
+    pseudo_queries: pd.DataFrame,
     collection: str,
     params: RetrainParams,
     evaluation: EvaluationParams,
@@ -107,7 +117,9 @@ def evaluate_champion(
 ) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:
     """Fetch the champion, check its files, and let it rank the corpus for the queries the challenger is asked.
 
-    Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
+    It ranks as it is deployed: with BM25 by its own weight, or alone where the rule is about the encoder, or where it
+    was registered by an earlier release, which knew no hybrid.
+        Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
     """
     name = model_name(params, collection)
     rolled_back = {
@@ -125,41 +137,66 @@ def evaluate_champion(
         folder = registry.fetch(found, Path(room))
         # Prompts are its own or those it is served with, whatever today's challenger is trained with.
         serving = _OWN_PROMPTS | read_beside(folder, SERVING)
-        run = _rank(folder / WEIGHTS, corpus, queries, qrels, evaluation, dense.model_copy(update=serving))
+        hybrid = serving.pop(HYBRID, None) if params.rule.system == HYBRID else None
+        serving.pop(HYBRID, None)
+        asked = asked_of(corpus, queries, qrels, pseudo_queries, evaluation.split)
+        run = _rank(
+            folder / WEIGHTS, asked, evaluation, dense.model_copy(update=serving), hybrid,
+            bm25_index if asked.corpus is corpus else reindexed(bm25_index, asked.corpus),
+        )  # fmt: skip
         profile = read_beside(folder, PROFILE)
     return known | {"version": found.version, "created": found.created, "tags": found.tags}, profile, run
 
 
 def _rank(
     model: Path,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
+    asked: Asked,
     evaluation: EvaluationParams,
     dense: DenseParams,
+    hybrid: Mapping[str, Any] | None,
+    bm25: BM25Index,
 ) -> pd.DataFrame:
-    from anmi.evaluation.retrieval import ranked
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import Ranking, run_table, search
     from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.fusion import Ranked, Spreads, fuse
 
-    asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
-    if asked.empty:
+    if asked.queries.empty:
         raise AnmiError(
             f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
             "cannot be compared; give it some"
         )
+    depth = max(evaluation.cutoffs)
+    deep = max(depth, hybrid["depth"]) if hybrid else depth
+    ranking = Ranking.of(asked.queries, asked.qrels, asked.corpus.document_id.tolist(), deep)
     encoder = load_encoder(str(model), model.parent, dense.max_length, dense.prompts)
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
     options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": _SYSTEM}
-    return ranked(encoder, asked, qrels, corpus, max(evaluation.cutoffs), **options).assign(system=_SYSTEM)
+    texts = asked.queries.text.tolist()
+    found = ranking.lists(*search(encoder, texts, document_texts(asked.corpus), ranking.searched, **options))
+    if hybrid:
+        documents, scores, spread = bm25.search_and_spread(texts, ranking.searched)
+        sparse, cosines = Ranked(*ranking.lists(documents, scores)), Ranked(*found)
+        spreads = Spreads(spread, hybrid["dense_spread"])
+        listed = hybrid["depth"]
+        fused = fuse(sparse.top(listed), cosines.top(listed), depth, spreads, hybrid["method"], hybrid["weight"])
+        found = fused.documents, fused.scores
+    return run_table(ranking.query_ids, ranking.document_ids, *found).assign(system=_SYSTEM)
 
 
 def score_champion(
-    runs: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, evaluation: EvaluationParams
+    runs: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    *,
+    pseudo_queries: pd.DataFrame,
+    evaluation: EvaluationParams,
 ) -> pd.DataFrame:
     """Return every metric of every held-out query; empty where there is no champion."""
     if runs.empty:
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
-    return score_runs(runs, queries, qrels, evaluation)
+    return score_runs(runs, corpus, queries, qrels, pseudo_queries=pseudo_queries, params=evaluation)
 
 
 def decide_promotion(
@@ -182,7 +219,8 @@ def decide_promotion(
     """Apply the rule; a challenger with the weights of a version that was rolled back is kept out as well."""
     if _METRIC not in query_metrics:
         raise AnmiError(f"{_METRIC} decides about promotion and was not measured: put 10 among evaluation.cutoffs")
-    challenger = query_metrics[query_metrics.system == recipe].set_index("query_id")[_METRIC]
+    system = HYBRID if params.rule.system == HYBRID else recipe
+    challenger = query_metrics[query_metrics.system == system].set_index("query_id")[_METRIC]
     held = champion["version"] is not None
     before = champion_metrics.set_index("query_id")[_METRIC] if held else None
     options = merged_options(recipes.get(recipe), training)
@@ -263,8 +301,12 @@ def register_challenger(
     dense: DenseParams,
     registry: ModelRegistry,
     training_summary: dict[str, Any],
+    search_index: HybridSearch,
 ) -> dict[str, Any]:
-    """Make the challenger a version of the registered model and, where it was promoted, its champion."""
+    """Make the challenger a version of the registered model and, where it was promoted, its champion.
+
+    The weight beside BM25 goes with it; the index of the documents is no part of a model.
+    """
     from anmi.retrieval.encoders import load_encoder, short_name
     from anmi.retrieval.prompts import prompts_of
 
@@ -292,6 +334,7 @@ def register_challenger(
         model = load_encoder(str(trained_model), trained_model.parent)
         serving = dense.model_dump(include={"max_length", "precision"})
         serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
+        serving[HYBRID] = {name: search_index.settings[name] for name in _OF_HYBRID}
         made = registry.register(name, model_folder(model, Path(room) / "model", serving, training_profile), tags)
     if decision == PROMOTED:
         registry.set_champion(made, before)

@@ -31,15 +31,15 @@ def create_pipeline() -> Pipeline:
         Node(
             evaluate_champion,
             inputs=by_name(
-                "corpus", "queries", "qrels", "params:collection", "params:evaluation", "params:dense",
-                params="params:retrain", registry="model_registry",
+                "corpus", "queries", "qrels", "bm25_index", "pseudo_queries", "params:collection",
+                "params:evaluation", "params:dense", params="params:retrain", registry="model_registry",
             ),
             outputs=["champion", "champion_profile", "champion_runs"],
             name="evaluate_champion",
         ),
         Node(
             score_champion,
-            inputs=["champion_runs", "queries", "qrels", "params:evaluation"],
+            inputs=by_name("corpus", "queries", "qrels", "pseudo_queries", "params:evaluation", runs="champion_runs"),
             outputs="champion_metrics",
             name="score_champion",
         ),
@@ -78,7 +78,7 @@ def create_pipeline() -> Pipeline:
             register_challenger,
             inputs=by_name(
                 "trained_model", "promotion", "champion", "training_profile", "params:encoder", "params:recipe",
-                "params:dense", "training_summary", info="collection_info", registry="model_registry",
+                "params:dense", "training_summary", "search_index", info="collection_info", registry="model_registry",
             ),
             outputs="registration",
             name="register_challenger",
