@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
-from anmi.evaluation.retrieval import Ranking, side_by_side
+from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import Ranked, Spreads
+from anmi.retrieval.fusion import Ranked, Spreads, fuse
 from anmi.search.weights import DEFAULT, FittedWeight, fit_weight
 
 _MOST: Final = 2000
@@ -73,20 +73,14 @@ def fit_on_dev(
         Of the resampling.
     """
     place = dict(zip(corpus.document_id, range(len(corpus)), strict=True))
-    run = dev_run[dev_run.document_id.isin(place) & (dev_run["rank"] <= depth)]
+    run = dev_run[dev_run["rank"] <= depth]
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
     truth = qrels[qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(place) & (qrels.relevance > 0)]
     asked = asked[asked.query_id.isin(truth.query_id)]
     if asked.empty:
         return FittedWeight(DEFAULT, 0.0, 1.0, 0, "none", ())
     number = dict(zip(asked.query_id, range(len(asked)), strict=True))
-    run = run[run.query_id.isin(number)].sort_values("rank", kind="stable")
-    rows, documents = (
-        table[name].map(of).to_numpy(np.int64)
-        for table in (run,)
-        for name, of in (("query_id", number), ("document_id", place))
-    )
-    dense = Ranked(side_by_side(rows, documents, len(asked)), _beside(rows, run.score, len(asked)))
+    dense = lists_of(run, number, place)
     ranking = Ranking.of(asked, truth, corpus.document_id.tolist(), depth)
     found, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
     rows, documents = truth.query_id.map(number).to_numpy(np.int64), truth.document_id.map(place).to_numpy(np.int64)
@@ -97,11 +91,62 @@ def fit_on_dev(
     )  # fmt: skip
 
 
+def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[str, int]) -> Ranked:
+    """Return the lists of a run, ``query_id, document_id, score, rank``, by the numbers of queries and documents.
+
+    Rows of other queries or documents are left out.
+
+    Examples
+    --------
+    >>> run = pd.DataFrame({"query_id": "q", "document_id": ["b", "a"], "score": [0.5, 0.75], "rank": [2, 1]})
+    >>> [part.tolist() for part in lists_of(run, {"q": 0}, {"a": 0, "b": 1})]
+    [[[0, 1]], [[0.75, 0.5]]]
+    """
+    run = run[run.query_id.isin(queries) & run.document_id.isin(documents)].sort_values("rank", kind="stable")
+    rows = np.asarray(run.query_id.map(queries), np.int64)
+    found = side_by_side(rows, np.asarray(run.document_id.map(documents), np.int64), len(queries))
+    return Ranked(found, _beside(rows, run.score, len(queries)))
+
+
 def _beside(rows: NDArray[np.int64], values: Any, count: int) -> NDArray[np.float32]:
     """Values in the places that :func:`anmi.evaluation.retrieval.side_by_side` gives their documents; 0 in padding."""
     numbers = side_by_side(rows, np.arange(len(rows)), count)
     given = np.append(np.asarray(values, np.float32), np.float32(0))
     return np.where(numbers == PADDING, 0, given[numbers]).astype(np.float32)
+
+
+def with_bm25(
+    run: pd.DataFrame,
+    bm25: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    how: Mapping[str, Any],
+    k: int,
+) -> pd.DataFrame:
+    """Return the run of a hybrid made of an encoder's run.
+
+    Parameters
+    ----------
+    run
+        ``query_id, document_id, score, rank``.
+    bm25, corpus
+        The index and the documents that were searched.
+    queries, qrels
+        Those of the run among others.
+    how
+        ``method``, ``weight``, ``depth`` and ``dense_spread``, see :class:`anmi.search.HybridSearch`.
+    k
+        Documents per query.
+    """
+    asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
+    ids = corpus.document_id.tolist()
+    numbers, place = (dict(zip(names, range(len(names)), strict=True)) for names in (asked.query_id, ids))
+    ranking = Ranking.of(asked, qrels, ids, how["depth"])
+    documents, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
+    sparse, dense = Ranked(*ranking.lists(documents, scores)), lists_of(run, numbers, place).top(how["depth"])
+    fused = fuse(sparse, dense, k, Spreads(spread, how["dense_spread"]), how["method"], how["weight"])
+    return run_table(ranking.query_ids, ids, fused.documents, fused.scores)
 
 
 def figures_of(fitted: FittedWeight) -> dict[str, float]:

@@ -38,11 +38,11 @@ def kind_of_queries(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> K
 
 
 def asked_of(
-    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, pseudo_queries: pd.DataFrame, split: str
+    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, pseudo_queries: pd.DataFrame | None, split: str
 ) -> Asked:
     """Return the queries of a split; where none has a label, those made of the documents held out for it."""
     kind = kind_of_queries(queries, qrels, split)
-    lacking = [split] if kind == "pseudo_queries" else []
-    corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
+    if kind == "pseudo_queries" and pseudo_queries is not None:
+        corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])
     found = queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
     return Asked(corpus, found, qrels, kind)

@@ -31,7 +31,7 @@ def score_runs(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     *,
-    pseudo_queries: pd.DataFrame,
+    pseudo_queries: pd.DataFrame | None,
     params: EvaluationParams,
 ) -> pd.DataFrame:
     """Return every metric of every held-out query and system."""

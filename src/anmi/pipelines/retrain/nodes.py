@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -27,10 +26,9 @@ from anmi.errors import AnmiError
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.asked import Asked, asked_of
 from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.pipelines.evaluation.search import HYBRID, reindexed
+from anmi.pipelines.evaluation.search import HYBRID
 from anmi.pipelines.evaluation.splits import check_held_out, trained_on
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -107,8 +105,6 @@ def evaluate_champion(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     *,
-    bm25_index: BM25Index,
-    pseudo_queries: pd.DataFrame,
     collection: str,
     params: RetrainParams,
     evaluation: EvaluationParams,
@@ -117,9 +113,7 @@ def evaluate_champion(
 ) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:
     """Fetch the champion, check its files, and let it rank the corpus for the queries the challenger is asked.
 
-    It ranks as it is deployed: with BM25 by its own weight, or alone where the rule is about the encoder, or where it
-    was registered by an earlier release, which knew no hybrid.
-        Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
+    Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
     """
     name = model_name(params, collection)
     rolled_back = {
@@ -137,66 +131,63 @@ def evaluate_champion(
         folder = registry.fetch(found, Path(room))
         # Prompts are its own or those it is served with, whatever today's challenger is trained with.
         serving = _OWN_PROMPTS | read_beside(folder, SERVING)
-        hybrid = serving.pop(HYBRID, None) if params.rule.system == HYBRID else None
-        serving.pop(HYBRID, None)
-        asked = asked_of(corpus, queries, qrels, pseudo_queries, evaluation.split)
-        run = _rank(
-            folder / WEIGHTS, asked, evaluation, dense.model_copy(update=serving), hybrid,
-            bm25_index if asked.corpus is corpus else reindexed(bm25_index, asked.corpus),
-        )  # fmt: skip
+        # Not of an earlier release, which knew no hybrid.
+        hybrid = serving.pop(HYBRID, None)
+        depth = max(*evaluation.cutoffs, hybrid["depth"] if hybrid else 1)
+        run = _rank(folder / WEIGHTS, corpus, queries, qrels, evaluation.split, depth, dense.model_copy(update=serving))
         profile = read_beside(folder, PROFILE)
-    return known | {"version": found.version, "created": found.created, "tags": found.tags}, profile, run
+    about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
+    return known | about, profile, run
 
 
 def _rank(
     model: Path,
-    asked: Asked,
-    evaluation: EvaluationParams,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    split: str,
+    depth: int,
     dense: DenseParams,
-    hybrid: Mapping[str, Any] | None,
-    bm25: BM25Index,
 ) -> pd.DataFrame:
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import Ranking, run_table, search
+    from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.fusion import Ranked, Spreads, fuse
 
-    if asked.queries.empty:
+    asked = queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
+    if asked.empty:
         raise AnmiError(
-            f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
+            f'the collection has no "{split}" queries with a relevant document, so champion and challenger '
             "cannot be compared; give it some"
         )
-    depth = max(evaluation.cutoffs)
-    deep = max(depth, hybrid["depth"]) if hybrid else depth
-    ranking = Ranking.of(asked.queries, asked.qrels, asked.corpus.document_id.tolist(), deep)
     encoder = load_encoder(str(model), model.parent, dense.max_length, dense.prompts)
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
     options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": _SYSTEM}
-    texts = asked.queries.text.tolist()
-    found = ranking.lists(*search(encoder, texts, document_texts(asked.corpus), ranking.searched, **options))
-    if hybrid:
-        documents, scores, spread = bm25.search_and_spread(texts, ranking.searched)
-        sparse, cosines = Ranked(*ranking.lists(documents, scores)), Ranked(*found)
-        spreads = Spreads(spread, hybrid["dense_spread"])
-        listed = hybrid["depth"]
-        fused = fuse(sparse.top(listed), cosines.top(listed), depth, spreads, hybrid["method"], hybrid["weight"])
-        found = fused.documents, fused.scores
-    return run_table(ranking.query_ids, ranking.document_ids, *found).assign(system=_SYSTEM)
+    return ranked(encoder, asked, qrels, corpus, depth, **options).assign(system=_SYSTEM)
 
 
 def score_champion(
     runs: pd.DataFrame,
+    champion: dict[str, Any],
+    *,
+    bm25_index: BM25Index,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    *,
-    pseudo_queries: pd.DataFrame,
+    params: RetrainParams,
     evaluation: EvaluationParams,
 ) -> pd.DataFrame:
-    """Return every metric of every held-out query; empty where there is no champion."""
+    """Return every metric of every held-out query; empty where there is no champion.
+
+    The champion is measured as it is deployed: with BM25 by its own weight, or alone where the rule is about the
+    encoder, or where it was registered by an earlier release.
+    """
+    from anmi.search.fit import with_bm25
+
     if runs.empty:
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
-    return score_runs(runs, corpus, queries, qrels, pseudo_queries=pseudo_queries, params=evaluation)
+    if params.rule.system == HYBRID and champion.get(HYBRID):
+        depth = max(evaluation.cutoffs)
+        runs = with_bm25(runs, bm25_index, corpus, queries, qrels, champion[HYBRID], depth).assign(system=_SYSTEM)
+    return score_runs(runs, corpus, queries, qrels, pseudo_queries=None, params=evaluation)
 
 
 def decide_promotion(

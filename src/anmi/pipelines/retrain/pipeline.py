@@ -31,15 +31,18 @@ def create_pipeline() -> Pipeline:
         Node(
             evaluate_champion,
             inputs=by_name(
-                "corpus", "queries", "qrels", "bm25_index", "pseudo_queries", "params:collection",
-                "params:evaluation", "params:dense", params="params:retrain", registry="model_registry",
+                "corpus", "queries", "qrels", "params:collection", "params:evaluation", "params:dense",
+                params="params:retrain", registry="model_registry",
             ),
             outputs=["champion", "champion_profile", "champion_runs"],
             name="evaluate_champion",
         ),
         Node(
             score_champion,
-            inputs=by_name("corpus", "queries", "qrels", "pseudo_queries", "params:evaluation", runs="champion_runs"),
+            inputs=by_name(
+                "champion", "bm25_index", "corpus", "queries", "qrels", "params:evaluation", runs="champion_runs",
+                params="params:retrain",
+            ),
             outputs="champion_metrics",
             name="score_champion",
         ),
