@@ -9,6 +9,7 @@ from kedro.pipeline import Pipeline
 
 STAGES: Final = (
     "ingestion",
+    "adaptation",
     "bm25",
     "dense",
     "consistency",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
@@ -52,6 +52,7 @@ def params(**one: Any) -> dict[str, Any]:
         (params(focus="judge"), 'focus "judge" is none of its recipes; did you mean "judged"'),
         (params(ours=["clean"]), 'ours[0] "clean" is none'),
         (params(seeds=[1, 1]), '"1" stands twice'),
+        (params(split="dev", refit=True), "a refit trains on the dev queries, which are to be measured"),
         (RAW | {"collections": {"docs": {"collection": "api_docs", "ingestion": {"max_query": 1}}}}, "max_queries"),
     ],
 )
@@ -78,18 +79,20 @@ def test_the_sets_of_the_project_are_of_its_recipes() -> None:
     raw = yaml.safe_load((ROOT / "conf/base/parameters_ablation.yml").read_text(encoding="utf-8"))["ablation"]
     book = yaml.safe_load((ROOT / "conf/base/parameters_recipes.yml").read_text(encoding="utf-8"))["recipes"]
     for name in raw["sets"]:
-        AblationParams.model_validate(raw | {"set": name}).check_recipes(book)
+        asked = AblationParams.model_validate(raw | {"set": name})
+        asked.check_recipes(recipe_book(book).with_variants(asked.chosen.variants).names())
     headline = AblationParams.model_validate(raw | {"set": "headline"}).chosen
     assert len(headline.seeds) >= 3
     assert {"anmi", "naive_top", "nv_retriever", "bm25_random"} <= set(headline.recipes)
 
 
 def cell(recipes: dict[str, Any] = RECIPES, recipe: str = "plain", mined: str = "m", seed: int = 1,
-         options: dict[str, Any] | None = None, dense: DenseParams | None = None) -> CellJob:  # fmt: skip
+         options: dict[str, Any] | None = None, dense: DenseParams | None = None,
+         split: Literal["test", "dev"] = "test") -> CellJob:  # fmt: skip
     place = Place("docs", mined, ROOT / "conf", Path("work/mined-m"), Path("store"), "none", "none")
     training = TrainingParams(options=options or {})
     selection = SelectionJob(place, recipe, recipe_book(recipes), 1)
-    return CellJob(selection, "static", training, dense or DenseParams(), seed)
+    return CellJob(selection, "static", training, dense or DenseParams(), seed, split)
 
 
 def test_only_what_changes_a_cell_makes_it_another_one() -> None:
@@ -163,6 +166,20 @@ def test_cells_have_one_pass_unless_the_ablation_asks_for_two() -> None:
         assert {each.training.refit for each in cells} == {job.parameters["training.refit"]} == {refit}
         targets |= {each.target for each in cells}
     assert len(targets) == 2 * len(cells)
+
+
+def test_a_set_says_itself_whether_it_refits_and_one_on_dev_never_does() -> None:
+    def refits(ablation: bool, **one: Any) -> bool:
+        return AblationParams.model_validate(params(**one) | {"refit": ablation}).refits
+
+    assert [refits(True), refits(False), refits(False, refit=True), refits(True, refit=False)] == [
+        True, False, True, False,
+    ]  # fmt: skip
+    assert not refits(True, split="dev")
+
+
+def test_cells_of_dev_are_others_than_those_of_test() -> None:
+    assert cell(split="dev").target != cell().target
 
 
 def test_what_a_refit_saw_is_seen() -> None:

@@ -38,7 +38,9 @@ def recipe_of(*steps: Any, **fields: Any) -> dict[str, Any]:
 def test_every_published_recipe_parses_and_says_where_it_is_from(name: str) -> None:
     recipe, raw = recipe_book(RECIPES).get(name), RECIPES[name]
     assert recipe.description and recipe.source
-    steps = raw.get("steps", RECIPES[raw.get("extends", name)]["steps"])
+    while "steps" not in raw:
+        raw = RECIPES[raw["extends"]]
+    steps = raw["steps"]
     assert [item.name for item in recipe.steps] == [
         item if isinstance(item, str) else next(iter(item)) for item in steps
     ]
@@ -51,8 +53,28 @@ def test_the_published_recipes_are_there_and_ask_for_seven_negatives() -> None:
     # HANS asks for one to three by the hardness of a query.
     others = {"in_batch": 0, "hans": 3, "hans_as_published": 3}
     others |= {name: 0 for name in book.names() if name.startswith("dnh_")}
-    others |= dict.fromkeys(("anmi", "anmi_bandit", "naive_top_15", "nv_retriever_15"), 15)
+    others |= dict.fromkeys(
+        ("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_bandit", "naive_top_15", "nv_retriever_15"), 15
+    )
     assert {name: book.get(name).negatives for name in book.names() if book.get(name).negatives != 7} == others
+
+
+def test_a_variant_trains_otherwise_and_chooses_alike() -> None:
+    book = recipe_book(RECIPES)
+    found = book.with_variants({"half": {"extends": "anmi", "training": {"labels": 0.5}}})
+    half, whole = found.get("half"), book.get("anmi")
+    assert half.training == whole.training | {"labels": 0.5} and half.steps == whole.steps
+    assert "half" not in book.names() and found.get("anmi") == whole
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"anmi": {"extends": "random", "training": {}}}, {"new": {"training": {}}},
+     {"new": {"extends": "anmi", "training": {}, "steps": []}}, {"a/b": {"extends": "anmi", "training": {}}}],
+)  # fmt: skip
+def test_a_variant_is_a_new_name_with_training_options(wrong: dict[str, Any]) -> None:
+    with pytest.raises(AnmiError, match="expected a new name with `extends: RECIPE`"):
+        recipe_book(RECIPES).with_variants(wrong)
 
 
 def test_what_a_recipe_reads_is_known_before_it_runs() -> None:

@@ -225,6 +225,7 @@ def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path)
     from anmi.corpus.contents import files_of
 
     chosen = ablation.chosen
+    recipes = recipes.with_variants(chosen.variants)
     ablation.check_recipes(recipes.names())
     check_encoder(chosen.encoder, project)
     for name in chosen.collections:

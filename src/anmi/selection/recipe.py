@@ -179,6 +179,30 @@ class RecipeBook(BaseModel):
         """Return the names of the recipes, sorted."""
         return sorted(self.__pydantic_extra__)
 
+    def with_variants(self, variants: Mapping[str, Mapping[str, Any]]) -> RecipeBook:
+        """Return a book with further recipes that train otherwise than one of this book or a variant before.
+
+        Parameters
+        ----------
+        variants
+            By name ``extends``, and ``training`` with the options that differ.
+
+        Raises
+        ------
+        AnmiError
+            A variant extends no recipe, has the name of one, or says something else.
+        """
+        made = RecipeBook.model_construct(None, **self.__pydantic_extra__)
+        for name, given in variants.items():
+            if set(given) != {"extends", "training"} or name in made.__pydantic_extra__ or not is_plain_name(name):
+                raise AnmiError(
+                    f'variant "{name}": expected a new name with `extends: RECIPE`, `training: {{…}}` and nothing else'
+                )
+            base = made.get(str(given["extends"]))
+            changes = {"extends": str(given["extends"]), "training": base.training | dict(given["training"])}
+            made.__pydantic_extra__[name] = base.model_copy(update=changes)
+        return made
+
     def get(self, name: str) -> Recipe:
         """Return a recipe; under the name ``*`` one that reads what all of them read, for judging once for all.
 

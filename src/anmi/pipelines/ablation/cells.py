@@ -124,13 +124,14 @@ class CellJob:
     training: TrainingParams
     dense: DenseParams
     seed: int
+    split: Literal["test", "dev"] = "test"
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
         options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
         dense = self.dense.model_dump(mode="json")
         parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
-        parts.append(self.training.refit)
+        parts += [self.training.refit, self.split]
         parts += [self.place.truth, code(run_cell, measure, buckets)]
         object.__setattr__(self, "fingerprint", hash_value(parts, 8))
 
@@ -251,7 +252,7 @@ def run_cell(job: CellJob) -> None:
     started, data = time.time(), job.place.mined
     corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
     rows, variants = pd.read_parquet(job.selection.rows), pd.read_parquet(job.selection.variants)
-    known = {name: data[name] for name in ("knowledge", "related_documents")}
+    known = {name: data[name] for name in ("knowledge", "related_documents", "pseudo_queries")}
     reset_peak()
     with Store(job.place.store) as store:
         made = train_retriever(
@@ -260,7 +261,7 @@ def run_cell(job: CellJob) -> None:
             store=store,
         )  # fmt: skip
         model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
-    asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
+    asked = queries[(queries.split == job.split) & queries.query_id.isin(qrels.query_id)]
     options: dict[str, Any] = {"precision": job.dense.precision, "batch_size": job.dense.batch_size}
     before = time.monotonic()
     run = ranked(model, asked, qrels, corpus, max(CUTOFFS), **options)

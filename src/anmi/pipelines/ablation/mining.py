@@ -28,7 +28,7 @@ from anmi.fingerprint import hash_value
 from anmi.pipelines.ablation.code import code
 from anmi.selection.recipe import RecipeBook
 
-STAGES: Final = ("ingestion", "bm25", "dense", "consistency", "denoising", "elo")
+STAGES: Final = ("ingestion", "adaptation", "bm25", "dense", "consistency", "denoising", "elo")
 _ROOTS: Final = tuple(f"anmi.pipelines.{stage}" for stage in (*STAGES, "audit"))
 _DONE: Final = "mined.json"
 
@@ -160,16 +160,19 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
     Of the recipes that is which judges they ask, not how they choose.
     """
     from anmi.corpus.contents import contents
+    from anmi.pipelines.adaptation.nodes import kinds_of
+    from anmi.pipelines.training.params import TrainingParams
     from anmi.runs import unchanged
     from anmi.runs.record import as_plain, package_versions
     from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO
 
     every = recipes.get(RecipeBook.every)
-    judged = [
+    judged: list[Any] = [
         sorted(every.sources),
         every.judged,
         *(bool(every.requires & kind) for kind in (OF_CROSS_ENCODER, OF_ELO)),
     ]
+    judged.append(kinds_of(RecipeBook.every, recipes, TrainingParams()))
     plain = {name: as_plain(value) for name, value in parameters.items() if not isinstance(value, RecipeBook)}
     # Of what is in the parameters `recipe` is that of a single run.
     plain |= {"recipe": judged}

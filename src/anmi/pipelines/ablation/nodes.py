@@ -10,6 +10,7 @@ import pandas as pd
 
 from anmi.errors import AnmiError
 from anmi.pipelines.ablation.params import AblationParams
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.params import ConsistencyParams
@@ -33,6 +34,7 @@ def run_ablation(
     ablation: AblationParams,
     recipes: RecipeBook,
     ingestion: IngestionParams,
+    adaptation: AdaptationParams,
     bm25: BM25Params,
     consistency: ConsistencyParams,
     dense: DenseParams,
@@ -57,10 +59,11 @@ def run_ablation(
     from anmi.pipelines.ablation.mining import book_of
     from anmi.pipelines.ablation.schedule import Plan, run
 
+    recipes = recipes.with_variants(ablation.chosen.variants)
     ablation.check_recipes(recipes.names())
     branches = {
-        "ingestion": ingestion, "bm25": bm25, "consistency": consistency, "dense": dense, "denoising": denoising,
-        "elo": elo, "audit": audit, "training": training,
+        "ingestion": ingestion, "adaptation": adaptation, "bm25": bm25, "consistency": consistency, "dense": dense,
+        "denoising": denoising, "elo": elo, "audit": audit, "training": training,
     }  # fmt: skip
     own = book_of(recipes, ablation.chosen.recipes)
     project = find_kedro_project(Path.cwd()) or Path.cwd()
@@ -121,7 +124,7 @@ def compare_recipes(
         "level": ablation.level,
         "confidence": ablation.confidence,
         "resamples": ablation.resamples,
-        "refit": ablation.refit,
+        "refit": ablation.refits,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),

@@ -79,6 +79,17 @@ class AblationSet(BaseModel):
     training: dict[str, Any] = Field(
         default_factory=dict, description="Training options of all cells, over the recipes'; empty keeps those."
     )
+    variants: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Recipes of this set alone, by name: what they extend, and the training options that differ, such "
+        "as `half: {extends: anmi, training: {labels: 0.5}}`. Empty: those of parameters_recipes.yml are enough.",
+    )
+    split: Literal["test", "dev"] = Field(
+        "test", description="Queries that are measured. dev: to choose settings by, since test must not be looked at."
+    )
+    refit: bool | None = Field(
+        None, description="As `ablation.refit`, for this set; none on dev. None: what `ablation.refit` says."
+    )
 
     @field_validator("recipes", "seeds", "collections")
     @classmethod
@@ -93,6 +104,8 @@ class AblationSet(BaseModel):
         for field, name in asked.items():
             if name is not None and name not in self.recipes:
                 raise ValueError(f'{field} "{name}" is none of its recipes; {nearest(name, self.recipes)}')
+        if self.split == "dev" and self.refit:
+            raise ValueError("a refit trains on the dev queries, which are to be measured; give refit: false")
         return self
 
 
@@ -148,6 +161,12 @@ class AblationParams(BaseModel):
     def chosen(self) -> AblationSet:
         """The set that runs."""
         return self.sets[self.set]
+
+    @property
+    def refits(self) -> bool:
+        """Whether the chosen set trains every cell again on train and dev."""
+        given = self.chosen.refit
+        return self.chosen.split == "test" and (self.refit if given is None else given)
 
     def check_recipes(self, known: Any) -> None:
         """Refuse a recipe of the chosen set that the book does not have.

@@ -7,7 +7,8 @@ from kedro.pipeline import Node, Pipeline
 from anmi.pipelines.ablation.nodes import compare_recipes, finish, render_ablation, run_ablation
 
 _PARAMETERS = (
-    "ablation", "recipes", "ingestion", "bm25", "consistency", "dense", "denoising", "elo", "audit", "training", "seed",
+    "ablation", "recipes", "ingestion", "adaptation", "bm25", "consistency", "dense", "denoising", "elo", "audit",
+    "training", "seed",
 )  # fmt: skip
 
 

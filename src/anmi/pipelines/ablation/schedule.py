@@ -15,6 +15,7 @@ from anmi.engine import LocalEngine, Outcome
 from anmi.pipelines.ablation.cells import CellJob, Place, SelectionJob, read, run_cell, select
 from anmi.pipelines.ablation.mining import MiningJob, fingerprint, folder_name, mine
 from anmi.pipelines.ablation.params import AblationParams
+from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -57,8 +58,10 @@ class Plan:
             "denoising": denoising.model_copy(update={"fused": type(fused)(**fused.model_dump())}),
             "encoder": given.encoder,
             "recipe": RecipeBook.every,
+            # Read by adaptation; what a set says of training otherwise is for its cells.
+            "training": TrainingParams(),
             # Without a refit no dev query need be mined.
-            "training.refit": self.params.refit,
+            "training.refit": self.params.refits,
             "audit_judges_for": RecipeBook.every,
             "recipes": self.recipes,
             "seed": self.seed,
@@ -76,11 +79,11 @@ class Plan:
         """Return the cells of a collection; all recipes of a seed before the next seed, so that they compare early."""
         given, branch = self.params.chosen, self.branches["training"]
         options = {**branch.options, **given.training, **self.params.collections[place.name].training}
-        training = type(branch)(**(branch.model_dump() | {"options": options, "refit": self.params.refit}))
+        training = type(branch)(**(branch.model_dump() | {"options": options, "refit": self.params.refits}))
         return [
             CellJob(
                 SelectionJob(place, recipe, self.recipes, self.seed), given.encoder, training, self.branches["dense"],
-                seed,
+                seed, given.split,
             )
             for seed, recipe in product(given.seeds, given.recipes)
         ]  # fmt: skip

@@ -1,0 +1,88 @@
+"""Which pseudo-queries are dropped, each for a reason that has a name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from anmi.corpus.duplicates import normalised
+from anmi.corpus.sentences import count_words
+
+KEPT: Final = ""
+# A title or heading of one word is a query that people type; a sentence or a run of words of one is none.
+_NAMES: Final = ("title", "heading", "keyphrase", "question", "llm", "doc2query")
+
+
+class FilterOptions(BaseModel):
+    """What a pseudo-query has to be like."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    least_words: int = Field(
+        4, ge=1, description="Of a sentence or crop; shorter ones ask for nothing in particular. Titles and headings "
+        "may have one word, as queries that people type.",
+    )  # fmt: skip
+    most_words: int = Field(
+        150, ge=1, description="Longer ones are no queries: a text without full stops, or a table in one line."
+    )
+    least_positive_words: int = Field(3, ge=1, description="Of what is left of the document; less cannot be learned.")
+    most_documents: int = Field(
+        2, ge=1, description="A pseudo-query whose text was made of more documents than these is boiler-plate."
+    )
+    least_letters: float = Field(
+        0.5, ge=0, le=1, description="Share of letters among the characters that are no white-space; below it is code, "
+        "a formula or a table.",
+    )  # fmt: skip
+
+
+def reasons(made: pd.DataFrame, copies: frozenset[str], options: FilterOptions) -> pd.Series[str]:
+    """Return why each pseudo-query is dropped, empty where it is kept.
+
+    Parameters
+    ----------
+    made
+        ``text, document_id, positive_text, kind``.
+    copies
+        Documents with the text of another one before them: one of a group is enough.
+    options
+        Bounds.
+
+    Returns
+    -------
+    pandas.Series
+        The first of these that holds. ``copy``: of a document of that text there are pseudo-queries already.
+        ``too_short``, ``too_long``: the query. ``little_left``: the document without it. ``code_or_table``: too few
+        letters. ``boilerplate``: several documents ask it. ``repeats``: the document still says it.
+    """
+    forms = [normalised(text) for text in made.text]
+    words = np.array([count_words(text) for text in made.text])
+    left = np.array([count_words(text) for text in made.positive_text])
+    asked = Counter(form for form, _ in set(zip(forms, made.document_id, strict=True)))
+    repeats = [
+        kind != "keyphrase" and f" {form} " in f" {normalised(text)} "
+        for kind, form, text in zip(made.kind, forms, made.positive_text, strict=True)
+    ]
+    least = np.where(made.kind.isin(_NAMES), 1, options.least_words)
+    found: dict[str, NDArray[np.bool_]] = {
+        "copy": made.document_id.isin(copies).to_numpy(bool),
+        "too_short": words < least,
+        "too_long": words > options.most_words,
+        "little_left": left < options.least_positive_words,
+        "code_or_table": np.array([_letters(text) < options.least_letters for text in made.text], bool),
+        "boilerplate": np.array([asked[form] > options.most_documents for form in forms], bool),
+        "repeats": np.array(repeats, bool),
+    }
+    names = np.array([*found, KEPT], dtype=object)
+    first = np.argmax(np.array([*found.values(), np.ones(len(made), bool)]), axis=0)
+    return pd.Series(names[first], index=made.index)
+
+
+def _letters(text: str) -> float:
+    """Return the share of letters, with their marks, among what is no white-space."""
+    solid = "".join(text.split())
+    return sum(character.isalpha() or not character.isascii() for character in solid) / max(len(solid), 1)

@@ -1,0 +1,122 @@
+"""Pseudo-queries of a corpus: made, numbered, filtered and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from tqdm.auto import tqdm
+
+from anmi.adaptation.filters import KEPT, FilterOptions, reasons
+from anmi.adaptation.held_out import splits
+from anmi.adaptation.kinds import KINDS, Document
+from anmi.corpus.splits import choose
+from anmi.corpus.texts import document_texts
+
+COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
+DROPPED: Final = ("query_id", "text", "document_id", "kind", "reason")
+
+
+@dataclass(frozen=True)
+class PseudoQueries:
+    """What was made of a corpus.
+
+    Attributes
+    ----------
+    kept
+        :data:`COLUMNS`.
+    dropped
+        :data:`DROPPED`.
+    summary
+        ``documents``, ``held_out``, and under ``kinds`` for each how many were ``made``, ``kept``, ``dropped`` by
+        reason, and of how many ``documents`` there are any.
+    """
+
+    kept: pd.DataFrame
+    dropped: pd.DataFrame
+    summary: dict[str, Any]
+
+
+def make_pseudo_queries(
+    corpus: pd.DataFrame,
+    kinds: Sequence[str],
+    *,
+    language: str,
+    seed: int,
+    views: int = 5,
+    held_out: float = 0.1,
+    most_documents: int = 100_000,
+    copies: frozenset[str] = frozenset(),
+    filters: FilterOptions | None = None,
+    show_progress: bool = True,
+) -> PseudoQueries:
+    """Let the documents of a corpus ask for themselves.
+
+    Parameters
+    ----------
+    corpus
+        ``document_id, title, text, metadata``.
+    kinds
+        Names of :data:`anmi.adaptation.kinds.KINDS`.
+    language
+        ISO 639-1 code.
+    seed
+        Keys the draws of every document and which documents are held out.
+    views
+        Pseudo-queries of a kind and document, at most.
+    held_out
+        Share of the documents whose pseudo-queries are for dev and test; see :func:`anmi.adaptation.held_out.splits`.
+    most_documents
+        Documents that are asked at most, chosen by a hash of their ids.
+    copies
+        See :func:`anmi.adaptation.filters.reasons`.
+    filters
+        What is dropped; the defaults where None.
+    show_progress
+        Draw a bar.
+
+    Returns
+    -------
+    PseudoQueries
+        What one document gives depends on no other document, but for boiler-plate.
+    """
+    texts = document_texts(corpus)
+    split = splits(texts, seed, held_out)
+    asked = choose(corpus.document_id.tolist(), most_documents, seed)
+    metadata = corpus["metadata"] if "metadata" in corpus else pd.Series("{}", index=corpus.index)
+    columns = (corpus.document_id, corpus.title, corpus.text, metadata, split.tolist(), asked.tolist())
+    rows: list[tuple[Any, ...]] = []
+    described = tqdm(
+        zip(*columns, strict=True), "pseudo-queries", len(corpus) if kinds else 0, unit="document",
+        disable=not (show_progress and kinds),
+    )  # fmt: skip
+    for name, title, text, about, part, chosen in described:
+        if not chosen or not kinds:
+            continue
+        document = Document(name, title, text, language, about)
+        for kind in kinds:
+            found = KINDS[kind].make(document, views, seed)
+            rows += [
+                (f"{kind}:{place}:{name}", view.query, name, view.positive, kind, 1.0, part)
+                for place, view in enumerate(found)
+            ]
+    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"weight": np.float64})
+    why = reasons(made, copies, filters or FilterOptions())
+    dropped = made.assign(reason=why)[why != KEPT]
+    kept = made[why == KEPT].reset_index(drop=True)
+    counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}
+    summary = {"documents": len(corpus), "held_out": int((split != "train").sum()), "kinds": counts}
+    return PseudoQueries(kept, dropped[list(DROPPED)].reset_index(drop=True), summary)
+
+
+def _counted(kind: str, made: pd.DataFrame, kept: pd.DataFrame, dropped: pd.DataFrame) -> dict[str, Any]:
+    mine = kept[kept.kind == kind]
+    return {
+        "made": int((made.kind == kind).sum()),
+        "kept": len(mine),
+        "documents": int(mine.document_id.nunique()),
+        "dropped": {str(why): int(n) for why, n in dropped[dropped.kind == kind].reason.value_counts().items()},
+    }

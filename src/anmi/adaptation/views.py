@@ -1,0 +1,48 @@
+"""One way to ask for a document with words of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Document:
+    """What pseudo-queries are made of.
+
+    Attributes
+    ----------
+    document_id
+        Keys its random draws.
+    title, text
+        As in the corpus; the title may be empty.
+    language
+        ISO 639-1 code of the collection.
+    metadata
+        As in the corpus, a JSON string.
+    """
+
+    document_id: str
+    title: str
+    text: str
+    language: str
+    metadata: str = "{}"
+
+
+class View(NamedTuple):
+    """A pseudo-query and the document without what it was made of."""
+
+    query: str
+    positive: str
+
+
+def without(document: Document, start: int, end: int) -> str:
+    """Return title and text of a document, the characters from ``start`` to ``end`` of the text taken out.
+
+    Examples
+    --------
+    >>> without(Document("d", "A", "One. Two. Three.", "en"), 5, 9)
+    'A One. Three.'
+    """
+    rest = f"{document.text[:start].rstrip()} {document.text[end:].lstrip()}".strip()
+    return f"{document.title} {rest}".strip()

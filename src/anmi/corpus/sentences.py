@@ -1,0 +1,128 @@
+"""Where the sentences of a text start and end, and how many words it has.
+
+Sentences are found by sentencex (Wikimedia, MIT), which knows the full stops, abbreviations and quotation marks of some
+300 languages. What it does not know is that line breaks end headings, list items and lines of tables, and that Thai
+and its neighbours write a blank where others write a full stop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+# Thai to Tibetan, Myanmar, Khmer, kana and Han: no blanks between words.
+_UNSPACED: Final = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+# In these, words have about two characters (Chinese 1.5, Thai 4).
+_PER_WORD: Final = 2
+# Languages in which a blank separates clauses, and nothing else does.
+_BLANK_ENDS: Final = frozenset({"th", "lo", "km", "my", "bo"})
+_LEAST_CLAUSE: Final = 30
+_BLANK: Final = re.compile(r"[ \t]+")
+# A line that is no continuation of the one before: after a colon, at another indentation, or as an item of a list.
+_ITEM: Final = re.compile(r"(?:[-*+•·‣◦–—#>|]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s")
+_LINE: Final = re.compile(r"[^\n]+")
+# No sentence: lines of a list without punctuation, which are cut apart at every line break.
+_LONGEST: Final = 400
+
+
+def sentences(text: str, language: str) -> list[tuple[int, int]]:
+    r"""Return where each sentence starts and ends.
+
+    Parameters
+    ----------
+    text
+        Any text; prose, lists, code.
+    language
+        ISO 639-1 code. For one that sentencex does not know it takes the rules of a related one, or of English.
+
+    Returns
+    -------
+    list of (int, int)
+        In characters, in order, without overlap and without white-space around; between them stands nothing but
+        white-space.
+
+    Examples
+    --------
+    >>> text = "See e.g. the U.S. It is new!\n- one\n- two"
+    >>> [text[start:end] for start, end in sentences(text, "en")]
+    ['See e.g. the U.S. It is new!', '- one', '- two']
+    """
+    from sentencex import get_sentence_boundaries
+
+    # A lone surrogate, which no encoding knows, has the length of what stands for it here.
+    known = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    found: list[tuple[int, int]] = []
+    for piece in get_sentence_boundaries(language, known):
+        for start, end in _parts(text, piece["start_index"], piece["end_index"], language):
+            part = text[start:end]
+            if stripped := part.strip():
+                first = start + len(part) - len(part.lstrip())
+                found.append((first, first + len(stripped)))
+    return found
+
+
+def count_words(text: str) -> int:
+    """Return the number of words; of scripts without blanks, two characters count as one.
+
+    Examples
+    --------
+    >>> count_words("two words"), count_words("今日は雨です。"), count_words("")
+    (2, 4, 0)
+    """
+    words = len(text.split())
+    if text.isascii():
+        return words
+    characters = len(_UNSPACED.findall(text))
+    if not characters:
+        return words
+    others = len(_UNSPACED.sub(" ", text).split())
+    return others + -(-characters // _PER_WORD) if others < words or characters else words
+
+
+def _parts(text: str, start: int, end: int, language: str) -> Iterator[tuple[int, int]]:
+    """Cut a piece at line breaks that end something, or at blanks that stand for full stops."""
+    lines = [(start, end)]
+    if "\n" in text[start:end].strip():
+        lines = list(_lines(text, start, end))
+    for first, last in lines:
+        if language in _BLANK_ENDS:
+            yield from _clauses(text, first, last)
+        else:
+            yield first, last
+
+
+def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut a piece into its lines, those of wrapped prose together."""
+    wrapped = end - start <= _LONGEST
+    before = ""
+    begin = start
+    for match in _LINE.finditer(text, start, end):
+        line = match[0]
+        if not line.strip():
+            continue
+        if before and not (wrapped and _goes_on(before, line)):
+            yield begin, match.start()
+            begin = match.start()
+        before = line
+    yield begin, end
+
+
+def _goes_on(before: str, line: str) -> bool:
+    """Tell whether a line is the continuation of the one before."""
+    indented = [len(one) - len(one.lstrip()) for one in (before, line)]
+    item = _ITEM.match(before.lstrip()) is not None
+    same = indented[0] == indented[1] or item
+    return same and not before.rstrip().endswith(":") and _ITEM.match(line.lstrip()) is None
+
+
+def _clauses(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut at blanks, into parts that are no shorter than a clause."""
+    begin = start
+    for match in _BLANK.finditer(text, start, end):
+        if match.start() - begin >= _LEAST_CLAUSE and end - match.end() >= _LEAST_CLAUSE:
+            yield begin, match.start()
+            begin = match.end()
+    yield begin, end

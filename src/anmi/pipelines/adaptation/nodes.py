@@ -1,0 +1,56 @@
+"""Nodes of adaptation."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pandas as pd
+
+from anmi.pipelines.adaptation.params import AdaptationParams
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.selection.recipe import RecipeBook
+
+log = logging.getLogger(__name__)
+
+
+def kinds_of(recipe: str, recipes: RecipeBook, training: TrainingParams) -> list[str]:
+    """Return the kinds of pseudo-queries that a recipe trains on; under the name ``*`` those of all recipes."""
+    names = recipes.names() if recipe == recipes.every else [recipe]
+    options = [merged_options(recipes.get(name), training) for name in names]
+    return list(dict.fromkeys(kind for each in options for kind in each.pseudo_queries.kinds))
+
+
+def ask_corpus(
+    *,
+    corpus: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    info: dict[str, Any],
+    recipe: str,
+    recipes: RecipeBook,
+    training: TrainingParams,
+    params: AdaptationParams,
+    seed: int,
+) -> dict[str, Any]:
+    """Make the pseudo-queries that the recipe trains on; none where it trains on labels alone.
+
+    Returns
+    -------
+    dict
+        ``pseudo_queries, dropped_pseudo_queries, pseudo_query_summary``.
+    """
+    from anmi.adaptation.make import make_pseudo_queries
+
+    kinds = kinds_of(recipe, recipes, training)
+    copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
+    made = make_pseudo_queries(
+        corpus, kinds, language=info["language"], seed=seed, views=params.views, held_out=params.held_out,
+        most_documents=params.max_documents, copies=copies, filters=params.filters,
+    )  # fmt: skip
+    for kind, counts in made.summary["kinds"].items():
+        log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
+    return {
+        "pseudo_queries": made.kept,
+        "dropped_pseudo_queries": made.dropped,
+        "pseudo_query_summary": made.summary,
+    }

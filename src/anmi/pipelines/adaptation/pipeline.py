@@ -1,0 +1,23 @@
+"""Wiring of adaptation."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Node, Pipeline
+
+from anmi.pipelines.adaptation.nodes import ask_corpus
+from anmi.pipelines.wiring import by_name
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline."""
+    return Pipeline([
+        Node(
+            ask_corpus,
+            inputs=by_name(
+                "corpus", "related_documents", "params:recipe", "params:recipes", "params:training",
+                "params:seed", info="collection_info", params="params:adaptation",
+            ),
+            outputs=by_name("pseudo_queries", "dropped_pseudo_queries", "pseudo_query_summary"),
+            name="ask_corpus",
+        ),
+    ])  # fmt: skip
