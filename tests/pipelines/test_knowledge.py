@@ -77,7 +77,7 @@ def measured(
         return measure_knowledge(
             runs=runs(), trained_model=Path(models[1]), **(collection() | changes), encoder=models[0], recipe="mine",
             params=EvaluationParams(resamples=100), dense=DenseParams(), seed=1, store=store,
-            training_summary={"trained_on": trained_on},
+            training_summary={"trained_on": trained_on}, pseudo_queries=pd.DataFrame(),
         )  # fmt: skip
 
 

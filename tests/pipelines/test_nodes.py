@@ -28,8 +28,9 @@ from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
-from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, run_systems, score_runs
+from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.evaluation.search import run_systems
 from anmi.pipelines.ingestion.nodes import plan_mining
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
@@ -45,7 +46,7 @@ from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.nodes import check_splits, rows_for_refit
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.report.console import results_table
-from anmi.report.inputs import BM25, ZERO_SHOT
+from anmi.report.inputs import BM25, HYBRID, ZERO_SHOT
 from anmi.selection.plan import MiningPlan, MiningRecord
 from anmi.selection.recipe import Recipe, RecipeBook, recipe_book
 from anmi.store import Store
@@ -225,7 +226,7 @@ def test_no_model_is_evaluated_on_what_it_was_trained_on(corpus: pd.DataFrame, q
         expected = "evaluation.split is dev, which the model was trained on" if trained else 'has no "dev" queries'
         with pytest.raises(AnmiError, match=expected):
             run_systems(
-                bm25_index=nothing, trained_model=nothing, corpus=corpus, queries=queries, qrels=qrels,
+                search_index=nothing, corpus=corpus, queries=queries, qrels=qrels, pseudo_queries=None,
                 encoder="static", recipe="nearest", params=EvaluationParams(split="dev"), dense=nothing, store=nothing,
                 training_summary=trained,
             )  # fmt: skip
@@ -309,7 +310,7 @@ def test_where_no_candidate_was_found_no_step_is_to_be_loosened(corpus: pd.DataF
     assert "loosen" not in str(caught.value)
 
 
-def test_of_one_query_results_have_no_interval_and_are_given(queries: pd.DataFrame) -> None:
+def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     test = pd.DataFrame({"query_id": ["t0"], "text": "", "split": "test"})
     qrels = pd.DataFrame({"query_id": ["t0"], "document_id": "d1", "relevance": 1})
     runs = pd.DataFrame({
@@ -317,7 +318,7 @@ def test_of_one_query_results_have_no_interval_and_are_given(queries: pd.DataFra
         "system": ["bm25", "zero_shot", "zero_shot", "nearest"],
     })  # fmt: skip
     params = EvaluationParams(resamples=100)
-    scores = score_runs(runs, pd.concat([queries, test]), qrels, params)
+    scores = score_runs(runs, corpus, pd.concat([queries, test]), qrels, pseudo_queries=None, params=params)
     table, comparisons, flat = compare_systems(
         scores=scores,
         info={"collection": "mine"},
@@ -340,21 +341,21 @@ def test_of_one_query_results_have_no_interval_and_are_given(queries: pd.DataFra
 
 
 def test_every_other_system_of_the_results_is_no_name_for_a_recipe() -> None:
-    assert {BM25, ZERO_SHOT, SYSTEM_OF_THE_CHAMPION} == set(RecipeBook.reserved)
+    assert {BM25, ZERO_SHOT, HYBRID, SYSTEM_OF_THE_CHAMPION} == set(RecipeBook.reserved)
 
 
-def test_systems_are_compared_on_the_queries_of_one_split(queries: pd.DataFrame) -> None:
+def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     test = pd.DataFrame({"query_id": [f"t{i}" for i in range(8)], "text": "", "split": "test"})
     asked = pd.concat([queries.iloc[:3], test], ignore_index=True)
     qrels = pd.DataFrame({"query_id": asked.query_id, "document_id": "d1", "relevance": 1})
-    ranks = {"bm25": 3, "zero_shot": 2, "nearest": 1}
+    ranks = {"bm25": 3, "zero_shot": 2, "nearest": 1, "hybrid": 1}
     runs = pd.DataFrame([
         {"query_id": query, "document_id": "d1" if rank == best else f"x{rank}", "score": -rank, "system": system}
         for system, best in ranks.items() for query in test.query_id for rank in (1, 2, 3)
     ])  # fmt: skip
     params = EvaluationParams(resamples=100)
-    scores = score_runs(runs, asked, qrels, params)
-    assert len(scores) == 3 * 8, "no training query is scored"
+    scores = score_runs(runs, corpus, asked, qrels, pseudo_queries=None, params=params)
+    assert len(scores) == 4 * 8, "no training query is scored"
     buckets = pd.DataFrame({"query_id": test.query_id, "bucket": ["seen"] * 3 + ["unseen"] * 5})
     table, comparisons, flat = compare_systems(
         scores=scores,
@@ -371,9 +372,10 @@ def test_systems_are_compared_on_the_queries_of_one_split(queries: pd.DataFrame)
     assert flat["bm25.unseen.mrr@10"] == pytest.approx(1 / 3)
     table, comparisons = (found[found.bucket == "all"] for found in (table, comparisons))
     value = table.set_index(["recipe", "metric"]).value
-    assert [value[system, "mrr@10"] for system in ranks] == pytest.approx([1 / 3, 1 / 2, 1])
+    assert [value[system, "mrr@10"] for system in ranks] == pytest.approx([1 / 3, 1 / 2, 1, 1])
     gain = comparisons.set_index(["system", "baseline", "metric"]).difference
     assert gain["nearest", "zero_shot", "mrr@10"] == pytest.approx(0.5)
+    assert [gain["hybrid", name, "mrr@10"] for name in ranks if name != "hybrid"] == pytest.approx([2 / 3, 1 / 2, 0])
     assert flat["nearest.ndcg@10"] == pytest.approx(1)
 
 
@@ -416,7 +418,7 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"]})
     with pytest.raises(AnmiError, match='no "test" queries'):
         run_systems(
-            bm25_index=nothing, trained_model=nothing, corpus=corpus, queries=queries, qrels=qrels, encoder="static",
+            search_index=nothing, corpus=corpus, queries=queries, qrels=qrels, pseudo_queries=None, encoder="static",
             recipe="nearest", params=EvaluationParams(), dense=nothing, store=nothing, training_summary={},
         )  # fmt: skip
 

@@ -15,8 +15,8 @@ from sentence_transformers import SentenceTransformer
 from anmi.evaluation.metrics import evaluate
 from anmi.pipelines.dense.nodes import encode_collection
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.nodes import run_systems
 from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.evaluation.search import build_search, run_systems
 from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
@@ -111,7 +111,7 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
         "encoders": "two" if kind == "two" else "shared",
     }  # fmt: skip
     nothing: Any = None
-    tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing)
+    tables = dict.fromkeys(("knowledge", "variants", "related_documents", "pseudo_queries"), nothing)
     with Store(folder / "store") as store:
         mined = encode_collection(
             corpus=corpus(),
@@ -127,12 +127,16 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
             encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
             params=TrainingParams(options=options, refit=False), dense=dense, seed=1, store=store,
         )  # fmt: skip
-        runs = run_systems(
-            bm25_index=BM25Index.build(corpus().text.tolist(), "en", "whitespace"),
+        shared = {
+            "corpus": corpus(), "queries": queries(), "qrels": qrels(), "pseudo_queries": nothing, "recipe": "mine",
+            "params": EVALUATION, "dense": dense, "store": store, "training_summary": trained["training_summary"],
+        }  # fmt: skip
+        search = build_search(
             trained_model=trained["trained_model"],
-            corpus=corpus(), queries=queries(), qrels=qrels(), encoder=str(folder / "base"), recipe="mine",
-            params=EVALUATION, dense=dense, store=store, training_summary=trained["training_summary"],
+            bm25_index=BM25Index.build(corpus().text.tolist(), "en", "whitespace"),
+            dev_run=trained["dev_run"], info={"collection": "mine", "language": "en"}, seed=1, **shared,
         )  # fmt: skip
+        runs = run_systems(search_index=search, encoder=str(folder / "base"), **shared)
     return Way(folder / "base", expected, mined, trained, runs)
 
 

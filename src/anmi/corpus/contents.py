@@ -26,18 +26,22 @@ def files_of(collection: str) -> list[Path]:
     Parameters
     ----------
     collection
-        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``docs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
 
     Raises
     ------
     AnmiError
-        A pattern of ``pairs:`` matches no file.
+        A pattern of ``pairs:`` or ``docs:`` matches no file.
     """
     scheme, _, location = collection.partition(":")
     if scheme == "pairs":
         from anmi.corpus.pairs import files_of_patterns
 
         return [path for _, _, files in files_of_patterns(location) for path in files]
+    if scheme == "docs":
+        from anmi.corpus.files_source import files_of_docs
+
+        return [path for _, path in files_of_docs(location)]
     if scheme not in ("beir", "kg"):
         return []
     folder = Path(location.strip()).expanduser()

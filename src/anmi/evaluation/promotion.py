@@ -28,6 +28,10 @@ class PromotionRule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    system: Literal["hybrid", "dense"] = Field(
+        "hybrid", description="What is compared. hybrid: what is deployed, BM25 with the trained encoder; dense: the "
+        "encoder alone.",
+    )  # fmt: skip
     margin: float = Field(
         0.01, ge=0, lt=1, description="Loss of mean nDCG@10 that is put up with: as if one query in a hundred lost its "
         "only answer from the first rank. 0 asks for a proof of gain, which nearly the same data cannot give.",

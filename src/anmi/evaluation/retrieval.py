@@ -82,8 +82,15 @@ class Ranking:
         >>> ranking.run(found, -found.astype(np.float32)).document_id.tolist()
         ['b', 'c', 'a', 'b']
         """
+        return run_table(self.query_ids, self.document_ids, *self.lists(documents, scores))
+
+    def lists(
+        self, documents: NDArray[np.int32], scores: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return what a search found without the queries themselves, [Q, depth] at most; 0 is the score of padding."""
         found, values = compacted(without(documents, self.own[:, None]), scores)
-        return run_table(self.query_ids, self.document_ids, found[:, : self.depth], values[:, : self.depth])
+        found, values = found[:, : self.depth], values[:, : self.depth]
+        return found, np.where(found == PADDING, 0, values).astype(np.float32)
 
 
 def search(

@@ -46,6 +46,7 @@ COLLECTIONS: Final = {
     "api_docs": "api_docs",
     "beir": "beir:DIR",
     "pairs": "pairs:GLOB[;GLOB...]",
+    "docs": "docs:GLOB[;GLOB...]",
     "ir_datasets": "ir_datasets:ID",
     "kg": "kg:DIR",
 }
@@ -215,7 +216,7 @@ def check_packages(options: TrainingOptions) -> None:
 
 def check_evaluation(training: TrainingParams, evaluation: EvaluationParams) -> None:
     """Refuse to train on the split that is to be evaluated on; the evaluation would, hours later."""
-    from anmi.pipelines.evaluation.nodes import check_held_out
+    from anmi.pipelines.evaluation.splits import check_held_out
 
     check_held_out(evaluation.split, ["train", "dev"] if training.refit else ["train"])
 
@@ -231,7 +232,7 @@ def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path)
     for name in chosen.collections:
         entry = ablation.collections[name]
         check_collection(entry.collection)
-        if entry.collection.startswith(("beir:", "pairs:", "kg:")) and not files_of(entry.collection):
+        if entry.collection.startswith(("beir:", "pairs:", "docs:", "kg:")) and not files_of(entry.collection):
             raise AnmiError(
                 f'ablation set "{ablation.set}": there is nothing at {entry.collection}, which is its collection '
                 f'"{name}"; correct ablation.collections or take another set'

@@ -17,7 +17,7 @@ import pandas as pd
 from anmi.report.inputs import HEADLINE_METRICS, first_pass, is_step, lookup, metric_name, system_name, systems
 
 # After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
-BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98"}
+BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98", "hybrid": "#3F9B4B"}
 TRAINED_COLOURS: Final = ("#2F7FC1", "#0F8FA8", "#8C7A00", "#A0568A")
 POSITIVE, KEPT, REJECTED = "#009E73", "#CC79A7", "#D55E00"
 JUDGE, NEUTRAL = "#7D74D4", "#8A8F98"

@@ -14,6 +14,7 @@ from anmi.evaluation.generalisation import ALL
 BM25: Final = "bm25"
 NO_INTERVAL: Final = "no interval"
 ZERO_SHOT: Final = "zero_shot"
+HYBRID: Final = "hybrid"
 HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 EXAMPLE_COLUMNS: Final = ("query_id", "query", "role", "document_id", "text")
 _SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
@@ -234,9 +235,10 @@ def origin_counts(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, s
 
 
 def systems(results: pd.DataFrame) -> list[str]:
-    """Return the recipes of the results: the baselines first, then in order of appearance."""
+    """Return the recipes of the results: the baselines first, then in order of appearance, the hybrid last."""
     found = list(dict.fromkeys(results["recipe"])) if "recipe" in results else []
-    return [b for b in (BM25, ZERO_SHOT) if b in found] + [name for name in found if name not in _BASELINES]
+    trained = [name for name in found if name not in (*_BASELINES, HYBRID)]
+    return [b for b in _BASELINES if b in found] + trained + [HYBRID] * (HYBRID in found)
 
 
 def system_name(recipe: str) -> str:

@@ -123,11 +123,20 @@ class BM25Index:
         scores
             float32 [Q, k], 0 where there is no document.
         """
+        documents, scores, _ = self.search_and_spread(queries, k)
+        return documents, scores
+
+    def search_and_spread(
+        self, queries: Sequence[str], k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+        """Return what :meth:`search` does, and the standard deviation of the scores of all documents, float32 [Q]."""
         k = min(k, self.settings["documents"])
         documents, scores = np.full((len(queries), k), -1, np.int32), np.zeros((len(queries), k), np.float32)
+        spread = np.zeros(len(queries), np.float32)
         for part, full in self.scored(queries, k):
             documents[part], scores[part] = best(full, k)
-        return documents, scores
+            spread[part] = full.std(axis=1)
+        return documents, scores, spread
 
     def scores_and_ranks(
         self, queries: Sequence[str], documents: NDArray[np.int32]

@@ -103,6 +103,13 @@ class DenseIndex:
         scores, documents = self._engine.search(np.ascontiguousarray(queries, dtype=np.float32), k)
         return documents.astype(np.int32), scores.astype(np.float32)
 
+    def vectors(self) -> NDArray[np.float32] | None:
+        """Return the vectors that were indexed, float32 [N, D]; None where only approximations of them are kept."""
+        if self.settings["kind"] == "ivfpq":
+            return None
+        found: NDArray[np.float32] = self._engine.reconstruct_n(0, self.settings["documents"])
+        return found
+
 
 def similarities(
     queries: NDArray[np.float32], embeddings: NDArray[np.float32], documents: NDArray[np.int32]

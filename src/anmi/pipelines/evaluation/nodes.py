@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -12,11 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import Knowledge
-from anmi.errors import AnmiError
 from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.evaluation.asked import asked_of
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.retrieval.bm25 import BM25Index
+from anmi.pipelines.evaluation.search import HYBRID
+from anmi.pipelines.evaluation.splits import trained_on
 from anmi.store import Store
 
 if TYPE_CHECKING:
@@ -28,72 +29,20 @@ if TYPE_CHECKING:
 _HEADLINE: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 
 
-def run_systems(
-    *,
-    bm25_index: BM25Index,
-    trained_model: Path,
+def score_runs(
+    runs: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    encoder: str,
-    recipe: str,
+    *,
+    pseudo_queries: pd.DataFrame | None,
     params: EvaluationParams,
-    dense: DenseParams,
-    store: Store,
-    training_summary: Mapping[str, Any],
-) -> pd.DataFrame:
-    """Rank the whole corpus for every held-out query by BM25, the untrained and the trained encoder.
-
-    A query that is a document is not among what it finds.
-
-    Raises
-    ------
-    AnmiError
-        There is no such query, or the model was trained on them.
-    """
-    from anmi.evaluation.retrieval import Ranking, ranked
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.prompts import OWN
-
-    check_held_out(params.split, trained_on(training_summary))
-    asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
-    if asked.empty:
-        raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
-    depth = max(params.cutoffs)
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), depth)
-    runs = {"bm25": ranking.run(*bm25_index.search(asked.text.tolist(), ranking.searched))}
-    # The trained model has in its folder what it was trained with.
-    for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
-        model = load_encoder(name, store.path / "models", dense.max_length, prompts)
-        # A trained model is seen once; keeping its vectors would only fill the store.
-        kept = store if system == "zero_shot" else None
-        options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": system}
-        runs[system] = ranked(model, asked, qrels, corpus, depth, store=kept, **options)
-    return pd.concat([run.assign(system=system) for system, run in runs.items()], ignore_index=True)
-
-
-def trained_on(training_summary: Mapping[str, Any]) -> list[str]:
-    """Return the splits that a model was trained on; one of an earlier release does not say, and knew train only."""
-    return list(training_summary.get("trained_on") or ["train"])
-
-
-def check_held_out(split: str, trained: Sequence[str], model: str = "the model") -> None:
-    """Raise an AnmiError where a model would be evaluated on a split that it was trained on."""
-    if split in trained:
-        raise AnmiError(
-            f"evaluation.split is {split}, which {model} was trained on by training.refit: evaluate on test, or train "
-            "with training.refit=false"
-        )
-
-
-def score_runs(
-    runs: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, params: EvaluationParams
 ) -> pd.DataFrame:
     """Return every metric of every held-out query and system."""
     from anmi.evaluation.metrics import evaluate
 
-    asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
-    truth = qrels[qrels.query_id.isin(asked.query_id)]
+    asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
+    truth = asked.qrels[asked.qrels.query_id.isin(asked.queries.query_id)]
     tables = [
         # The runs are without queries that are documents already, and ids that coincide mean nothing.
         evaluate(truth, run, params.cutoffs, ignore_identical_ids=False).reset_index().assign(system=system)
@@ -102,12 +51,15 @@ def score_runs(
     return pd.concat(tables, ignore_index=True)
 
 
-def describe_hardness(scores: pd.DataFrame, queries: pd.DataFrame, params: EvaluationParams) -> dict[str, Any]:
+def describe_hardness(
+    scores: pd.DataFrame, queries: pd.DataFrame, pseudo_queries: pd.DataFrame, params: EvaluationParams
+) -> dict[str, Any]:
     """Return the results of every system by the hardness of queries: in buckets, and one metric in equal groups."""
     from anmi.corpus.hardness import hardness
     from anmi.evaluation.buckets import by_bucket, profile
 
-    asked = queries[queries.query_id.isin(scores.query_id)]
+    asked = pd.concat([queries[["query_id", "text"]], pseudo_queries[["query_id", "text"]]])
+    asked = asked[asked.query_id.isin(scores.query_id)]
     value = pd.Series(hardness(asked.text.tolist(), params.hardness).value, index=asked.query_id)
     metric = "ndcg@10" if "ndcg@10" in scores else f"ndcg@{max(params.cutoffs)}"
     buckets, groups = [], []
@@ -163,7 +115,7 @@ def compare_systems(
     params: EvaluationParams,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
-    """Average the metrics with intervals, and test the differences to both baselines.
+    """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts.
 
     All of it over all queries; the headline metrics and the differences of nDCG@10 also by what training saw.
     """
@@ -192,7 +144,9 @@ def compare_systems(
                 })  # fmt: skip
                 flat[f"{system}.{metric}" if bucket == ALL else f"{system}.{bucket}.{metric}"] = value
         flat |= {f"{system}.{k}": v for k, v in summarise(table).items() if "@" not in k}
-    for system, baseline in ((recipe, "zero_shot"), (recipe, "bm25"), ("bm25", "zero_shot")):
+    pairs = [(recipe, "zero_shot"), (recipe, "bm25"), ("bm25", "zero_shot")]
+    pairs += [(HYBRID, baseline) for baseline in ("zero_shot", "bm25", recipe) if HYBRID in tables]
+    for system, baseline in pairs:
         for bucket, ids in asked.items():
             for metric in _HEADLINE if bucket == ALL else _HEADLINE[:1]:
                 if metric not in metrics:
@@ -216,6 +170,7 @@ def measure_knowledge(
     qrels: pd.DataFrame,
     knowledge: Knowledge,
     variants: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
     encoder: str,
     recipe: str,
     params: EvaluationParams,
@@ -237,7 +192,7 @@ def measure_knowledge(
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.prompts import OWN
 
-    asked = queries[(queries.split == params.split) & queries.query_id.isin(qrels.query_id)]
+    corpus, asked, qrels, _ = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
     training = queries[queries.split.isin(trained_on(training_summary))]
     truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
     texts = dict(zip(ids, document_texts(corpus), strict=True))

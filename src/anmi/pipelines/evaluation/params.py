@@ -9,6 +9,26 @@ from pydantic import BaseModel, ConfigDict, Field
 from anmi.corpus.hardness import ScriptHardnessParams
 
 
+class HybridParams(BaseModel):
+    """How BM25 and the trained encoder become one search."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: Literal["convex", "rrf"] = Field(
+        "convex", description="convex: a weighted sum of scores; at its best weight nDCG@10 was .10 higher than that "
+        "of rrf (reciprocal rank fusion), the mean of dev queries of four collections with two encoders each.",
+    )  # fmt: skip
+    depth: int = Field(
+        100, ge=1, le=100_000, description="Best documents of each part that are fused; 1,000 brought .001 more. Dev "
+        "queries are ranked 100 deep, so the weight is fitted on no more.",
+    )  # fmt: skip
+    weight: float | None = Field(
+        None, ge=0, le=1, description="Of the encoder's scores; the rest is BM25's. null: fitted on dev queries, if "
+        "there are 30 only on those whose documents training saw no query of, since the encoder would seem too good "
+        "on the others; 0.5 without any.",
+    )  # fmt: skip
+
+
 class EvaluationParams(BaseModel):
     """What is measured, and how sure one wants to be."""
 
@@ -27,6 +47,7 @@ class EvaluationParams(BaseModel):
         description="What makes a query hard, for results by hardness. By script, which needs nothing installed; "
         "`code_mix: language` sees romanised languages as well.",
     )
+    hybrid: HybridParams = Field(HybridParams(), description="The search that is deployed, and the system hybrid.")
     factuality_queries: int = Field(
         2_000, ge=2, description="Queries whose documents are compared with false variants, where the collection has "
         "a graph; a share of one half is then known to 0.02.",

@@ -9,9 +9,9 @@ from anmi.pipelines.evaluation.nodes import (
     compare_systems,
     describe_hardness,
     measure_knowledge,
-    run_systems,
     score_runs,
 )
+from anmi.pipelines.evaluation.search import build_search, run_systems
 from anmi.pipelines.wiring import by_name
 
 
@@ -19,9 +19,19 @@ def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return Pipeline([
         Node(
+            build_search,
+            inputs=by_name(
+                "trained_model", "bm25_index", "corpus", "queries", "qrels", "pseudo_queries", "dev_run",
+                "training_summary", "params:recipe", "params:dense", "params:seed", "store", info="collection_info",
+                params="params:evaluation",
+            ),
+            outputs="search_index",
+            name="build_search",
+        ),
+        Node(
             run_systems,
             inputs=by_name(
-                "bm25_index", "trained_model", "corpus", "queries", "qrels", "params:encoder", "params:recipe",
+                "search_index", "corpus", "queries", "qrels", "pseudo_queries", "params:encoder", "params:recipe",
                 "params:dense", "store", "training_summary", params="params:evaluation",
             ),
             outputs="runs",
@@ -29,13 +39,13 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             score_runs,
-            inputs=["runs", "queries", "qrels", "params:evaluation"],
+            inputs=by_name("runs", "corpus", "queries", "qrels", "pseudo_queries", params="params:evaluation"),
             outputs="query_metrics",
             name="score_runs",
         ),
         Node(
             describe_hardness,
-            inputs=["query_metrics", "queries", "params:evaluation"],
+            inputs=["query_metrics", "queries", "pseudo_queries", "params:evaluation"],
             outputs="hardness_results",
             name="describe_hardness",
         ),
@@ -60,8 +70,8 @@ def create_pipeline() -> Pipeline:
         Node(
             measure_knowledge,
             inputs=by_name(
-                "runs", "trained_model", "corpus", "queries", "qrels", "knowledge", "variants", "params:encoder",
-                "params:recipe", "params:dense", "params:seed", "store", "training_summary",
+                "runs", "trained_model", "corpus", "queries", "qrels", "knowledge", "variants", "pseudo_queries",
+                "params:encoder", "params:recipe", "params:dense", "params:seed", "store", "training_summary",
                 params="params:evaluation",
             ),
             outputs=["knowledge_metrics", "neighbours"],

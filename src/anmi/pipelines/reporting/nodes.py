@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from anmi.pipelines.evaluation.asked import kind_of_queries
+from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.reporting.params import ReportingParams
 
 _PACKAGES: Final = (
@@ -43,11 +45,14 @@ def collect_results(
     selection_summary: dict[str, Any],
     drawn: pd.DataFrame,
     equivalents: pd.DataFrame,
+    queries: pd.DataFrame,
     qrels: pd.DataFrame,
     info: dict[str, Any],
+    evaluation: EvaluationParams,
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
+    ``test_queries`` says whether they have labels, or ``pseudo_queries`` stand in for them, which is a weaker proof.
     Where training drew negatives, the relevant ones among those are counted, not among what they were drawn from.
     """
     return {
@@ -55,6 +60,7 @@ def collect_results(
         "machine": machine(),
         "versions": versions(),
         "prompts": training_summary.get("prompts"),
+        "test_queries": kind_of_queries(queries, qrels, evaluation.split),
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],

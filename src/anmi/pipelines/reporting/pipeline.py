@@ -14,8 +14,8 @@ def create_pipeline() -> Pipeline:
         Node(
             collect_results,
             inputs=by_name(
-                "metrics", "comparisons", "training_summary", "selection_summary", "equivalents", "qrels",
-                drawn="drawn_negatives", info="collection_info",
+                "metrics", "comparisons", "training_summary", "selection_summary", "equivalents", "queries", "qrels",
+                "params:evaluation", drawn="drawn_negatives", info="collection_info",
             ),
             outputs="results",
             name="collect_results",

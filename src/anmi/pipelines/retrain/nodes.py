@@ -27,10 +27,14 @@ from anmi.evaluation.generalisation import UNSEEN
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.nodes import check_held_out, score_runs, trained_on
+from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.evaluation.search import HYBRID
+from anmi.pipelines.evaluation.splits import check_held_out, trained_on
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.retrieval.bm25 import BM25Index
+from anmi.search import HybridSearch
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -40,6 +44,8 @@ _METRIC: Final = "ndcg@10"
 _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 # Beside the recipe's own false negatives those of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
+# What the champion is fused by as long as it is in use.
+_OF_HYBRID: Final = ("method", "weight", "depth", "dense_spread")
 # Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
 _TRAINED_ON: Final = "trained_on"
 
@@ -126,9 +132,13 @@ def evaluate_champion(
         folder = registry.fetch(found, Path(room))
         # Prompts are its own or those it is served with, whatever today's challenger is trained with.
         serving = _OWN_PROMPTS | read_beside(folder, SERVING)
-        run = _rank(folder / WEIGHTS, corpus, queries, qrels, evaluation, dense.model_copy(update=serving))
+        # Not of an earlier release, which knew no hybrid.
+        hybrid = serving.pop(HYBRID, None)
+        depth = max(*evaluation.cutoffs, hybrid["depth"] if hybrid else 1)
+        run = _rank(folder / WEIGHTS, corpus, queries, qrels, evaluation.split, depth, dense.model_copy(update=serving))
         profile = read_beside(folder, PROFILE)
-    return known | {"version": found.version, "created": found.created, "tags": found.tags}, profile, run
+    about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
+    return known | about, profile, run
 
 
 def _rank(
@@ -136,31 +146,49 @@ def _rank(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    evaluation: EvaluationParams,
+    split: str,
+    depth: int,
     dense: DenseParams,
 ) -> pd.DataFrame:
     from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import load_encoder
 
-    asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
+    asked = queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
         raise AnmiError(
-            f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
+            f'the collection has no "{split}" queries with a relevant document, so champion and challenger '
             "cannot be compared; give it some"
         )
     encoder = load_encoder(str(model), model.parent, dense.max_length, dense.prompts)
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
     options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": _SYSTEM}
-    return ranked(encoder, asked, qrels, corpus, max(evaluation.cutoffs), **options).assign(system=_SYSTEM)
+    return ranked(encoder, asked, qrels, corpus, depth, **options).assign(system=_SYSTEM)
 
 
 def score_champion(
-    runs: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, evaluation: EvaluationParams
+    runs: pd.DataFrame,
+    champion: dict[str, Any],
+    *,
+    bm25_index: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    params: RetrainParams,
+    evaluation: EvaluationParams,
 ) -> pd.DataFrame:
-    """Return every metric of every held-out query; empty where there is no champion."""
+    """Return every metric of every held-out query; empty where there is no champion.
+
+    The champion is measured as it is deployed: with BM25 by its own weight, or alone where the rule is about the
+    encoder, or where it was registered by an earlier release.
+    """
+    from anmi.search.fit import with_bm25
+
     if runs.empty:
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
-    return score_runs(runs, queries, qrels, evaluation)
+    if params.rule.system == HYBRID and champion.get(HYBRID):
+        depth = max(evaluation.cutoffs)
+        runs = with_bm25(runs, bm25_index, corpus, queries, qrels, champion[HYBRID], depth).assign(system=_SYSTEM)
+    return score_runs(runs, corpus, queries, qrels, pseudo_queries=None, params=evaluation)
 
 
 def decide_promotion(
@@ -184,7 +212,8 @@ def decide_promotion(
     """Apply the rule; a challenger with the weights of a version that was rolled back is kept out as well."""
     if _METRIC not in query_metrics:
         raise AnmiError(f"{_METRIC} decides about promotion and was not measured: put 10 among evaluation.cutoffs")
-    challenger = query_metrics[query_metrics.system == recipe].set_index("query_id")[_METRIC]
+    system = HYBRID if params.rule.system == HYBRID else recipe
+    challenger = query_metrics[query_metrics.system == system].set_index("query_id")[_METRIC]
     held = champion["version"] is not None
     before = champion_metrics.set_index("query_id")[_METRIC] if held else None
     options = merged_options(recipes.get(recipe), training)
@@ -268,8 +297,12 @@ def register_challenger(
     dense: DenseParams,
     registry: ModelRegistry,
     training_summary: dict[str, Any],
+    search_index: HybridSearch,
 ) -> dict[str, Any]:
-    """Make the challenger a version of the registered model and, where it was promoted, its champion."""
+    """Make the challenger a version of the registered model and, where it was promoted, its champion.
+
+    The weight beside BM25 goes with it; the index of the documents is no part of a model.
+    """
     from anmi.retrieval.encoders import load_encoder, short_name
     from anmi.retrieval.prompts import prompts_of
 
@@ -297,6 +330,7 @@ def register_challenger(
         model = load_encoder(str(trained_model), trained_model.parent)
         serving = dense.model_dump(include={"max_length", "precision"})
         serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
+        serving[HYBRID] = {name: search_index.settings[name] for name in _OF_HYBRID}
         made = registry.register(name, model_folder(model, Path(room) / "model", serving, training_profile), tags)
     if decision == PROMOTED:
         registry.set_champion(made, before)

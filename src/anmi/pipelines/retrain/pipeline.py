@@ -39,7 +39,10 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             score_champion,
-            inputs=["champion_runs", "queries", "qrels", "params:evaluation"],
+            inputs=by_name(
+                "champion", "bm25_index", "corpus", "queries", "qrels", "params:evaluation", runs="champion_runs",
+                params="params:retrain",
+            ),
             outputs="champion_metrics",
             name="score_champion",
         ),
@@ -78,7 +81,7 @@ def create_pipeline() -> Pipeline:
             register_challenger,
             inputs=by_name(
                 "trained_model", "promotion", "champion", "training_profile", "params:encoder", "params:recipe",
-                "params:dense", "training_summary", info="collection_info", registry="model_registry",
+                "params:dense", "training_summary", "search_index", info="collection_info", registry="model_registry",
             ),
             outputs="registration",
             name="register_challenger",

@@ -1,0 +1,190 @@
+"""Nodes that make the search and let every system rank the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from anmi.errors import AnmiError
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.evaluation.asked import asked_of
+from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.evaluation.splits import check_held_out, trained_on
+from anmi.retrieval.bm25 import BM25Index
+from anmi.store import Store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from anmi.search import HybridSearch
+
+HYBRID: Final = "hybrid"
+
+
+def build_search(
+    *,
+    trained_model: Path,
+    bm25_index: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    dev_run: pd.DataFrame,
+    training_summary: Mapping[str, Any],
+    info: Mapping[str, Any],
+    recipe: str,
+    params: EvaluationParams,
+    dense: DenseParams,
+    seed: int,
+    store: Store,
+) -> HybridSearch:
+    """Put BM25 and the trained encoder together, with the weight that dev queries choose.
+
+    Dev queries are those that the encoder was not trained on when they were asked, see the artifact ``dev_run``.
+    """
+    from anmi.adaptation.stand_in import with_pseudo_tests
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import vectors
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.search import HybridSearch
+    from anmi.search.fit import figures_of, fit_on_dev, spread_of_cosines
+
+    how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
+    model = load_encoder(str(trained_model), store.path / "models", dense.max_length)
+    embeddings = vectors(model, document_texts(corpus), "document", description=f"encoding for {recipe}", **how)
+    kind = training_summary.get("dev_queries", "labels")
+    dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else [])
+    texts = dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist()
+    hybrid = params.hybrid
+    spread = spread_of_cosines(vectors(model, texts, "query", **how), embeddings)
+    fit, weight = None, hybrid.weight
+    if weight is None and hybrid.method == "convex":
+        trained = set(queries.query_id[queries.split == "train"])
+        fitted = fit_on_dev(
+            dev_run, bm25_index if dev[0] is corpus else reindexed(bm25_index, dev[0]), *dev,
+            positives=set(qrels.document_id[qrels.query_id.isin(trained) & (qrels.relevance > 0)]),
+            dense_spread=spread, depth=hybrid.depth, seed=seed,
+        )  # fmt: skip
+        weight = fitted.weight
+        fit = fitted.as_dict() | {"of": kind, "ndcg@10": figures_of(fitted)}
+    return HybridSearch.build(
+        trained_model, bm25_index, corpus, embeddings, encoder={"max_length": dense.max_length, **how},
+        dense_spread=spread, weight=0.5 if weight is None else weight, method=hybrid.method, depth=hybrid.depth,
+        index=dense.index,
+        about={"collection": info["collection"], "language": info["language"], "recipe": recipe, "fit": fit},
+    )  # fmt: skip
+
+
+def run_systems(
+    *,
+    search_index: HybridSearch,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    encoder: str,
+    recipe: str,
+    params: EvaluationParams,
+    dense: DenseParams,
+    store: Store,
+    training_summary: Mapping[str, Any],
+) -> pd.DataFrame:
+    """Rank the whole corpus for every held-out query by BM25, the untrained encoder, the trained one, and the hybrid.
+
+    A query that is a document is not among what it finds. Where no query of the split has a label, pseudo-queries stand
+    in for them.
+
+    Raises
+    ------
+    AnmiError
+        There is no such query, or the model was trained on them.
+    """
+    from anmi.evaluation.retrieval import Ranking, ranked, run_table
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.fusion import Ranked
+
+    check_held_out(params.split, trained_on(training_summary))
+    asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
+    if asked.queries.empty:
+        raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
+    search = search_index if asked.corpus is corpus else changed(search_index, corpus, asked.corpus, dense, store)
+    texts, depth, fused = asked.queries.text.tolist(), max(params.cutoffs), search.settings["depth"]
+    ranking = Ranking.of(asked.queries, asked.qrels, corpus.document_id.tolist(), max(depth, fused))
+    found, values, spread = search.bm25.search_and_spread(texts, ranking.searched)
+    lists = {"bm25": Ranked(*ranking.lists(found, values))}
+    index = exact(search, asked.corpus, dense, store)
+    lists[recipe] = Ranked(*ranking.lists(*index.search(search.encode(texts), ranking.searched)))
+    together = search.fused(lists["bm25"].top(fused), lists[recipe].top(fused), spread, depth)
+    lists[HYBRID] = Ranked(together.documents, together.scores)
+    runs = {
+        system: run_table(ranking.query_ids, ranking.document_ids, *part.top(depth)) for system, part in lists.items()
+    }
+    model = load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
+    # A trained model is seen once; keeping its vectors would only fill the store.
+    runs["zero_shot"] = ranked(
+        model, asked.queries, asked.qrels, asked.corpus, depth, store=store, precision=dense.precision,
+        batch_size=dense.batch_size, description="zero_shot",
+    )  # fmt: skip
+    order = ("bm25", "zero_shot", recipe, HYBRID)
+    return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
+
+
+def exact(search: HybridSearch, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
+    """Return an exact index of the documents' vectors, whatever the search is deployed with.
+
+    All systems are measured by exact search, or an approximate index would count against the trained encoder alone.
+    """
+    from anmi.retrieval.dense import DenseIndex
+
+    if search.dense.settings["kind"] == "flat":
+        return search.dense
+    found = search.vectors()
+    if found is None:
+        found = _documents(search, corpus, dense, store)
+    return DenseIndex.build(found, search.document_ids)
+
+
+def changed(
+    search: HybridSearch, before: pd.DataFrame, after: pd.DataFrame, dense: DenseParams, store: Store
+) -> HybridSearch:
+    """Return the search over documents of which some have another text; only these are encoded."""
+    from anmi.corpus.texts import document_texts
+    from anmi.retrieval.dense import DenseIndex
+    from anmi.search import HybridSearch
+
+    old, new = document_texts(before), document_texts(after)
+    other = np.array([a != b for a, b in zip(old, new, strict=True)], bool)
+    found = search.vectors()
+    if found is None:
+        found = _documents(search, after, dense, store)
+    elif other.any():
+        found[other] = _documents(search, after[other], dense, store)
+    index = DenseIndex.build(found, search.document_ids)
+    return HybridSearch(reindexed(search.bm25, after), index, after, search.model, search.settings)
+
+
+def reindexed(index: BM25Index, corpus: pd.DataFrame) -> BM25Index:
+    """Return an index with the same settings of other texts."""
+    from anmi.corpus.texts import document_texts
+
+    how = index.settings
+    return BM25Index.build(
+        document_texts(corpus), how["language"], how["tokenizer"], how["engine"], how["k1"], how["b"], how["method"]
+    )
+
+
+def _documents(search: HybridSearch, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> NDArray[np.float32]:
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import vectors
+    from anmi.retrieval.encoders import load_encoder
+
+    # The trained model has in its folder what it was trained with.
+    model = load_encoder(str(search.model), store.path / "models", dense.max_length)
+    return vectors(
+        model, document_texts(corpus), "document", precision=dense.precision, batch_size=dense.batch_size,
+        description="encoding what changed",
+    )  # fmt: skip

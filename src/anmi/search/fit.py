@@ -1,0 +1,165 @@
+"""The weight of a search from the tables of a run: what dev queries found, and their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from anmi.candidates import PADDING
+from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.fusion import Ranked, Spreads, fuse
+from anmi.search.weights import DEFAULT, FittedWeight, fit_weight
+
+_MOST: Final = 2000
+
+
+def spread_of_cosines(queries: NDArray[np.float32], documents: NDArray[np.float32]) -> float:
+    """Return the standard deviation of the cosines of a query with all documents, the mean over queries.
+
+    Parameters
+    ----------
+    queries, documents
+        Unit vectors, [Q, D] and [N, D]. Without queries the first 2,000 documents ask.
+
+    Examples
+    --------
+    >>> documents = np.array([[1, 0], [0, 1]], np.float32)
+    >>> spread_of_cosines(documents[:1], documents)
+    0.5
+    """
+    asked = (queries if len(queries) else documents)[:_MOST].astype(np.float64)
+    # By moments of the documents, so that no matrix of all cosines is made.
+    mean = documents.mean(axis=0, dtype=np.float64)
+    square = (documents.T @ documents).astype(np.float64) / max(len(documents), 1)
+    variance = np.einsum("qd,de,qe->q", asked, square, asked, optimize=True) - (asked @ mean) ** 2
+    found = float(np.sqrt(np.maximum(variance, 0)).mean()) if len(asked) else 0.0
+    # Of one document, or of documents that are all alike, nothing is put in order by the encoder anyway.
+    return round(found, 6) if found > 1e-6 else 1.0
+
+
+def fit_on_dev(
+    dev_run: pd.DataFrame,
+    bm25: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    *,
+    positives: Collection[str],
+    dense_spread: float,
+    depth: int,
+    seed: int,
+) -> FittedWeight:
+    """Fit the weight on the queries of a run.
+
+    Parameters
+    ----------
+    dev_run
+        ``query_id, document_id, score, rank``: what an encoder found that was not trained on these queries. May be
+        empty: the weight is then 1/2.
+    bm25, corpus
+        The index and the documents that were searched.
+    queries, qrels
+        Those of the run among others.
+    positives
+        Ids of the documents that training saw as positives.
+    dense_spread, depth
+        See :class:`anmi.search.HybridSearch`.
+    seed
+        Of the resampling.
+    """
+    place = dict(zip(corpus.document_id, range(len(corpus)), strict=True))
+    run = dev_run[dev_run["rank"] <= depth]
+    asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
+    truth = qrels[qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(place) & (qrels.relevance > 0)]
+    asked = asked[asked.query_id.isin(truth.query_id)]
+    if asked.empty:
+        return FittedWeight(DEFAULT, 0.0, 1.0, 0, "none", ())
+    number = dict(zip(asked.query_id, range(len(asked)), strict=True))
+    dense = lists_of(run, number, place)
+    ranking = Ranking.of(asked, truth, corpus.document_id.tolist(), depth)
+    found, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
+    rows, documents = truth.query_id.map(number).to_numpy(np.int64), truth.document_id.map(place).to_numpy(np.int64)
+    known = np.bincount(rows, truth.document_id.isin(positives).to_numpy(float), minlength=len(asked)) > 0
+    return fit_weight(
+        Ranked(*ranking.lists(found, scores)), dense, Spreads(spread, dense_spread),
+        side_by_side(rows, documents, len(asked)), _beside(rows, truth.relevance, len(asked)), ~known, seed=seed,
+    )  # fmt: skip
+
+
+def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[str, int]) -> Ranked:
+    """Return the lists of a run, ``query_id, document_id, score, rank``, by the numbers of queries and documents.
+
+    Rows of other queries or documents are left out.
+
+    Examples
+    --------
+    >>> run = pd.DataFrame({"query_id": "q", "document_id": ["b", "a"], "score": [0.5, 0.75], "rank": [2, 1]})
+    >>> [part.tolist() for part in lists_of(run, {"q": 0}, {"a": 0, "b": 1})]
+    [[[0, 1]], [[0.75, 0.5]]]
+    """
+    run = run[run.query_id.isin(queries) & run.document_id.isin(documents)].sort_values("rank", kind="stable")
+    rows = np.asarray(run.query_id.map(queries), np.int64)
+    found = side_by_side(rows, np.asarray(run.document_id.map(documents), np.int64), len(queries))
+    return Ranked(found, _beside(rows, run.score, len(queries)))
+
+
+def _beside(rows: NDArray[np.int64], values: Any, count: int) -> NDArray[np.float32]:
+    """Values in the places that :func:`anmi.evaluation.retrieval.side_by_side` gives their documents; 0 in padding."""
+    numbers = side_by_side(rows, np.arange(len(rows)), count)
+    given = np.append(np.asarray(values, np.float32), np.float32(0))
+    return np.where(numbers == PADDING, 0, given[numbers]).astype(np.float32)
+
+
+def with_bm25(
+    run: pd.DataFrame,
+    bm25: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    how: Mapping[str, Any],
+    k: int,
+) -> pd.DataFrame:
+    """Return the run of a hybrid made of an encoder's run.
+
+    Parameters
+    ----------
+    run
+        ``query_id, document_id, score, rank``.
+    bm25, corpus
+        The index and the documents that were searched.
+    queries, qrels
+        Those of the run among others.
+    how
+        ``method``, ``weight``, ``depth`` and ``dense_spread``, see :class:`anmi.search.HybridSearch`.
+    k
+        Documents per query.
+    """
+    asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
+    ids = corpus.document_id.tolist()
+    numbers, place = (dict(zip(names, range(len(names)), strict=True)) for names in (asked.query_id, ids))
+    ranking = Ranking.of(asked, qrels, ids, how["depth"])
+    documents, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
+    sparse, dense = Ranked(*ranking.lists(documents, scores)), lists_of(run, numbers, place).top(how["depth"])
+    fused = fuse(sparse, dense, k, Spreads(spread, how["dense_spread"]), how["method"], how["weight"])
+    return run_table(ranking.query_ids, ids, fused.documents, fused.scores)
+
+
+def figures_of(fitted: FittedWeight) -> dict[str, float]:
+    """Return mean nDCG@10 of BM25, the encoder and the hybrid on the queries of the fit; empty without any.
+
+    Examples
+    --------
+    >>> curve = ((0.0, 0.5), (0.5, 0.75), (1.0, 0.25))
+    >>> figures_of(FittedWeight(0.5, 0.0, 1.0, 9, "all", curve))
+    {'bm25': 0.5, 'dense': 0.25, 'hybrid': 0.75}
+    """
+    if not fitted.curve:
+        return {}
+    weights, values = np.array(fitted.curve).T
+    found = {"bm25": values[0], "dense": values[-1], "hybrid": np.interp(fitted.weight, weights, values)}
+    return {name: round(float(value), 4) for name, value in found.items()}

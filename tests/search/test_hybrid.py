@@ -1,0 +1,248 @@
+"""The search folder: built, saved, opened again, damaged; its hits against its parts; its README as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from anmi.corpus.texts import document_texts
+from anmi.errors import AnmiError
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.fusion import Ranked, Spreads, fuse
+from anmi.search import HybridSearch
+from anmi.search.documents import Documents, write
+from anmi.search.encoder import TokenTable, open_encoder, token_table
+
+COUNT = 1203
+WORDS = [f"word{i}" for i in range(60)]
+QUESTIONS = ["word1 word2 word3", "word7 word8", "nothing known", "word59"]
+
+
+def corpus() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, 6)) for _ in range(COUNT)]
+    titles = [f"About {text.split()[0]}" if i % 3 else "" for i, text in enumerate(texts)]
+    ids = [f"d{i}" for i in range(COUNT)]
+    return pd.DataFrame({"document_id": ids, "title": titles, "text": texts, "metadata": "{}"})
+
+
+@pytest.fixture(scope="module")
+def model(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    word_encoder(WORDS, prompts={"query": "word5 ", "document": ""}).save(str(folder), create_model_card=False)
+    return folder
+
+
+def built(model: Path, **changes: Any) -> HybridSearch:
+    table = corpus()
+    texts = document_texts(table)
+    embeddings = SentenceTransformer(str(model), device="cpu").encode_document(texts, normalize_embeddings=True)
+    settings: dict[str, Any] = {
+        "encoder": {"max_length": 256, "precision": "float32", "batch_size": 8}, "dense_spread": 0.4, "weight": 0.7,
+        "depth": 50, "about": {"collection": "mine"},
+    }  # fmt: skip
+    return HybridSearch.build(model, BM25Index.build(texts, "en"), table, embeddings, **settings | changes)
+
+
+@pytest.fixture(scope="module")
+def folder(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("search") / "folder"
+    built(model).save(path)
+    return path
+
+
+@pytest.mark.parametrize("system", ["hybrid", "bm25", "dense"])
+def test_it_finds_the_same_before_and_after_it_was_saved(model: Path, folder: Path, system: Any) -> None:
+    before, after = built(model).search(QUESTIONS, 7, system), HybridSearch.load(folder).search(QUESTIONS, 7, system)
+    assert before == after
+    assert [hit.rank for hit in after[0]] == list(range(1, 8))
+    assert all(a.score >= b.score for a, b in zip(after[0], after[0][1:], strict=False))
+
+
+def test_every_hit_is_explained_by_its_parts(folder: Path) -> None:
+    search = HybridSearch.load(folder)
+    texts = corpus().set_index("document_id")
+    parts = {name: search.search(QUESTIONS, 50, name) for name in ("bm25", "dense")}  # type: ignore[arg-type]
+    for place, hits in enumerate(search.search(QUESTIONS, 20)):
+        for hit in hits:
+            assert (hit.title, hit.text) == tuple(texts.loc[hit.document_id, ["title", "text"]])
+            for name, found in parts.items():
+                own = next((other for other in found[place] if other.document_id == hit.document_id), None)
+                rank, score = getattr(hit, f"{name}_rank"), getattr(hit, f"{name}_score")
+                assert rank == (own.rank if own else None)
+                assert score == (pytest.approx(own.score) if own else None)
+            assert hit.bm25_rank is not None or hit.dense_rank is not None
+
+
+def test_the_dense_part_is_what_sentence_transformers_find(model: Path, folder: Path) -> None:
+    loaded = SentenceTransformer(str(model), device="cpu")
+    questions = [question for question in QUESTIONS if question != "nothing known"]
+    scores = loaded.encode_query(questions, normalize_embeddings=True) @ (
+        loaded.encode_document(document_texts(corpus()), normalize_embeddings=True).T
+    )
+    for row, hits in zip(scores, HybridSearch.load(folder).search(questions, 5, "dense"), strict=True):
+        np.testing.assert_allclose([hit.score for hit in hits], -np.sort(-row)[:5], atol=1e-6)
+
+
+def test_a_question_without_a_known_term_is_answered_by_the_encoder_alone(folder: Path) -> None:
+    search = HybridSearch.load(folder)
+    assert search.search("nothing known", 5, "bm25") == [[]]
+    (hits,) = search.search("nothing known", 5)
+    assert len(hits) == 5 and {hit.bm25_rank for hit in hits} == {None}
+
+
+def test_reciprocal_ranks_are_a_way_as_well(model: Path) -> None:
+    search = built(model, method="rrf")
+    sparse, dense = (Ranked(*part) for part in (
+        search.bm25.search(QUESTIONS, 50), search.dense.search(search.encode(QUESTIONS), 50),
+    ))  # fmt: skip
+    expected = fuse(sparse, dense, 5, Spreads(np.ones(4), 1.0), "rrf").documents
+    found = search.ranked(QUESTIONS, 5).documents
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("  ",), "question 1 is empty"),
+        ((["word1", ""],), "question 2 is empty"),
+        (("word1", 0), "k is 0"),
+        (("word1", 5, "bm52"), 'unknown system "bm52"; did you mean "bm25"'),
+    ],
+)
+def test_what_cannot_be_searched_is_said(folder: Path, arguments: Any, said: str) -> None:
+    with pytest.raises(AnmiError, match=said):
+        HybridSearch.load(folder).search(*arguments)
+
+
+def test_no_question_has_no_answer(folder: Path) -> None:
+    assert HybridSearch.load(folder).search([]) == []
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda f: (f / "hybrid.json").unlink(), "has no hybrid.json, so it is no search folder or only half of one"),
+        (shutil.rmtree, "is not there"),
+        (lambda f: (f / "hybrid.json").write_text("{"), "hybrid.json is damaged"),
+        (lambda f: (f / "dense" / "index.faiss").unlink(), "index.faiss is missing"),
+        (lambda f: (f / "documents.parquet").write_bytes(b"PAR1"), "documents.parquet has 4 bytes and had"),
+        (lambda f: damage(f / "model" / "model.safetensors"), "model.safetensors is damaged, since its SHA-256"),
+        (lambda f: damage(f / "dense" / "index.faiss"), "index.faiss is damaged"),
+    ],
+)
+def test_a_damaged_folder_is_refused_with_the_file(folder: Path, tmp_path: Path, harm: Any, said: str) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    harm(copy)
+    with pytest.raises(AnmiError, match=said):
+        HybridSearch.load(copy)
+
+
+def test_a_folder_of_a_later_release_is_refused(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    file = tmp_path / "copy" / "hybrid.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 2}))
+    with pytest.raises(AnmiError, match="has the format 2, and this release of anmi reads 1"):
+        HybridSearch.load(tmp_path / "copy")
+
+
+def test_parts_that_do_not_belong_together_are_refused(model: Path) -> None:
+    search = built(model)
+    with pytest.raises(AnmiError, match="do not belong together: BM25 knows 2 documents, the dense index 1203"):
+        HybridSearch(BM25Index.build(["red fox", "blue whale"], "en"), search.dense, corpus(), model, search.settings)
+
+
+def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "model"
+    shutil.copytree(model, other)
+    (other / "config.json").write_text('{"auto_map": {"AutoModel": "x.Y"}}')
+    with pytest.raises(AnmiError, match="auto_map"):
+        built(model).__class__.save(_with_model(built(model), other), tmp_path / "search")
+    assert not (tmp_path / "search" / "hybrid.json").exists()
+
+
+def _with_model(search: HybridSearch, model: Path) -> HybridSearch:
+    search.model = model
+    return search
+
+
+def test_a_folder_can_be_moved_and_saved_again(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "moved")
+    HybridSearch.load(tmp_path / "moved").save(tmp_path / "again")
+    again = HybridSearch.load(tmp_path / "again")
+    assert again.search(QUESTIONS, 3) == HybridSearch.load(folder).search(QUESTIONS, 3)
+
+
+def test_only_groups_of_documents_that_were_found_are_read(tmp_path: Path) -> None:
+    table = corpus()
+    write(table, tmp_path / "documents.parquet")
+    found = Documents(tmp_path / "documents.parquet")
+    assert len(found) == COUNT
+    rows = [0, 499, 500, 1202, 0]
+    expected = table[["document_id", "title", "text"]].iloc[rows].to_dict("records")
+    assert [found[rows][row] for row in rows] == expected
+
+
+def test_a_table_of_token_vectors_gives_what_sentence_transformers_give(model: Path, static_models: Path) -> None:
+    texts = ["", "  ", "word1", "a sentence, with ünïcode!", "word1 " * 900, *QUESTIONS]
+    for folder in (model, next(static_models.glob("static-*"))):
+        ours = open_encoder(folder, 256, "auto")
+        assert isinstance(ours, TokenTable)
+        expected = SentenceTransformer(str(folder), device="cpu").encode_query(texts, normalize_embeddings=True)
+        np.testing.assert_allclose(ours(texts), expected, atol=1e-6)
+
+
+def test_any_other_model_is_run_by_sentence_transformers(
+    network_encoder: Any, word_encoder: Any, tmp_path: Path
+) -> None:
+    network_encoder(WORDS, prompts={"query": "word5 ", "document": ""}).save(str(tmp_path / "network"))
+    word_encoder(WORDS, truncate_dim=4).save(str(tmp_path / "cut"))
+    for name in ("network", "cut"):
+        assert token_table(tmp_path / name) is None
+        expected = SentenceTransformer(str(tmp_path / name), device="cpu").encode_query(
+            QUESTIONS, normalize_embeddings=True
+        )
+        np.testing.assert_allclose(open_encoder(tmp_path / name, 256, "float32")(QUESTIONS), expected, atol=1e-5)
+
+
+def test_what_the_readme_says_runs(folder: Path) -> None:
+    text = (folder / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2 and "0.7 · cosine / 0.4 + 0.3 · BM25 / s" in text
+    prelude = f"FOLDER = {str(folder)!r}\nQUESTION = 'word1 word2'\n"
+    printed = []
+    for block in blocks:
+        assert len(block.splitlines()) <= 10
+        done = subprocess.run([sys.executable, "-c", prelude + block], capture_output=True, text=True, check=True)
+        printed.append(done.stdout)
+    hits = HybridSearch.load(folder).search("word1 word2", 10)[0]
+    assert [line.split()[1] for line in printed[0].splitlines()] == [hit.document_id for hit in hits]
+    best = HybridSearch.load(folder).search("word1 word2", 1, "dense")[0][0]
+    assert printed[1].splitlines()[1].split()[1] == best.document_id
+
+
+def test_opening_a_static_search_imports_neither_torch_nor_sentence_transformers(folder: Path) -> None:
+    code = (
+        "import sys; from anmi.search import HybridSearch\n"
+        f"print(len(HybridSearch.load({str(folder)!r}).search('word1', 3)[0]))\n"
+        "print([name for name in ('torch', 'sentence_transformers', 'transformers', 'kedro') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["3", "[]"]

@@ -1,0 +1,94 @@
+"""Fitting a weight: metrics as trec_eval has them, and robust with few queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.evaluation.metrics import evaluate
+from anmi.evaluation.retrieval import run_table
+from anmi.retrieval.fusion import Ranked, Spreads, fuse
+from anmi.search.weights import GRID, fit_weight, ndcg_by_weight
+
+DOCUMENTS = [f"d{i:02d}" for i in range(40)]
+
+
+def made(count: int, seed: int, good: float) -> tuple[Ranked, Ranked, np.ndarray]:
+    """Lists of 12 of 40 documents, in which the dense part has the answer on top with the chance ``good``."""
+    rng = np.random.default_rng(seed)
+    answers = rng.integers(0, 40, count)
+    parts = []
+    for chance in (0.5, good):
+        documents = np.array([rng.permutation(40)[:12] for _ in range(count)], np.int32)
+        for row, answer in zip(documents, answers, strict=True):
+            if rng.random() < chance:
+                row[row == answer] = row[0]
+                row[0] = answer
+        parts.append(Ranked(documents, -np.sort(-rng.random((count, 12)), axis=1).astype(np.float32)))
+    return parts[0], parts[1], answers[:, None].astype(np.int32)
+
+
+def test_the_curve_is_what_trec_eval_says_of_the_fused_runs() -> None:
+    bm25, dense, answers = made(25, 0, 0.6)
+    # Graded, and a second label for some.
+    others = np.where(np.arange(25) % 3 == 0, (answers[:, 0] + 1) % 40, -1)[:, None].astype(np.int32)
+    labelled = np.concatenate([answers, others], axis=1)
+    grades = np.where(labelled >= 0, [[2.0, 1.0]], 0).astype(np.float32)
+    names = [f"q{i}" for i in range(25)]
+    rows = [
+        (name, DOCUMENTS[d], int(g)) for name, ds, gs in zip(names, labelled, grades, strict=True)
+        for d, g in zip(ds, gs, strict=True) if d >= 0
+    ]  # fmt: skip
+    qrels = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"])
+    spreads = Spreads(np.linspace(0.5, 2, 25), 0.4)
+    values = ndcg_by_weight(bm25, dense, spreads, labelled, grades)
+    for place in (0, 7, 20):
+        found = fuse(bm25, dense, 30, spreads, weight=float(GRID[place]))
+        table = evaluate(qrels, run_table(names, DOCUMENTS, found.documents, found.scores), (10,))
+        np.testing.assert_allclose(values[place], table["ndcg@10"].loc[names], atol=1e-6)
+
+
+def fitted(count: int, good: float, unseen: Any = None, seed: int = 0) -> Any:
+    bm25, dense, answers = made(count, seed, good)
+    unseen = np.ones(count, bool) if unseen is None else unseen
+    grades = np.ones(answers.shape, np.float32)
+    return fit_weight(bm25, dense, Spreads(np.full(count, 0.3), 0.3), answers, grades, unseen, seed=1)
+
+
+def test_the_better_part_gets_the_weight() -> None:
+    better, worse = fitted(300, 0.95), fitted(300, 0.05)
+    assert worse.weight < 0.35 and better.weight > 0.65
+    assert worse.low <= worse.weight <= worse.high
+    assert len(better.curve) == len(GRID) and better.queries == 300
+
+
+def test_it_is_fitted_on_queries_whose_documents_are_new_where_there_are_enough() -> None:
+    unseen = np.arange(100) < 30
+    found = fitted(100, 0.8, unseen)
+    assert (found.kind, found.queries) == ("unseen", 30)
+    found = fitted(100, 0.8, np.arange(100) < 29)
+    assert (found.kind, found.queries) == ("all", 100)
+
+
+def test_without_queries_both_count_the_same() -> None:
+    found = fitted(0, 0.5)
+    assert (found.weight, found.kind, found.queries, found.curve) == (0.5, "none", 0, ())
+
+
+def test_few_queries_decide_less_and_are_less_sure() -> None:
+    few = [fitted(6, 0.9, seed=seed) for seed in range(12)]
+    many = [fitted(600, 0.9, seed=seed) for seed in range(3)]
+    assert np.mean([found.high - found.low for found in few]) > 2 * np.mean([f.high - f.low for f in many])
+    assert np.mean([found.weight for found in few]) < np.mean([found.weight for found in many])
+
+
+def test_the_same_queries_give_the_same_weight() -> None:
+    assert fitted(40, 0.7) == fitted(40, 0.7)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_query_or_two_are_enough_for_a_weight(count: int) -> None:
+    assert 0 <= fitted(count, 0.5).weight <= 1
