@@ -19,6 +19,7 @@ from anmi.corpus.mined import with_mined
 from anmi.corpus.types import empty
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams
@@ -27,7 +28,7 @@ from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
-from anmi.pipelines.evaluation.nodes import compare_systems, score_runs
+from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import run_systems
 from anmi.pipelines.ingestion.nodes import plan_mining
@@ -376,6 +377,40 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
     assert gain["nearest", "zero_shot", "mrr@10"] == pytest.approx(0.5)
     assert [gain["hybrid", name, "mrr@10"] for name in ranks if name != "hybrid"] == pytest.approx([2 / 3, 1 / 2, 0])
     assert flat["nearest.ndcg@10"] == pytest.approx(1)
+
+
+def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, held_out: float = 0.0) -> dict[str, str]:
+    """The buckets of three test queries: of a labelled document, a promoted one, and one that nothing is said of."""
+    made = pd.DataFrame({"document_id": ["a", "b", "c"], "title": "", "text": ["one", "two", "three"]})
+    asked = pd.DataFrame({"query_id": ["t", "x", "y", "z"], "text": "?", "split": ["train", "test", "test", "test"]})
+    qrels = pd.DataFrame({"query_id": ["t", "x", "y", "z"], "document_id": ["a", "a", "b", "c"], "relevance": 1})
+    if pseudo is not None:
+        qrels = qrels[qrels.query_id == "t"]
+    scores = pd.DataFrame({"query_id": ["x", "y", "z"] * 2 if pseudo is None else pseudo.query_id})
+    found = bucket_queries(
+        scores=scores, corpus=made, queries=asked, qrels=qrels,
+        pseudo_queries=made.iloc[:0].assign(query_id="", split="") if pseudo is None else pseudo,
+        training_rows=pd.DataFrame({"query_id": ["t", "t"], "positive_id": ["a", "b"]}), training_summary=summary,
+        adaptation=AdaptationParams(held_out=held_out), seed=1,
+    )  # fmt: skip
+    return dict(zip(found.query_id, found.bucket, strict=True))
+
+
+def test_queries_are_told_apart_by_what_the_run_was_trained_on() -> None:
+    assert bucketed({"trained_on": ["train"]}) == {"x": "seen", "y": "seen", "z": "unseen"}
+    assert bucketed({"adapted": True}, held_out=0.999)["z"] == "added"
+    assert bucketed({"adapted": False}, held_out=0.999)["z"] == "unseen", "nothing is held out of labels"
+    unlabelled = {"adapted": True, "options": {"labels": 0.0}}
+    assert bucketed(unlabelled, held_out=0.999) == dict.fromkeys("xyz", "added")
+
+
+def test_a_pseudo_query_that_stands_in_for_a_test_query_is_about_its_document() -> None:
+    pseudo = pd.DataFrame({
+        "query_id": ["title:0:a", "title:0:c"], "text": "?", "document_id": ["a", "c"], "positive_text": "rest",
+        "kind": "title", "weight": 1.0, "split": "test",
+    })  # fmt: skip
+    found = bucketed({"adapted": True}, pseudo, held_out=0.999)
+    assert found == {"title:0:a": "seen", "title:0:c": "added"}
 
 
 def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:

@@ -403,3 +403,12 @@ def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw(
     assert drawn.negatives == 40 * 30 * 3
     plain = audited(0.0, 1.0, curriculum="none", negatives=2)
     assert (plain.value, plain.negatives) == (1, 40 * 30 * 2), "the first two are the planted ones"
+
+
+@pytest.mark.parametrize(("bucket", "decision"), [("seen", "promoted"), ("unseen", "kept")])
+def test_a_loss_counts_for_itself_where_documents_are_unseen(trained: Path, bucket: str, decision: str) -> None:
+    ids = [f"q{i}" for i in range(200)]
+    before = pd.DataFrame({"query_id": ids, "ndcg@10": 0.5, "system": "champion"})
+    mine = pd.DataFrame({"query_id": ids, "ndcg@10": [0.45] * 60 + [0.7] * 140, "system": "mine"})
+    kinds = pd.DataFrame({"query_id": ids, "bucket": [bucket] * 60 + ["added"] * 140})
+    assert decided(FIRST | {"version": 1}, before, mine, AUDITED, trained, buckets=kinds)["decision"] == decision

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import Knowledge
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.asked import asked_of
 from anmi.pipelines.evaluation.params import EvaluationParams
@@ -81,7 +82,7 @@ def bucket_queries(
     pseudo_queries: pd.DataFrame,
     training_rows: pd.DataFrame,
     training_summary: Mapping[str, Any],
-    held_out: float,
+    adaptation: AdaptationParams,
     seed: int,
 ) -> pd.DataFrame:
     """Tell for every query that was scored what training saw of its relevant documents: ``query_id, bucket``.
@@ -99,7 +100,7 @@ def bucket_queries(
     positives = trained_positives(known, qrels, trained_on(training_summary), training_rows)
     away: set[str] = set()
     if training_summary.get("adapted", False):
-        away = set(corpus.document_id[splits(document_texts(corpus), seed, held_out) != "train"])
+        away = set(corpus.document_id[splits(document_texts(corpus), seed, adaptation.held_out) != "train"])
     _, _, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels))
     return buckets(scores.query_id.unique(), qrels, positives, away).reset_index()
 

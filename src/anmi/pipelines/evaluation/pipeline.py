@@ -52,8 +52,8 @@ def create_pipeline() -> Pipeline:
         Node(
             bucket_queries,
             inputs=by_name(
-                "corpus", "queries", "qrels", "pseudo_queries", "training_rows", "training_summary", "params:seed",
-                scores="query_metrics", held_out="params:adaptation.held_out",
+                "corpus", "queries", "qrels", "pseudo_queries", "training_rows", "training_summary",
+                "params:adaptation", "params:seed", scores="query_metrics",
             ),
             outputs="query_buckets",
             name="bucket_queries",
