@@ -135,6 +135,6 @@ def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
     tables = dict.fromkeys(collection(), nothing) | {"knowledge": known}
     found = measure_knowledge(
         runs=nothing, trained_model=nothing, **tables, encoder="static", recipe="mine", params=EvaluationParams(),
-        dense=DenseParams(), seed=1, store=nothing, training_summary={},
+        dense=DenseParams(), seed=1, store=nothing, training_summary={}, pseudo_queries=nothing,
     )  # fmt: skip
     assert found == ({}, {})

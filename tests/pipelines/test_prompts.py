@@ -111,7 +111,8 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
         "encoders": "two" if kind == "two" else "shared",
     }  # fmt: skip
     nothing: Any = None
-    tables = dict.fromkeys(("knowledge", "variants", "related_documents", "pseudo_queries"), nothing)
+    pseudo = pd.DataFrame(columns=["query_id", "text", "document_id", "positive_text", "kind", "weight", "split"])
+    tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing) | {"pseudo_queries": pseudo}
     with Store(folder / "store") as store:
         mined = encode_collection(
             corpus=corpus(),
@@ -128,7 +129,7 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
             params=TrainingParams(options=options, refit=False), dense=dense, seed=1, store=store,
         )  # fmt: skip
         shared = {
-            "corpus": corpus(), "queries": queries(), "qrels": qrels(), "pseudo_queries": nothing, "recipe": "mine",
+            "corpus": corpus(), "queries": queries(), "qrels": qrels(), "pseudo_queries": pseudo, "recipe": "mine",
             "params": EVALUATION, "dense": dense, "store": store, "training_summary": trained["training_summary"],
         }  # fmt: skip
         search = build_search(

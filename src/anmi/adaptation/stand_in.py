@@ -57,7 +57,7 @@ def with_pseudo_tests(
     made = made.drop_duplicates("document_id").sort_values("document_id").reset_index(drop=True)
     texts = corpus.document_id.map(made.set_index("document_id").positive_text)
     changed = corpus.assign(title=corpus.title.where(texts.isna(), ""), text=texts.where(texts.notna(), corpus.text))
-    asked = pd.DataFrame({name: "" for name in queries.columns}, index=made.index).assign(
+    asked = pd.DataFrame(dict.fromkeys(queries.columns, ""), index=made.index).assign(
         query_id=made.query_id, text=made.text, split=made.split
     )
     if "metadata" in asked:

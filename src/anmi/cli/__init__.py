@@ -15,6 +15,7 @@ from anmi.cli import (
     results,
     run,
     runs,
+    search,
     store,
     task,
 )
@@ -24,7 +25,7 @@ __all__ = ["anmi", "cli"]
 _COMMANDS = [
     *(ablation.ablation, airflow.airflow, audit.audit, explain.explain, export.export, negatives.negatives),
     *(champion.champion, champion.rollback, runs.runs, runs.resume, runs.reproduce, runs.prune),
-    *(results.results, store.store, task.task),
+    *(results.results, search.search, store.store, task.task),
 ]
 anmi = click.Group("anmi", commands=_COMMANDS, help="Look at what the last run brought.")
 _OWN = [run.run, package.package, anmi]

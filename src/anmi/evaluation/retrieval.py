@@ -14,7 +14,7 @@ from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate
-from anmi.retrieval.pool import compacted, own_documents, without
+from anmi.retrieval.pool import own_documents, without
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -87,10 +87,14 @@ class Ranking:
     def lists(
         self, documents: NDArray[np.int32], scores: NDArray[np.float32]
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return what a search found without the queries themselves, [Q, depth] at most; 0 is the score of padding."""
-        found, values = compacted(without(documents, self.own[:, None]), scores)
-        found, values = found[:, : self.depth], values[:, : self.depth]
-        return found, np.where(found == PADDING, 0, values).astype(np.float32)
+        """Return what a search found without the queries themselves, [Q, depth] at most; 0 is the score of padding.
+
+        Padding stays, even where it is that of all queries: it says that a search found no more.
+        """
+        left = without(documents, self.own[:, None])
+        order = np.argsort(left == PADDING, axis=1, kind="stable")[:, : self.depth]
+        found = np.take_along_axis(left, order, axis=1)
+        return found, np.where(found == PADDING, 0, np.take_along_axis(scores, order, axis=1)).astype(np.float32)
 
 
 def search(

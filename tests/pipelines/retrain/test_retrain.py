@@ -14,6 +14,7 @@ from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
 from scipy.stats import binomtest
+from sentence_transformers import SentenceTransformer
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
@@ -32,6 +33,8 @@ from anmi.pipelines.retrain.nodes import (
 )
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams
+from anmi.retrieval.bm25 import BM25Index
+from anmi.search import HybridSearch
 from anmi.selection.recipe import RecipeBook
 
 AUDITED = pd.DataFrame({
@@ -135,10 +138,21 @@ def trained(word_encoder: Callable[..., Any], tmp_path: Path) -> Path:
     return path
 
 
+def searching(corpus: pd.DataFrame, model: Path) -> HybridSearch:
+    """The search over a corpus that a run leaves."""
+    texts = corpus.text.tolist()
+    loaded = SentenceTransformer(str(model), device="cpu")
+    return HybridSearch.build(
+        model, BM25Index.build(texts, "en", "whitespace"), corpus, loaded.encode_document(texts),
+        encoder={"max_length": 256, "precision": "float32", "batch_size": 8}, dense_spread=0.5, weight=0.25, depth=9,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
     """Go through the nodes of one night, and return decision and registration."""
     params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}", rule={"min_queries": 2})
+    search = searching(tables[0], trained)
 
     def night(
         meanwhile: Callable[[], object] = lambda: None, trained_on: tuple[str, ...] = ("train", "dev")
@@ -152,8 +166,11 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
             dense=DenseParams(),
         )
         assert profile == ({} if champion["version"] is None else {"terms": 3})
-        scores = score_champion(run, *tables[1:], EVALUATION)
-        mine = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "mine"})
+        scores = score_champion(
+            run, champion, bm25_index=search.bm25, corpus=tables[0], queries=tables[1], qrels=tables[2], params=params,
+            evaluation=EVALUATION,
+        )  # fmt: skip
+        mine = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"})
         made = decided(champion, scores, mine, AUDITED, trained, params=params)
         meanwhile()
         info = {"collection": "api_docs"}
@@ -168,6 +185,7 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
             dense=DenseParams(),
             registry=registry,
             training_summary={"trained_on": list(trained_on)},
+            search_index=search,
         )
         return made, done
 
@@ -230,12 +248,14 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
         dense=asked_otherwise,
         registry=registry,
         training_summary={"trained_on": ["train"]},
+        search_index=searching(tables[0], folder),
     )
     fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
     assert read_beside(fetched, SERVING) == {
         "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
+        "hybrid": {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5},
     }  # fmt: skip
-    *_, run = evaluate_champion(
+    known, _, run = evaluate_champion(
         *tables,
         collection="api_docs",
         params=params,
@@ -246,6 +266,26 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
     found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
     np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert known["hybrid"] == {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
+
+
+@pytest.mark.parametrize(("system", "weighted"), [("hybrid", True), ("dense", False)])
+def test_what_is_deployed_is_compared(system: Any, weighted: bool, tables: Any) -> None:
+    corpus, queries, qrels = tables
+    bm25 = BM25Index.build(corpus.text.tolist(), "en", "whitespace")
+    # The encoder takes each document for the other one, and BM25, which counts three times as much, does not.
+    run = pd.DataFrame({
+        "query_id": ["q0", "q0", "q1", "q1"], "document_id": ["d1", "d0", "d0", "d1"], "score": [0.6, 0.5] * 2,
+        "rank": [1, 2] * 2, "system": "champion",
+    })  # fmt: skip
+    how = {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
+    shared: dict[str, Any] = {"bm25_index": bm25, "corpus": corpus, "queries": queries, "qrels": qrels}
+    params = RetrainParams(rule={"system": system})
+    found = score_champion(run, {"hybrid": how}, **shared, params=params, evaluation=EVALUATION)
+    assert found["mrr@10"].tolist() == ([1.0, 1.0] if weighted else [0.5, 0.5])
+    assert set(found.system) == {"champion"}
+    alone = score_champion(run, {"hybrid": None}, **shared, params=params, evaluation=EVALUATION)
+    assert alone["mrr@10"].tolist() == [0.5, 0.5], "one of an earlier release is deployed alone"
 
 
 def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) -> None:
@@ -292,14 +332,14 @@ def test_a_champion_is_not_asked_what_it_was_trained_on(nightly: Any, registry: 
 
 
 def test_without_its_metric_nothing_is_decided(trained: Path) -> None:
-    scores = pd.DataFrame({"query_id": ["q0"], "ndcg@5": [1.0], "system": "mine"})
+    scores = pd.DataFrame({"query_id": ["q0"], "ndcg@5": [1.0], "system": "hybrid"})
     champion = {"version": None, "rolled_back": {}}
     with pytest.raises(AnmiError, match=r"evaluation\.cutoffs"):
         decided(champion, scores, scores, AUDITED, trained)
 
 
 FIRST = {"version": None, "rolled_back": {}}
-PERFECT = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "mine"})
+PERFECT = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"})
 
 
 def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
@@ -15,12 +16,8 @@ from anmi.pipelines.evaluation.asked import asked_of
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.splits import check_held_out, trained_on
 from anmi.retrieval.bm25 import BM25Index
+from anmi.search import HybridSearch
 from anmi.store import Store
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from anmi.search import HybridSearch
 
 HYBRID: Final = "hybrid"
 
@@ -50,7 +47,6 @@ def build_search(
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import vectors
     from anmi.retrieval.encoders import load_encoder
-    from anmi.search import HybridSearch
     from anmi.search.fit import figures_of, fit_on_dev, spread_of_cosines
 
     how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
@@ -154,7 +150,6 @@ def changed(
     """Return the search over documents of which some have another text; only these are encoded."""
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.dense import DenseIndex
-    from anmi.search import HybridSearch
 
     old, new = document_texts(before), document_texts(after)
     other = np.array([a != b for a, b in zip(old, new, strict=True)], bool)
