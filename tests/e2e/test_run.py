@@ -74,7 +74,7 @@ def test_the_results_have_the_promised_keys(results: dict[str, Any]) -> None:
 def test_baselines_and_trained_have_every_metric(results: dict[str, Any]) -> None:
     rows = pd.DataFrame(results["rows"])
     rows = rows[rows.bucket == "all"]
-    assert set(rows.recipe) == {"bm25", "zero_shot", "anmi_2_1"}
+    assert set(rows.recipe) == {"bm25", "zero_shot", "anmi_2_1", "hybrid"}
     for _, part in rows.groupby("recipe"):
         assert set(part.metric) == {f"{metric}@{k}" for metric in METRICS for k in CUTOFFS}
     assert ((rows.low <= rows.value) & (rows.value <= rows.high)).all()
@@ -205,7 +205,7 @@ def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
     assert manifest["environment"] == "test"
     assert manifest["parameters"]["recipe"] == "anmi_2_1"
     assert {"torch", "numpy", "kedro"} <= manifest["versions"].keys()
-    assert len(manifest["nodes"]) == 29
+    assert len(manifest["nodes"]) == 32
     assert all(node["seconds"] >= 0 and node["peak_mib"] > 0 for node in manifest["nodes"])
     assert manifest["start"] <= manifest["end"]
 

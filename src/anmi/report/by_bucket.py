@@ -91,6 +91,22 @@ def _comma(interval: str) -> str:
     return interval.replace(" to ", ", ")
 
 
+def standing_in(test_queries: str | None) -> str:
+    """Say where nobody labelled the test queries; nothing for ``labels``, or where an earlier release does not say.
+
+    Examples
+    --------
+    >>> standing_in("labels"), standing_in("pseudo_queries")[:41]
+    ('', 'No test query has a label: pseudo-queries')
+    """
+    if test_queries != "pseudo_queries":
+        return ""
+    return (
+        "No test query has a label: pseudo-queries made of documents that were held out of training stand in for them, "
+        "which is a weaker proof than labels."
+    )
+
+
 def headline(results: pd.DataFrame) -> str:
     """Say how the systems do on documents that training never saw, the best first; empty without buckets."""
     counts = bucket_counts(results)

@@ -35,6 +35,7 @@ from anmi.report.inputs import (
 )
 from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
+from anmi.report.pseudo_queries import pseudo_queries
 
 _TEMPLATE: Final = "report.html.jinja"
 _TEXT_LENGTH: Final = 220
@@ -51,6 +52,7 @@ def render(inputs: ReportInputs) -> str:
         columns=[metric_name(metric) for metric in HEADLINE_METRICS],
         results=_results(inputs),
         metrics=embedded(figures.metrics(inputs.results)),
+        standing_in=by_bucket.standing_in(inputs.test_queries),
         buckets=by_bucket.section(inputs.results, inputs.comparisons),
         bucket_figure=embedded(by_bucket.bucket_figure(inputs.results)),
         funnel=embedded(figures.funnel(inputs.funnel)),
@@ -63,6 +65,7 @@ def render(inputs: ReportInputs) -> str:
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
         judges=_judges(inputs.judges),
         judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges)],
+        pseudo_queries=pseudo_queries(inputs.pseudo_queries),
         training=embedded(figures.training(inputs.training_log)),
         passes=inputs.passes,
         hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),

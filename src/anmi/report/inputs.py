@@ -60,6 +60,10 @@ class ReportInputs:
     hardness: Mapping[str, Any] = field(default_factory=dict)
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     neighbours: Mapping[str, Any] = field(default_factory=dict)
+    # labels, or pseudo_queries where these stand in for test queries that nobody labelled.
+    test_queries: str = "labels"
+    # The artifact pseudo_query_summary; without kinds the section is omitted.
+    pseudo_queries: Mapping[str, Any] = field(default_factory=dict)
     # Whose weights the trained model has, where they are not those of the last step; of two passes the second's end.
     kept_epoch: int | None = None
     # From passes_sentence; empty of a single pass.
