@@ -32,6 +32,7 @@ from anmi.report.inputs import (
     step_name,
     system_name,
     systems,
+    weaker_proof,
 )
 from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
@@ -47,7 +48,7 @@ def render(inputs: ReportInputs) -> str:
     return page(
         _TEMPLATE,
         summary=_summary(inputs.summary),
-        verdict=_verdict(inputs),
+        verdict=f"{_verdict(inputs)} {weaker_proof(inputs.summary.get('test_queries'))}".strip(),
         columns=[metric_name(metric) for metric in HEADLINE_METRICS],
         results=_results(inputs),
         metrics=embedded(figures.metrics(inputs.results)),

@@ -63,6 +63,22 @@ class ReportInputs:
     passes: str = ""
 
 
+def weaker_proof(test_queries: str | None) -> str:
+    """Say that figures are those of pseudo-queries, where they are; nothing of labelled queries.
+
+    Examples
+    --------
+    >>> weaker_proof("labels"), weaker_proof("pseudo_queries")[:36]
+    ('', 'No test query has a label: these are')
+    """
+    if test_queries != "pseudo_queries":
+        return ""
+    return (
+        "No test query has a label: these are figures on pseudo-queries, made of documents that were held out of "
+        "training. That is a weaker proof than labels, since people ask otherwise than documents speak."
+    )
+
+
 def passes_sentence(summary: Mapping[str, Any]) -> str:
     """Say which pass dev figures are of, and which one the trained model; nothing where there was one pass only.
 

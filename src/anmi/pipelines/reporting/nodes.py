@@ -127,6 +127,7 @@ def render_report(
                 "encoder": encoder,
                 "prompts": _prompts(training_summary, encoder_info),
                 "date": results["date"],
+                "test_queries": results["test_queries"],
                 "versions": results["versions"],
                 "counts": {"documents": info["documents"]}
                 | {f"{split} queries": count for split, count in info["queries"].items()}
