@@ -13,7 +13,8 @@ from anmi.cli.common import belonging, console, echo_json, echo_places, json_opt
 from anmi.errors import AnmiError, masked, visible
 
 RESULT_KEYS: Final = (
-    "date", "machine", "versions", "prompts", "test_queries", "rows", "comparisons", "funnel", "expected", "false_negatives", "paths",
+    "date", "machine", "versions", "prompts", "test_queries", "rows", "comparisons", "funnel", "expected",
+    "false_negatives", "paths",
 )  # fmt: skip
 
 
