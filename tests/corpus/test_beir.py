@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
+from anmi.corpus.mined import with_mined
 from anmi.corpus.sources import document_texts, fingerprint, load_collection
 from anmi.errors import AnmiError
 
@@ -127,8 +129,8 @@ def shared_query(folder):
     folder.qrels["test"].append("q0\td0\t1")
 
 
-def no_train(folder):
-    del folder.qrels["train"]
+def labels_of_no_split(folder):
+    folder.qrels = {"all": folder.qrels["train"]}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ def no_train(folder):
         (header_only, ["dev.tsv", "no rows"]),
         (two_columns, ["dev.tsv line 3", "2 columns"]),
         (shared_query, ['"q0"', "train.tsv line 2", "test.tsv line 10"]),
-        (no_train, ["train.tsv does not exist", "nothing to mine"]),
+        (labels_of_no_split, ["qrels has all.tsv", "call it train.tsv, dev.tsv or test.tsv"]),
     ],
 )
 def test_fatal_damage_names_its_place(folder, damage, words):
@@ -158,6 +160,34 @@ def test_fatal_damage_names_its_place(folder, damage, words):
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("splits", "left"), [(["test"], {"test": 8}), (["dev", "test"], {"dev": 8, "test": 8})])
+def test_without_training_labels_no_split_is_cut_from_another(folder, caplog, splits, left):
+    folder.qrels = {split: folder.qrels[split] for split in splits}
+    with caplog.at_level("INFO", logger="anmi"):
+        found = load_collection(folder.write())
+    assert found.queries["split"].value_counts().to_dict() == left
+    assert set(found.qrels["split"]) == set(splits)
+    assert found.notes["labels"] == "none for training"
+    (said,) = [line for line in caplog.messages if "no training labels" in line]
+    assert "pseudo-queries" in said
+    assert not with_mined(found.queries, 1.0, seed=1)["mined"].any(), "nothing is fitted, so dev is not mined either"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_without_any_labels_the_corpus_is_what_there_is(folder, asked):
+    labelled = load_collection(folder.write())
+    shutil.rmtree(folder.path / "qrels")
+    if not asked:
+        (folder.path / "queries.jsonl").unlink()
+    found = load_collection(f"beir:{folder.path}")
+    assert found.corpus.equals(labelled.corpus)
+    assert (len(found.queries), len(found.qrels)) == (0, 0)
+    for name in ("queries", "qrels", "equivalents", "duplicates"):
+        mine, theirs = getattr(found, name), getattr(labelled, name)
+        assert mine.dtypes.to_dict() == theirs.dtypes.to_dict(), "whoever reads the tables finds the same columns"
+    assert reasons(found) == ({"no label names the query": 40} if asked else {})
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])

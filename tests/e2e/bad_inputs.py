@@ -238,6 +238,8 @@ PARAMETERS: Final = _of_parameters({
     "collection=true": ('"collection"',),
     "collection=beir:{place}/none": ("none", "is not a folder"), "collection=pairs:{place}/none.jsonl": ("none.jsonl",),
     "collection=beir:{place}/mine/corpus.jsonl": ("corpus.jsonl is not a folder",),
+    "collection='docs:'": ("lacks its place", "docs:GLOB"), "collection=docs:{place}/**/*.none": ("*.none",),
+    "ingestion.text_column=3": ('"ingestion.text_column"', "string"),
     "collection=kg:{place}/none": ("none", "folder"), "collection=pairs:{place}/*.none": ("*.none",),
     "collection=api_docs:x": ("api_docs", "nothing after the name"), "collection=beir:~nobody9/x": ("~nobody9",),
     "collection=ir_datasets:no/such/one": ("no/such/one",),
@@ -388,15 +390,15 @@ FILES: Final = [
             "no folder": (lambda c: shutil.rmtree(c.path), ("mine", "is not a folder")),
             "no corpus": (lambda c: c.remove(CORPUS), (CORPUS, "does not exist")),
             "no queries": (lambda c: c.remove(QUERIES), (QUERIES, "does not exist")),
-            "no training labels": (
-                lambda c: c.remove(TRAIN),
-                ("train.tsv", "does not exist", "put the training labels there"),
+            "labels of no split": (
+                lambda c: (c.remove(DEV, TEST), (c.path / TRAIN).rename(c.path / "qrels/all.tsv")),
+                ("all.tsv", "call it train.tsv, dev.tsv or test.tsv"),
             ),
             "a folder for the corpus": (_replaced(CORPUS, Path.mkdir), (CORPUS, "does not exist")),
             "a folder for labels": (_replaced(TRAIN, Path.mkdir), ("train.tsv", "does not exist")),
             "a file for the folder of labels": (
                 lambda c: (shutil.rmtree(c.path / "qrels"), (c.path / "qrels").write_text("x")),
-                ("train.tsv",),
+                ("qrels is a file", "train.tsv"),
             ),
             "a link to nothing": (
                 _replaced(CORPUS, lambda path: path.symlink_to("nowhere")),
@@ -608,6 +610,54 @@ FILES: Final = [
         "pairs /p.jsonl",
     ),
     *_of_files(
+        {
+            "a table without a text": (
+                lambda c: c.write("a.csv", ["key,abstract", "1,a fox"]),
+                ("a.csv line 2", '"key", "abstract"', "ingestion.text_column"),
+            ),
+            "a table with a row that is short": (
+                lambda c: c.write("a.csv", ["id,title,text", "1,a fox"]),
+                ("a.csv line 2", "2 columns", "the header 3"),
+            ),
+            "a table with a quote that is open": (
+                lambda c: c.write("a.csv", ["id,text", '1,"a fox', "2,a dog"]),
+                ("a.csv line 2", "check its quotes"),
+            ),
+            "a table in Latin-1": (
+                lambda c: (c.path / "a.csv").write_bytes(b"id,text\n1,\xe9t\xe9\n"),
+                ("a.csv line 2", "UTF-8"),
+            ),
+            "a table with an id twice": (
+                lambda c: c.write("a.csv", ["id,text", "1,a fox", "1,a dog"]),
+                ("a.csv line 3", '"1"', "line 2"),
+            ),
+            "a table with an id left out": (
+                lambda c: c.write("a.csv", ["id,text", ",a fox"]),
+                ("a.csv line 2", '"id"'),
+            ),
+            "a table with nothing in it": (lambda c: c.write("a.csv", []), ("no document", "a.csv", "no text")),
+            "a table with a header alone": (lambda c: c.write("a.csv", ["id,text"]), ("no document", "a.csv")),
+            "no table": (lambda c: None, ("a.*",)),
+            "a file of no known kind": (
+                lambda c: c.write("a.docx", ["a fox"]),
+                ("no document", "a.docx", "are not read", ".md"),
+            ),
+            "a binary file called text": (
+                lambda c: (c.path / "a.txt").write_bytes(gzip.compress(b"a fox")),
+                ("no document", "a.txt", "UTF-8"),
+            ),
+            "two binary files called text": (
+                lambda c: [(c.path / name).write_bytes(b"a\0fox") for name in ("a.txt", "a.b.txt")],
+                ("2 of 2 files are damaged", ".txt", "zero byte", "max_quarantine"),
+            ),
+            "a PDF file that is none": (
+                lambda c: (c.path / "a.pdf").write_bytes(b"%PDF-1.7 a fox"),
+                ("no document", "a.pdf", "no PDF file"),
+            ),
+        },
+        "docs /a.*",
+    ),
+    *_of_files(
         {"a cap of no pairs": (lambda c: c.write("p.jsonl", ['{"query": "a"}']), ("no pair", "p.jsonl@0"))},
         "pairs /p.jsonl@0",
     ),
@@ -628,6 +678,9 @@ FINE: Final = _of_files(
         "a title that is a list": (_document(3, title=["a"]), ()),
         "labels twice": (lambda c: c.add(TRAIN, *c.lines(TRAIN)[1:]), ()),
         "one damaged label": (lambda c: c.add(TRAIN, f"q1\td1\t{2**63}"), ()),
+        "no training labels": (lambda c: c.remove(TRAIN), ()),
+        "no labels": (lambda c: shutil.rmtree(c.path / "qrels"), ()),
+        "no labels and no queries": (lambda c: (shutil.rmtree(c.path / "qrels"), c.remove(QUERIES)), ()),
         "one test query": (lambda c: c.label("test", range(30, 31)), ()),
     }
 )
@@ -684,7 +737,7 @@ RUNS: Final = [
         if case.name
         in (
             "no folder",
-            "no training labels",
+            "labels of no split",
             "broken JSON",
             "a repeated id",
             "a zero byte in an id",

@@ -21,7 +21,9 @@ from anmi.corpus.related import copies
 from anmi.store import Store
 
 pytestmark = pytest.mark.slow
-ROW_KEYS = {"collection", "encoder", "recipe", "seed_count", "metric", "value", "low", "high"}
+ROW_KEYS = {
+    "collection", "encoder", "recipe", "seed_count", "bucket", "queries", "metric", "value", "low", "high"
+}  # fmt: skip
 METRICS = ("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f2")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
 # Of other pipelines than the default one.
@@ -71,7 +73,8 @@ def test_the_results_have_the_promised_keys(results: dict[str, Any]) -> None:
 
 def test_baselines_and_trained_have_every_metric(results: dict[str, Any]) -> None:
     rows = pd.DataFrame(results["rows"])
-    assert set(rows.recipe) == {"bm25", "zero_shot", "anmi_2_1"}
+    rows = rows[rows.bucket == "all"]
+    assert set(rows.recipe) == {"bm25", "zero_shot", "anmi_2_1", "hybrid"}
     for _, part in rows.groupby("recipe"):
         assert set(part.metric) == {f"{metric}@{k}" for metric in METRICS for k in CUTOFFS}
     assert ((rows.low <= rows.value) & (rows.value <= rows.high)).all()
@@ -82,6 +85,19 @@ def test_baselines_and_trained_have_every_metric(results: dict[str, Any]) -> Non
     assert value["bm25", "recall@10"] == pytest.approx(0.80, abs=0.07)
     compared = {(row["system"], row["baseline"]) for row in results["comparisons"]}
     assert {("anmi_2_1", "zero_shot"), ("anmi_2_1", "bm25")} <= compared
+
+
+def test_headline_metrics_are_given_by_what_training_saw(whole_run: Any, results: dict[str, Any]) -> None:
+    kinds = whole_run.table("evaluation", "query_buckets.parquet").bucket.value_counts()
+    rows = pd.DataFrame(results["rows"])
+    parts = rows[rows.bucket != "all"]
+    assert parts.drop_duplicates("bucket").set_index("bucket").queries.to_dict() == kinds.to_dict()
+    assert set(parts.metric) == {"ndcg@10", "mrr@10", "recall@10", "recall@100"}
+    ndcg = parts[(parts.metric == "ndcg@10") & (parts.recipe == "anmi_2_1")]
+    whole = rows[(rows.bucket == "all") & (rows.metric == "ndcg@10") & (rows.recipe == "anmi_2_1")].value.item()
+    assert (ndcg.value * ndcg.queries).sum() / kinds.sum() == pytest.approx(whole)
+    compared = pd.DataFrame(results["comparisons"])
+    assert set(compared.bucket) == {"all", *kinds.index}
 
 
 def test_the_printed_results_say_where_things_are(whole_run: Any, kedro: Any) -> None:
@@ -189,7 +205,7 @@ def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
     assert manifest["environment"] == "test"
     assert manifest["parameters"]["recipe"] == "anmi_2_1"
     assert {"torch", "numpy", "kedro"} <= manifest["versions"].keys()
-    assert len(manifest["nodes"]) == 29
+    assert len(manifest["nodes"]) == 32
     assert all(node["seconds"] >= 0 and node["peak_mib"] > 0 for node in manifest["nodes"])
     assert manifest["start"] <= manifest["end"]
 

@@ -16,6 +16,7 @@ from anmi.pipelines.ablation.cells import CellJob, Place, SelectionJob, buckets,
 from anmi.pipelines.ablation.mining import book_of, fingerprint
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.ablation.schedule import Plan
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.params import DenseParams
@@ -92,7 +93,7 @@ def cell(recipes: dict[str, Any] = RECIPES, recipe: str = "plain", mined: str = 
     place = Place("docs", mined, ROOT / "conf", Path("work/mined-m"), Path("store"), "none", "none")
     training = TrainingParams(options=options or {})
     selection = SelectionJob(place, recipe, recipe_book(recipes), 1)
-    return CellJob(selection, "static", training, dense or DenseParams(), seed, split)
+    return CellJob(selection, "static", training, dense or DenseParams(), seed, 0.1, split)
 
 
 def test_only_what_changes_a_cell_makes_it_another_one() -> None:
@@ -154,8 +155,8 @@ def test_completed_judgments_count_what_no_label_says() -> None:
 
 def test_cells_have_one_pass_unless_the_ablation_asks_for_two() -> None:
     branches: dict[str, Any] = {
-        "ingestion": IngestionParams(), "denoising": DenoisingParams(), "dense": DenseParams(),
-        "training": TrainingParams(),
+        "ingestion": IngestionParams(), "adaptation": AdaptationParams(), "denoising": DenoisingParams(),
+        "dense": DenseParams(), "training": TrainingParams(),
     }  # fmt: skip
     book, targets = recipe_book(RECIPES), set()
     for refit in (False, True):
@@ -190,3 +191,4 @@ def test_what_a_refit_saw_is_seen() -> None:
     })  # fmt: skip
     assert buckets(queries, qrels)["documents"] == ["seen", "unseen", "unseen"]
     assert buckets(queries, qrels, ["train", "dev"])["documents"] == ["seen", "seen", "unseen"]
+    assert buckets(queries, qrels, held_out={"one", "two"})["documents"] == ["seen", "added", "unseen"]

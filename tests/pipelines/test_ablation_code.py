@@ -101,6 +101,7 @@ os.chdir(project)
 from anmi.pipelines.ablation import cells, mining
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.ablation.schedule import Plan
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.params import ConsistencyParams
@@ -120,7 +121,7 @@ params = AblationParams(
 )
 branches = {"ingestion": IngestionParams(), "bm25": BM25Params(depth=20), "consistency": ConsistencyParams(),
             "dense": DenseParams(depth=20), "denoising": DenoisingParams(), "elo": EloParams(), "audit": AuditParams(),
-            "training": TrainingParams()}
+            "training": TrainingParams(), "adaptation": AdaptationParams()}
 plan = Plan(params, book, branches, 1, place / "work", place / "store", project)
 job, where = plan.mining("small")
 mining.mine(job)

@@ -19,6 +19,7 @@ from anmi.corpus.mined import with_mined
 from anmi.corpus.types import empty
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams
@@ -27,7 +28,7 @@ from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
-from anmi.pipelines.evaluation.nodes import compare_systems, score_runs
+from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import run_systems
 from anmi.pipelines.ingestion.nodes import plan_mining
@@ -319,7 +320,13 @@ def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFram
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, corpus, pd.concat([queries, test]), qrels, pseudo_queries=None, params=params)
     table, comparisons, flat = compare_systems(
-        scores=scores, info={"collection": "mine"}, encoder="static", recipe="nearest", params=params, seed=1
+        scores=scores,
+        info={"collection": "mine"},
+        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unseen"}),
+        encoder="static",
+        recipe="nearest",
+        params=params,
+        seed=1,
     )
     assert table[["low", "high"]].isna().all(axis=None)
     assert comparisons[["low", "high"]].isna().all(axis=None)
@@ -349,15 +356,61 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, corpus, asked, qrels, pseudo_queries=None, params=params)
     assert len(scores) == 4 * 8, "no training query is scored"
+    buckets = pd.DataFrame({"query_id": test.query_id, "bucket": ["seen"] * 3 + ["unseen"] * 5})
     table, comparisons, flat = compare_systems(
-        scores=scores, info={"collection": "mine"}, encoder="static", recipe="nearest", params=params, seed=1
+        scores=scores,
+        info={"collection": "mine"},
+        query_buckets=buckets,
+        encoder="static",
+        recipe="nearest",
+        params=params,
+        seed=1,
     )
+    assert table[table.bucket == "unseen"].queries.unique().tolist() == [5]
+    assert set(table[table.bucket != "all"].metric) == {"ndcg@10", "mrr@10", "recall@10", "recall@100"}
+    assert set(comparisons[comparisons.bucket == "seen"].metric) == {"ndcg@10"}
+    assert flat["bm25.unseen.mrr@10"] == pytest.approx(1 / 3)
+    table, comparisons = (found[found.bucket == "all"] for found in (table, comparisons))
     value = table.set_index(["recipe", "metric"]).value
     assert [value[system, "mrr@10"] for system in ranks] == pytest.approx([1 / 3, 1 / 2, 1, 1])
     gain = comparisons.set_index(["system", "baseline", "metric"]).difference
     assert gain["nearest", "zero_shot", "mrr@10"] == pytest.approx(0.5)
     assert [gain["hybrid", name, "mrr@10"] for name in ranks if name != "hybrid"] == pytest.approx([2 / 3, 1 / 2, 0])
     assert flat["nearest.ndcg@10"] == pytest.approx(1)
+
+
+def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, held_out: float = 0.0) -> dict[str, str]:
+    """The buckets of three test queries: of a labelled document, a promoted one, and one that nothing is said of."""
+    made = pd.DataFrame({"document_id": ["a", "b", "c"], "title": "", "text": ["one", "two", "three"]})
+    asked = pd.DataFrame({"query_id": ["t", "x", "y", "z"], "text": "?", "split": ["train", "test", "test", "test"]})
+    qrels = pd.DataFrame({"query_id": ["t", "x", "y", "z"], "document_id": ["a", "a", "b", "c"], "relevance": 1})
+    if pseudo is not None:
+        qrels = qrels[qrels.query_id == "t"]
+    scores = pd.DataFrame({"query_id": ["x", "y", "z"] * 2 if pseudo is None else pseudo.query_id})
+    found = bucket_queries(
+        scores=scores, corpus=made, queries=asked, qrels=qrels,
+        pseudo_queries=made.iloc[:0].assign(query_id="", split="") if pseudo is None else pseudo,
+        training_rows=pd.DataFrame({"query_id": ["t", "t"], "positive_id": ["a", "b"]}), training_summary=summary,
+        adaptation=AdaptationParams(held_out=held_out), seed=1,
+    )  # fmt: skip
+    return dict(zip(found.query_id, found.bucket, strict=True))
+
+
+def test_queries_are_told_apart_by_what_the_run_was_trained_on() -> None:
+    assert bucketed({"trained_on": ["train"]}) == {"x": "seen", "y": "seen", "z": "unseen"}
+    assert bucketed({"adapted": True}, held_out=0.999)["z"] == "added"
+    assert bucketed({"adapted": False}, held_out=0.999)["z"] == "unseen", "nothing is held out of labels"
+    unlabelled = {"adapted": True, "options": {"labels": 0.0}}
+    assert bucketed(unlabelled, held_out=0.999) == dict.fromkeys("xyz", "added")
+
+
+def test_a_pseudo_query_that_stands_in_for_a_test_query_is_about_its_document() -> None:
+    pseudo = pd.DataFrame({
+        "query_id": ["title:0:a", "title:0:c"], "text": "?", "document_id": ["a", "c"], "positive_text": "rest",
+        "kind": "title", "weight": 1.0, "split": "test",
+    })  # fmt: skip
+    found = bucketed({"adapted": True}, pseudo, held_out=0.999)
+    assert found == {"title:0:a": "seen", "title:0:c": "added"}
 
 
 def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:

@@ -103,3 +103,13 @@ def test_the_console_shows_every_recipe(results: dict[str, Any]) -> None:
 def test_it_says_which_pass_the_models_are_of(results: dict[str, Any], refit: bool, said: str) -> None:
     assert said in legend(results | {"refit": refit})
     assert said in render(results | {"refit": refit})
+
+
+def test_kinds_of_queries_are_shown_with_their_number_and_small_ones_marked(results: dict[str, Any]) -> None:
+    added = {"added": {"queries": 7, "ndcg_10": 0.25}}
+    for found in results["rows"]:
+        found["buckets"] = found["buckets"] | added
+    shown = io.StringIO()
+    show(results, Console(file=shown, width=200))
+    for text in (shown.getvalue(), render(results)):
+        assert all(name in text for name in ("seen (20)", "unseen (30)", "added (7, too few)", "0.2500"))

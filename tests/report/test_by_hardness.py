@@ -25,7 +25,7 @@ def found() -> dict:
         ]
         per_query = evaluate(qrels, pd.DataFrame(run, columns=["query_id", "document_id", "score"]))
         tables.append(per_query.reset_index().assign(system=system))
-    return describe_hardness(pd.concat(tables, ignore_index=True), queries, queries[:0], EvaluationParams())
+    return describe_hardness(pd.concat(tables, ignore_index=True), queries, queries.iloc[:0], EvaluationParams())
 
 
 def test_a_line_per_system_falls_with_hardness() -> None:

@@ -243,14 +243,13 @@ def test_a_hybrid_stands_last_and_the_verdict_is_about_what_was_trained(make):
     compared = given.comparisons[given.comparisons.system == trained].assign(system="hybrid")
     made = make(
         results=pd.concat([more, given.results]), comparisons=pd.concat([compared, given.comparisons]),
-        summary=given.summary | {"test_queries": "pseudo_queries"},
     )  # fmt: skip
     page = lxml.html.fromstring(render(made))
     traces = specs(render(made))["metrics"]["data"]
     assert [trace["name"] for trace in traces][-2:] == [trained, "hybrid"]
     assert len({trace["marker"]["color"] for trace in traces}) == 4
     (verdict,) = page.xpath("//p[@class='verdict']")
-    assert f"Training with {trained}" in verdict.text and "weaker proof than labels" in verdict.text
+    assert f"Training with {trained}" in verdict.text
 
 
 def cells(page: str, path: str) -> list[list[str]]:

@@ -195,3 +195,16 @@ def test_the_query_itself_is_excluded_even_where_no_row_holds_it() -> None:
     rows = training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(d9="d8"), {"b": 8})
     assert rows.excluded_ids[3] == ["d8", "d9"], "training may draw it, or its copy, from the corpus"
     assert not {"d8", "d9"} & set(rows.excluded_ids[0])
+
+
+def test_without_queries_there_are_all_columns_and_no_rows(tmp_path):
+    rows = training_rows(CandidateShards.of([]), ["d0"], ["a fox"], {})
+    assert len(rows) == 0
+    one = Candidates(np.array(["q0"]), np.array([[0]], np.int32), np.array([[1]], np.int32), np.array([[1]], np.uint8))
+    some = training_rows(CandidateShards.of([one]), ["d0", "d1"], ["a fox", "a dog"], {"q0": "which fox"})
+    assert set(some.columns) <= set(rows.columns), "nobody who reads a column need ask whether there are rows"
+    rows.to_parquet(tmp_path / "rows.parquet")
+    read = pd.read_parquet(tmp_path / "rows.parquet")
+    assert read.columns.tolist() == rows.columns.tolist()
+    for column in ("query_id", "positive_ids", "negatives", "excluded_ids"):
+        assert read[column].dtype.kind == "O", column

@@ -13,8 +13,7 @@ from anmi.cli.common import belonging, console, echo_json, echo_places, json_opt
 from anmi.errors import AnmiError, masked, visible
 
 RESULT_KEYS: Final = (
-    "date", "machine", "versions", "prompts", "test_queries", "rows", "comparisons", "funnel", "expected",
-    "false_negatives", "paths",
+    "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "false_negatives", "paths",
 )  # fmt: skip
 
 
@@ -54,16 +53,21 @@ def _tracking(context: Any) -> str:
 def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
+    from anmi.report.by_bucket import bucket_table, headline, standing_in, warning
     from anmi.report.console import rejections_table, results_table
     from anmi.report.false_negatives import false_negatives_lines
-    from anmi.report.inputs import weaker_proof
     from anmi.report.negatives_console import expected_sentence
     from anmi.retrieval.prompts import in_words
 
     out = console()
-    out.print(results_table(pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])))
-    if told := weaker_proof(saved.get("test_queries")):
-        click.echo(told)
+    measured, compared = pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])
+    out.print(results_table(measured, compared))
+    if by_bucket := bucket_table(measured):
+        out.print(by_bucket)
+    for sentence in filter(
+        None, (standing_in(saved.get("test_queries")), headline(measured), warning(measured, compared))
+    ):
+        click.echo(sentence)
     out.print(rejections_table(pd.DataFrame(saved["funnel"])))
     if expected := expected_sentence(saved.get("expected")):
         click.echo(expected)

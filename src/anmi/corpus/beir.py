@@ -8,7 +8,7 @@ from typing import Final
 import pandas as pd
 
 from anmi.corpus.jsonl import clean, read_lines, read_texts
-from anmi.corpus.raw import Options, RawCollection
+from anmi.corpus.raw import Options, RawCollection, no_labels, no_queries
 from anmi.corpus.types import empty
 from anmi.corpus.within import inside
 from anmi.errors import AnmiError
@@ -21,36 +21,46 @@ _HEADER: Final = "query-id<TAB>corpus-id<TAB>score"
 def read_beir(location: str, options: Options) -> RawCollection:
     """Read a folder in the BEIR layout.
 
+    Labels of any split may be missing, of all as well: then there is nothing to mine, and training rests on
+    pseudo-queries.
+
     Parameters
     ----------
     location
-        The folder.
+        The folder. Without any labels it needs no ``queries.jsonl``.
     options
         Not used; every reader takes them.
 
     Raises
     ------
     AnmiError
-        If a file is missing, damaged, not in the layout, or a link out of the folder.
+        If a file is missing, damaged, not in the layout, or a link out of the folder; or ``qrels`` holds tables and
+        none has the name of a split.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
         raise AnmiError(f"{folder} is not a folder; beir:DIR expects one with corpus.jsonl, queries.jsonl and qrels/")
     documents = read_texts(inside(folder / "corpus.jsonl", folder), "document_id")
-    queries = read_texts(inside(folder / "queries.jsonl", folder), "query_id")
+    if (folder / "qrels").is_file():
+        raise AnmiError(f"{folder / 'qrels'} is a file; a folder with train.tsv, dev.tsv or test.tsv was expected")
     found = {
-        split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").is_file()), None)
+        split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").exists()), None)
         for split, names in _FILES.items()
     }
-    if found["train"] is None:
+    labelled = [read_qrels(inside(path, folder), split) for split, path in found.items() if path]
+    if not labelled and (others := sorted(path.name for path in (folder / "qrels").glob("*.tsv"))):
+        # Labels under another name are a slip: the run would train on pseudo-queries and never say why.
         raise AnmiError(
-            f"{folder / 'qrels' / 'train.tsv'} does not exist, so there is nothing to mine negatives for; "
-            "put the training labels there"
+            f"{folder / 'qrels'} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv"
         )
-    qrels = [read_qrels(inside(path, folder), split) for split, path in found.items() if path]
-    return RawCollection(
-        documents, queries.drop(columns="title"), pd.concat(qrels, ignore_index=True), empty("head", "relation", "tail")
+    asked = folder / "queries.jsonl"
+    queries = (
+        read_texts(inside(asked, folder), "query_id").drop(columns="title")
+        if labelled or asked.exists()
+        else no_queries()
     )
+    qrels = pd.concat(labelled, ignore_index=True) if labelled else no_labels()
+    return RawCollection(documents, queries, qrels, empty("head", "relation", "tail"))
 
 
 def read_qrels(path: Path, split: str) -> pd.DataFrame:

@@ -43,7 +43,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     Raises
     ------
     AnmiError
-        If two splits share a query, too much is damaged, or nothing is left to train on.
+        If two splits share a query, too much is damaged, or of the training labels nothing is left to train on. That
+        there are none is no error.
     """
     for table, column in ((raw.documents, "document_id"), (raw.queries, "query_id"), (raw.qrels, "query_id"),
                           (raw.qrels, "document_id")):  # fmt: skip
@@ -67,7 +68,11 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
     queries, subset_share = _subset(queries, options, notes)
-    if not (queries["split"] == "train").any():
+    labelled = bool((raw.qrels["split"] == "train").any())
+    if not labelled:
+        notes["labels"] = "none for training"
+        log.info('Collection "%s" has no training labels: nothing is mined, and training rests on pseudo-queries', name)
+    elif not (queries["split"] == "train").any():
         raise AnmiError(_nothing_to_mine_for(name, missing, (qrels["split"] == "train").sum(), quarantine))
 
     corpus = documents[["document_id", "title", "text", "metadata"]].reset_index(drop=True)
@@ -206,6 +211,9 @@ def _with_split(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options) ->
     if not missing:
         return queries, missing
     train = (split == "train").to_numpy()
+    if not train.any():
+        # Dev is never cut from test: what is measured there is to be comparable with what others measure.
+        return queries, []
     shares = {f"{name}_share": getattr(options, f"{name}_share") for name in missing}
     result = split.to_numpy(dtype=object, copy=True)
     result[train] = cut(queries.loc[train, "normalised"].tolist(), options.seed, **shares)

@@ -26,18 +26,22 @@ def files_of(collection: str) -> list[Path]:
     Parameters
     ----------
     collection
-        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``docs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
 
     Raises
     ------
     AnmiError
-        A pattern of ``pairs:`` matches no file.
+        A pattern of ``pairs:`` or ``docs:`` matches no file.
     """
     scheme, _, location = collection.partition(":")
     if scheme == "pairs":
         from anmi.corpus.pairs import files_of_patterns
 
         return [path for _, _, files in files_of_patterns(location) for path in files]
+    if scheme == "docs":
+        from anmi.corpus.files_source import files_of_docs
+
+        return [path for _, path in files_of_docs(location)]
     if scheme not in ("beir", "kg"):
         return []
     folder = Path(location.strip()).expanduser()
@@ -116,6 +120,11 @@ def models_in(parameters: Any, project: Path) -> dict[str, str]:
         Mappings and lists of values; any text in them may name the folder of a model, or a model of the hub.
     project
         Folder that relative paths start from.
+
+    Examples
+    --------
+    >>> models_in({"description": "a text that is too long for the name of a file " * 9}, Path())
+    {}
     """
     return {name: found for name in sorted(set(_texts(parameters))) if (found := _model(name, project))}
 
@@ -137,7 +146,8 @@ def _model(name: str, project: Path) -> str:
     """Return a hash of a folder that looks like a model, the commit of a model of the hub, else nothing."""
     for folder in (Path(name).expanduser(), project / name):
         # A configuration tells a model from a folder that happens to be called like some setting.
-        if any((folder / file).is_file() for file in ("config.json", "modules.json")):
+        # Unlike pathlib's, this is false of a text that is too long for a name, such as a description.
+        if any(os.path.isfile(folder / file) for file in ("config.json", "modules.json")):  # noqa: PTH113
             return hash_all(files_in(folder))
     if name.count("/") == 1:
         home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")

@@ -14,6 +14,8 @@ from anmi.corpus.splits import choose
 def with_mined(queries: pd.DataFrame, dev_share: float, seed: int) -> pd.DataFrame:
     """Return the queries with a column ``mined``: true of training queries and of a share of the dev queries.
 
+    Without training queries none is mined: the judges would have nothing to be fitted on.
+
     Parameters
     ----------
     queries
@@ -32,7 +34,7 @@ def with_mined(queries: pd.DataFrame, dev_share: float, seed: int) -> pd.DataFra
     split = queries["split"].to_numpy(object)
     mined, dev = split == "train", split == "dev"
     # Of a small share at least one: that none is mined means that no refit was asked for.
-    count = max(round(dev_share * int(dev.sum())), int(dev_share > 0))
+    count = max(round(dev_share * int(dev.sum())), int(dev_share > 0)) if mined.any() else 0
     mined[dev] = choose(queries.loc[dev, "query_id"].tolist(), count, seed)
     return queries.assign(mined=mined)
 

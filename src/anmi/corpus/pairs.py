@@ -119,17 +119,29 @@ def find_files(pattern: str) -> list[Path]:
     AnmiError
         If there are none.
     """
-    path = Path(pattern).expanduser()
-    fixed = next((i for i, part in enumerate(path.parts) if _WILDCARD.search(part)), None)
-    root = Path(*path.parts[:fixed])
-    found = [path] if fixed is None else root.glob("/".join(path.parts[fixed:]))
+    path, root = Path(pattern).expanduser(), root_of(pattern)
+    wild = bool(_WILDCARD.search(pattern))
+    found = root.glob(path.relative_to(root).as_posix()) if wild else [path]
     files = sorted((item for item in found if item.is_file()), key=_natural)
-    if fixed is not None:
+    if wild:
         # A file that is named in full may be a link, since the user named it; what a wildcard finds, nobody did.
         files = [inside(item, root) for item in files]
     if not files:
         raise AnmiError(f'no file matches "{pattern}"; check the path (now in {Path.cwd()})')
     return files
+
+
+def root_of(pattern: str) -> Path:
+    """Return the folder in front of a pattern's first wildcard; of a file that is named in full, the one it is in.
+
+    Examples
+    --------
+    >>> root_of("notes/**/*.md").as_posix(), root_of("notes/a.md").as_posix()
+    ('notes', 'notes')
+    """
+    parts = Path(pattern).expanduser().parts
+    fixed = next((i for i, part in enumerate(parts) if _WILDCARD.search(part)), len(parts) - 1)
+    return Path(*parts[:fixed])
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:

@@ -14,6 +14,24 @@ MAX_DOCUMENT_CHARACTERS: Final = 1_000_000
 
 
 @dataclass(frozen=True)
+class FieldNames:
+    """What the fields of a row are called; ``None`` looks for the usual names.
+
+    Attributes
+    ----------
+    id, title, text
+        Of the columns of a table, or the keys of a JSON object.
+    """
+
+    id: str | None = None
+    title: str | None = None
+    text: str | None = None
+
+
+USUAL_FIELDS: Final = FieldNames()
+
+
+@dataclass(frozen=True)
 class Options:
     """The choices of ``load_collection``; see there for their meaning."""
 
@@ -23,6 +41,7 @@ class Options:
     dev_share: float = 0.15
     test_share: float = 0.2
     language: str | None = None
+    fields: FieldNames = USUAL_FIELDS
 
 
 @dataclass(frozen=True)
@@ -65,3 +84,13 @@ class RawCollection:
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
     set_aside: pd.DataFrame = field(default_factory=table_of)
+
+
+def no_queries() -> pd.DataFrame:
+    """Return the queries of a collection that has none: ``query_id, text, metadata, file, line``."""
+    return empty("query_id", "text", "metadata", "file").assign(line=pd.Series(dtype="int64"))
+
+
+def no_labels() -> pd.DataFrame:
+    """Return the labels of a collection without any: ``query_id, document_id, relevance, split, file, line``."""
+    return empty("query_id", "document_id", "relevance", "split", "file").assign(line=pd.Series(dtype="int64"))

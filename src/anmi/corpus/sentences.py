@@ -46,9 +46,9 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
 
     Examples
     --------
-    >>> text = "See e.g. the U.S. It is new!\n- one\n- two"
+    >>> text = "See Fig. 2 for it. It is new!\n- one\n- two"
     >>> [text[start:end] for start, end in sentences(text, "en")]
-    ['See e.g. the U.S. It is new!', '- one', '- two']
+    ['See Fig. 2 for it.', 'It is new!', '- one', '- two']
     """
     from sentencex import get_sentence_boundaries
 

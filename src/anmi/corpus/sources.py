@@ -12,7 +12,7 @@ from typing import Final
 
 from anmi.corpus.checks import assemble
 from anmi.corpus.language import language_code
-from anmi.corpus.raw import Options, RawCollection
+from anmi.corpus.raw import USUAL_FIELDS, FieldNames, Options, RawCollection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError, nearest
@@ -27,6 +27,7 @@ READERS: Final[dict[str, tuple[str, str]]] = {
     "beir": ("anmi.corpus.beir:read_beir", "DIR"),
     "kg": ("anmi.corpus.kg:read_kg", "DIR"),
     "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
+    "docs": ("anmi.corpus.files_source:read_docs", "GLOB[;GLOB…]"),
     "ir_datasets": ("anmi.corpus.ir_datasets_source:read_ir_datasets", "ID"),
 }
 
@@ -54,13 +55,14 @@ def load_collection(
     dev_share: float = 0.15,
     test_share: float = 0.2,
     language: str | None = None,
+    fields: FieldNames = USUAL_FIELDS,
 ) -> Collection:
     """Read, check and split the collection that one string names.
 
     Parameters
     ----------
     collection
-        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``docs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
     seed
         Keys the hashes that cut splits and choose the subset.
     subset
@@ -72,8 +74,8 @@ def load_collection(
         Shares of the training queries cut off where the source has no such split.
     language
         See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
-    show_progress
-        Whether long reads show a bar.
+    fields
+        What the fields of rows are called that ``docs:`` reads from JSONL, CSV and TSV files.
 
     Returns
     -------
@@ -93,7 +95,7 @@ def load_collection(
         raise AnmiError(f"subset is {subset}; at least 1 training query was expected")
     reader, location = _reader(collection)
     code = language_code(language) if language else None
-    options = Options(seed, subset, max_quarantine, dev_share, test_share, code)
+    options = Options(seed, subset, max_quarantine, dev_share, test_share, code, fields)
     if "\0" in location:
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
     try:

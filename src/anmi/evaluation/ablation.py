@@ -18,6 +18,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
+from anmi.evaluation.generalisation import BUCKETS
 from anmi.evaluation.significance import compare, holm, interval
 from anmi.seeds import stream
 
@@ -25,8 +26,10 @@ ORIGINAL: Final = "original"
 COMPLETED: Final = "completed"
 BEST_KNOWN: Final = "best known"
 METRIC: Final = "ndcg@10"
+# Of BM25 and the recipe's encoder together, in the tables of queries.
+HYBRID: Final = f"hybrid_{METRIC}"
 KINDS: Final = ("documents", "hardness")
-_ORDER: Final = ("seen", "unseen", "easy", "medium", "hard")
+_ORDER: Final = (*BUCKETS, "easy", "medium", "hard")
 # Resamples in memory at once.
 _BATCH: Final = 50
 _MEANS: Final = ("train_seconds", "search_seconds", "memory_mb")
@@ -105,6 +108,7 @@ def _of_collection(
     to_focus = _tests(values, design.focus, design)
     kinds = queries.drop_duplicates("query_id").set_index("query_id").reindex(values.index)[list(KINDS)]
     rows = []
+    hybrids = per_query(queries, design.recipes, HYBRID) if HYBRID in queries else None
     for recipe in values.columns:
         own = values[recipe].to_numpy()
         mean, low, high = interval(own, **design.settings)
@@ -119,10 +123,20 @@ def _of_collection(
             "baseline": design.baseline, "difference": difference, "p_value": p_value, "p_holm": p_holm,
             "focus": design.focus, "focus_difference": None if behind is None else -behind, "p_holm_focus": p_focus,
             "buckets": _buckets(values[recipe], kinds),
+            **_hybrid(None if hybrids is None else hybrids[recipe], kinds, design),
             **{name: _plain(mine[name].iloc[0]) for name in _PER_RECIPE},
             **{name: float(mine[name].mean()) for name in _MEANS},
         })  # fmt: skip
     return rows
+
+
+def _hybrid(values: pd.Series[float] | None, kinds: pd.DataFrame, design: Design) -> dict[str, Any]:
+    """Return the figures of BM25 and the recipe's encoder together, None where they were not measured."""
+    if values is None:
+        return dict.fromkeys(("hybrid_ndcg_10", "hybrid_low", "hybrid_high", "hybrid_buckets"))
+    mean, low, high = interval(values.to_numpy(), **design.settings)
+    found = {"hybrid_ndcg_10": mean, "hybrid_low": low, "hybrid_high": high}
+    return found | {"hybrid_buckets": _buckets(values, kinds)}
 
 
 def _buckets(values: pd.Series[float], kinds: pd.DataFrame) -> dict[str, dict[str, Any]]:
@@ -135,9 +149,9 @@ def _buckets(values: pd.Series[float], kinds: pd.DataFrame) -> dict[str, dict[st
     }
 
 
-def per_query(queries: pd.DataFrame, recipes: Sequence[str]) -> pd.DataFrame:
+def per_query(queries: pd.DataFrame, recipes: Sequence[str], metric: str = METRIC) -> pd.DataFrame:
     """Return the mean over seeds of every query (rows, sorted by id) and recipe (columns, in the order given)."""
-    means = queries.pivot_table(index="query_id", columns="recipe", values=METRIC, aggfunc="mean")
+    means = queries.pivot_table(index="query_id", columns="recipe", values=metric, aggfunc="mean")
     return means[[name for name in recipes if name in means.columns]]
 
 

@@ -8,6 +8,7 @@ excludes that it loses more than a margin (non-inferiority), and when few of its
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -41,6 +42,10 @@ class PromotionRule(BaseModel):
     min_queries: int = Field(
         50, ge=2, description="Test queries below which nothing is compared and the champion stays: on fewer than "
         "about 50 the bootstrap is not to be trusted (see anmi.evaluation.significance).",
+    )  # fmt: skip
+    min_unseen: int = Field(
+        50, ge=2, description="Test queries whose documents training never saw, from which on a mean loss above the "
+        "margin on these alone keeps the champion; of fewer one query in ten decides about it.",
     )  # fmt: skip
     max_false_negative_rate: float = Field(
         0.05, ge=0, le=1, description="Largest share of negatives that may be relevant, by the upper end of its 95 % "
@@ -98,11 +103,13 @@ def decide(
     *,
     seed: int,
     resamples: int = 10_000,
+    unseen: Collection[str] = (),
 ) -> Decision:
     """Apply the rule.
 
     Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate`` is None for a
-    recipe that chooses no negatives, of which none can be false.
+    recipe that chooses no negatives, of which none can be false. ``unseen`` are the ids of the queries whose relevant
+    documents were no positives in the challenger's training: it may lose no more on these than the margin either.
 
     Raises
     ------
@@ -115,6 +122,9 @@ def decide(
     leaves 1 − c below it. Of that rate it is the upper end that counts, unlike in
     ``audit.max_false_negative_rate``: nobody looks on when a model is promoted at
     night, so a doubt keeps the champion; an audit of more queries removes it.
+
+    On the unseen queries it is the mean difference itself that is held against the margin. They are a part of all
+    queries, and the bound on so few would keep a champion for ever.
 
     Examples
     --------
@@ -130,9 +140,13 @@ def decide(
             "the test set is empty, so no model can be compared with another; give the collection test queries"
         )
     compared = _compare(challenger, champion, rule, seed, resamples)
-    audited = _audit(rate, rule)
-    promoted = compared[0] and audited[0]
-    return Decision("promoted" if promoted else "kept", (compared[1], audited[1]), compared[2] | audited[2])
+    found = [compared, _audit(rate, rule)]
+    if champion is not None:
+        found.insert(1, _generalises(challenger, champion, unseen, rule))
+    figures = {name: value for _, _, part in found for name, value in part.items()}
+    promoted = all(holds for holds, _, _ in found)
+    reasons = tuple(sentence for _, sentence, _ in found if sentence)
+    return Decision("promoted" if promoted else "kept", reasons, figures)
 
 
 def _compare(
@@ -165,6 +179,23 @@ def _compare(
         f"least {bound:+.4f}, and {-rule.margin:+.4f} is put up with"
     )
     return holds, sentence, figures
+
+
+def _generalises(
+    challenger: pd.Series[Any], champion: pd.Series[Any], unseen: Collection[str], rule: PromotionRule
+) -> tuple[bool, str, dict[str, float]]:
+    asked = challenger.index.intersection(pd.Index(list(unseen), dtype=object))
+    figures = {"unseen_queries": float(len(asked))}
+    if len(asked) < rule.min_unseen:
+        return True, "", figures
+    difference = float((challenger[asked] - champion[asked]).mean())
+    holds = difference >= -rule.margin
+    sentence = (
+        f"on the {len(asked)} queries whose documents training never saw the challenger "
+        f"{'keeps' if holds else 'loses'} quality: a difference of {difference:+.4f}, and {-rule.margin:+.4f} is put "
+        "up with"
+    )
+    return holds, sentence, figures | {"unseen_difference": difference}
 
 
 def _audit(rate: FalseNegativeRate | None, rule: PromotionRule) -> tuple[bool, str, dict[str, float]]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -41,11 +42,14 @@ from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import RecipeBook
 from anmi.training.options import TrainingOptions
 
+log = logging.getLogger(__name__)
+
 ENCODERS: Final = ("minilm", "static")
 COLLECTIONS: Final = {
     "api_docs": "api_docs",
     "beir": "beir:DIR",
     "pairs": "pairs:GLOB[;GLOB...]",
+    "docs": "docs:GLOB[;GLOB...]",
     "ir_datasets": "ir_datasets:ID",
     "kg": "kg:DIR",
 }
@@ -57,7 +61,7 @@ class CheckHooks:
 
     def __init__(self) -> None:
         self._roots: tuple[tuple[str, str], ...] = ()
-        self._draws_on_facts = False
+        self._draws_on_facts = self._asks_corpus = False
         self._evaluated: str | None = None
 
     @hook_impl
@@ -103,13 +107,14 @@ class CheckHooks:
             check_ablation(catalog.load("params:ablation"), catalog.load("params:recipes"), Path.cwd())
 
         # A process may run several pipelines, and the hooks are those of all.
-        self._draws_on_facts = False
+        self._draws_on_facts = self._asks_corpus = False
         nodes = {node.name for node in pipeline.nodes}
         if "train_retriever" in nodes:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             options = merged_options(recipe, catalog.load("params:training"))
             check_packages(options)
             self._draws_on_facts = options.sources.kind == "mixed"
+            self._asks_corpus = bool(options.pseudo_queries.kinds)
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
         if {"train_retriever", "run_systems"} <= nodes:
             check_evaluation(catalog.load("params:training"), catalog.load("params:evaluation"))
@@ -123,10 +128,16 @@ class CheckHooks:
             return
         split = self._evaluated
         if split is not None and not (outputs["queries"]["split"] == split).any():
-            raise AnmiError(
-                f'the collection "{inputs["params:collection"]}" has no "{split}" query with a relevant document, so '
-                f"nothing could be evaluated: add labels for the split, raise ingestion.{split}_share, or run "
-                "`--pipelines mining,training`"
+            if not self._asks_corpus:
+                raise AnmiError(
+                    f'the collection "{inputs["params:collection"]}" has no "{split}" query with a relevant document, '
+                    f"so nothing could be evaluated: add labels for the split, raise ingestion.{split}_share, take a "
+                    "recipe that trains on pseudo-queries, such as anmi, or run `--pipelines mining,training`"
+                )
+            log.warning(
+                "No %s query has a label; pseudo-queries of held-out documents are asked instead, which is a weaker "
+                "proof: what a document says of itself is asked otherwise by people who look for it",
+                split,
             )
         if self._draws_on_facts and not len(outputs["knowledge"].facts):
             raise AnmiError(
@@ -231,7 +242,7 @@ def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path)
     for name in chosen.collections:
         entry = ablation.collections[name]
         check_collection(entry.collection)
-        if entry.collection.startswith(("beir:", "pairs:", "kg:")) and not files_of(entry.collection):
+        if entry.collection.startswith(("beir:", "pairs:", "docs:", "kg:")) and not files_of(entry.collection):
             raise AnmiError(
                 f'ablation set "{ablation.set}": there is nothing at {entry.collection}, which is its collection '
                 f'"{name}"; correct ablation.collections or take another set'

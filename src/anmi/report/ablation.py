@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from anmi.evaluation.ablation import BEST_KNOWN, best_known
+from anmi.report.by_bucket import bucket_name
 from anmi.report.inputs import between
 
 Row = Mapping[str, Any]
@@ -174,11 +175,14 @@ def _signed(value: float | None, sign: str) -> str:
 
 
 def bucket_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return a table of nDCG@10 by kind of query: header and rows; empty where there is one kind only."""
+    """Return a table of nDCG@10 by kind of query: header and rows; empty where there is one kind only.
+
+    The header says of how many queries a kind is, and which are too few to conclude from.
+    """
     kinds = {kind: found["queries"] for row in rows for kind, found in row["buckets"].items()}
     if len(kinds) < 2:
         return [], []
-    header = ["recipe", *(f"{kind} ({count:,})" for kind, count in kinds.items())]
+    header = ["recipe", *(bucket_name(kind, count) for kind, count in kinds.items())]
     return header, [
         [
             row["recipe"],
@@ -215,6 +219,9 @@ def show(results: Row, console: Console) -> None:
         counted = note(results, collection, judgments)
         title = f"{collection}, {judgments}: {found[0]['queries']:,} test queries. {counted}"
         console.print(_printed(title, list(texts[0]), [list(text.values()) for text in texts]))
+        header, rows = bucket_table(found)
+        if header:
+            console.print(_printed("nDCG@10 by kind of query", header, rows))
     header, rows = mean_table(results)
     if header:
         console.print(_printed("Mean nDCG@10 over the collections", header, rows))

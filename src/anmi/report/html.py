@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.report import figures
+from anmi.report import by_bucket, figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
 from anmi.report.false_negatives import false_negatives_sentence
 from anmi.report.hardening import hardening
@@ -32,10 +32,10 @@ from anmi.report.inputs import (
     step_name,
     system_name,
     systems,
-    weaker_proof,
 )
 from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
+from anmi.report.pseudo_queries import pseudo_queries
 
 _TEMPLATE: Final = "report.html.jinja"
 _TEXT_LENGTH: Final = 220
@@ -48,10 +48,13 @@ def render(inputs: ReportInputs) -> str:
     return page(
         _TEMPLATE,
         summary=_summary(inputs.summary),
-        verdict=f"{_verdict(inputs)} {weaker_proof(inputs.summary.get('test_queries'))}".strip(),
+        verdict=_verdict(inputs),
         columns=[metric_name(metric) for metric in HEADLINE_METRICS],
         results=_results(inputs),
         metrics=embedded(figures.metrics(inputs.results)),
+        standing_in=by_bucket.standing_in(inputs.test_queries),
+        buckets=by_bucket.section(inputs.results, inputs.comparisons),
+        bucket_figure=embedded(by_bucket.bucket_figure(inputs.results)),
         funnel=embedded(figures.funnel(inputs.funnel)),
         funnel_rows=_funnel_rows(inputs),
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
@@ -62,6 +65,7 @@ def render(inputs: ReportInputs) -> str:
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
         judges=_judges(inputs.judges),
         judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges)],
+        pseudo_queries=pseudo_queries(inputs.pseudo_queries),
         training=embedded(figures.training(inputs.training_log)),
         passes=inputs.passes,
         hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from anmi.evaluation.generalisation import ALL
+
 BM25: Final = "bm25"
 NO_INTERVAL: Final = "no interval"
 ZERO_SHOT: Final = "zero_shot"
@@ -32,11 +34,12 @@ _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 class ReportInputs:
     """Plain tables and dictionaries; whatever is empty is said to be missing."""
 
-    # recipe: bm25, zero_shot or the trained model's; metric, value, low, high. One collection and one encoder.
+    # recipe: bm25, zero_shot or the trained model's; bucket, queries, metric, value, low, high. One collection and
+    # encoder. Without a column bucket all rows are about all queries.
     results: pd.DataFrame
     # collection, recipe, encoder, prompts in words, date, versions by name, and counts to be named in the head.
     summary: Mapping[str, Any]
-    # system, baseline, metric, difference (system minus baseline), low, high, p_value
+    # system, baseline, bucket, queries, metric, difference (system minus baseline), low, high, p_value
     comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
     # What the diagnoses of anmi.evaluation.diagnostics and anmi.evaluation.distributions found; the gap is of Elo.
     funnel: Sequence[Mapping[str, Any]] = ()
@@ -57,26 +60,14 @@ class ReportInputs:
     hardness: Mapping[str, Any] = field(default_factory=dict)
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     neighbours: Mapping[str, Any] = field(default_factory=dict)
+    # labels, or pseudo_queries where these stand in for test queries that nobody labelled.
+    test_queries: str = "labels"
+    # The artifact pseudo_query_summary; without kinds the section is omitted.
+    pseudo_queries: Mapping[str, Any] = field(default_factory=dict)
     # Whose weights the trained model has, where they are not those of the last step; of two passes the second's end.
     kept_epoch: int | None = None
     # From passes_sentence; empty of a single pass.
     passes: str = ""
-
-
-def weaker_proof(test_queries: str | None) -> str:
-    """Say that figures are those of pseudo-queries, where they are; nothing of labelled queries.
-
-    Examples
-    --------
-    >>> weaker_proof("labels"), weaker_proof("pseudo_queries")[:36]
-    ('', 'No test query has a label: these are')
-    """
-    if test_queries != "pseudo_queries":
-        return ""
-    return (
-        "No test query has a label: these are figures on pseudo-queries, made of documents that were held out of "
-        "training. That is a weaker proof than labels, since people ask otherwise than documents speak."
-    )
 
 
 def passes_sentence(summary: Mapping[str, Any]) -> str:
@@ -271,16 +262,27 @@ def metric_name(metric: str) -> str:
     return f"{_SPELLED.get(name, name.capitalize())}{at}{k}"
 
 
-def lookup(results: pd.DataFrame, recipe: str, metric: str) -> Mapping[str, float] | None:
-    """Return ``value, low, high`` of one system and metric, or None."""
+def of_bucket(table: pd.DataFrame, bucket: str) -> pd.DataFrame:
+    """Return the rows of a bucket of queries; without a column of buckets every row is about all queries."""
+    if "bucket" in table:
+        return table[table["bucket"] == bucket]
+    return table if bucket == ALL else table[:0]
+
+
+def lookup(results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL) -> Mapping[str, float] | None:
+    """Return ``value, low, high`` of one system and metric, over all queries or those of a bucket, or None."""
+    results = of_bucket(results, bucket)
     if not len(results):
         return None
     rows = results[(results["recipe"] == recipe) & (results["metric"] == metric)]
     return _last(rows, ["value", "low", "high"])
 
 
-def difference(comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10") -> Mapping[str, float] | None:
+def difference(
+    comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10", bucket: str = ALL
+) -> Mapping[str, float] | None:
     """Return ``difference, low, high, p_value`` of a system against the encoder as it was, or None."""
+    comparisons = of_bucket(comparisons, bucket)
     if not len(comparisons):
         return None
     asked = (comparisons["system"] == system) & (comparisons["metric"] == metric)

@@ -146,6 +146,7 @@ def plan_mining(
     known = now.id[now.kind == "query"].tolist()
     reasons = (
         "" if known else "there is no query to mine",
+        "" if (earlier.contents.kind == "query").any() else "the last mining had no query to fit anything on",
         "settings, code or models are others" if earlier.settings != settings else "",
         *(f"{share:.0%} of the {name} changed since all was mined" for name, share in shares.items() if share > most),
         lacking(earlier),

@@ -22,6 +22,7 @@ _READ: Final = (*_SCORES, "choice", "weight")
 _SOURCE_NAMES: Final = np.array(
     ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)], dtype=object
 )
+_TEXTS: Final = frozenset({"query_id", "query", "origin", "positive_id", "positive"})
 # As many as a row has other documents to be compared with.
 _UNCERTAIN: Final = 8
 
@@ -35,6 +36,8 @@ def training_rows(
     own: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
     """Return one row per kept (query, positive), its negatives as lists of equal length, best first.
+
+    Without a query there are no rows, and yet all columns, those of every score among them.
 
     A promoted candidate makes a further row: it is the positive, with the query's weight times its probability of
     relevance, and the negatives are those of one of the query's rows. No negative has the text of a promoted document:
@@ -65,11 +68,22 @@ def training_rows(
     """
     names, texts = np.array(document_ids, dtype=object), np.array(document_texts, dtype=object)
     maker = _RowMaker(names, texts, query_texts, related or RelatedDocuments.of_none(len(names)), own or {})
-    tables = [maker(block) for block in ahead(shards.only(*_READ))]
+    tables = [maker(block) for block in ahead(shards.only(*_READ))] or [_typed(maker(_of_no_query()))]
     # A table without rows has columns of no type, and would take the others' from them.
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     excluded = [maker.names[found[maker.used[found]]].tolist() for found in rows.pop("excluded")]
     return rows.assign(excluded_ids=pd.Series(excluded, index=rows.index, dtype=object))
+
+
+def _of_no_query() -> Candidates:
+    none, scores = np.zeros((0, 1), np.int32), {name: np.zeros((0, 1), np.float32) for name in _SCORES}
+    return Candidates(np.zeros(0, "<U1"), none, none, none.astype(np.uint8)).with_columns(scores, scores)
+
+
+def _typed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without rows with columns of texts and lists, which pandas cannot tell from nothing."""
+    numbers = table.select_dtypes("float32").columns
+    return table.astype({name: "str" if name in _TEXTS else object for name in table.columns.difference(numbers)})
 
 
 @dataclass
@@ -198,7 +212,7 @@ def pair_rows(
         ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types, source and language are
         those of the collection's metadata where it has them.
     """
-    kept = rows[rows.negative_ids.map(len) > 0]
+    kept = rows[rows.negative_ids.map(len).astype(int) > 0]
 
     def of_query(name: str, default: str) -> pd.Series:
         return kept.query_id.map(values_by_id(queries, "query_id", name, default))

@@ -52,7 +52,7 @@ EVALUATION = EvaluationParams(resamples=100)
 def decided(
     champion: dict[str, Any], before: pd.DataFrame, mine: pd.DataFrame, audited: pd.DataFrame, trained: Path,
     book: RecipeBook = BOOK, drawn: pd.DataFrame = NOTHING_DRAWN, equivalents: pd.DataFrame = NOTHING_DRAWN,
-    params: RetrainParams | None = None,
+    params: RetrainParams | None = None, buckets: pd.DataFrame | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Ask the node with what these tests do not vary."""
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["own"], "relevance": [1]})
@@ -60,6 +60,7 @@ def decided(
         champion,
         champion_metrics=before,
         query_metrics=mine,
+        query_buckets=mine[["query_id"]].assign(bucket="unseen") if buckets is None else buckets,
         audited=audited,
         drawn=drawn,
         equivalents=equivalents,
@@ -442,3 +443,12 @@ def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw(
     assert drawn.negatives == 40 * 30 * 3
     plain = audited(0.0, 1.0, curriculum="none", negatives=2)
     assert (plain.value, plain.negatives) == (1, 40 * 30 * 2), "the first two are the planted ones"
+
+
+@pytest.mark.parametrize(("bucket", "decision"), [("seen", "promoted"), ("unseen", "kept")])
+def test_a_loss_counts_for_itself_where_documents_are_unseen(trained: Path, bucket: str, decision: str) -> None:
+    ids = [f"q{i}" for i in range(200)]
+    before = pd.DataFrame({"query_id": ids, "ndcg@10": 0.5, "system": "champion"})
+    mine = pd.DataFrame({"query_id": ids, "ndcg@10": [0.45] * 60 + [0.7] * 140, "system": "mine"})
+    kinds = pd.DataFrame({"query_id": ids, "bucket": [bucket] * 60 + ["added"] * 140})
+    assert decided(FIRST | {"version": 1}, before, mine, AUDITED, trained, buckets=kinds)["decision"] == decision

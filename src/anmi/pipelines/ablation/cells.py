@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import pandas as pd
@@ -25,6 +26,8 @@ from anmi.selection.recipe import RecipeBook
 from anmi.training.options import TrainingOptions
 
 CUTOFFS: Final = (10, 100)
+# Measured beside the trained encoder.
+SYSTEMS: Final = ("bm25", "zero_shot", "hybrid")
 METRICS: Final = ("ndcg@10", "mrr@10", "recall@100")
 
 
@@ -115,6 +118,8 @@ class CellJob:
 
     Attributes
     ----------
+    held_out
+        Share of the documents that adaptation does not see.
     fingerprint
         Hash of what can change the cell: its selection, training options, encoder, seed, truth, the code.
     """
@@ -124,6 +129,7 @@ class CellJob:
     training: TrainingParams
     dense: DenseParams
     seed: int
+    held_out: float
     split: Literal["test", "dev"] = "test"
     fingerprint: str = field(init=False)
 
@@ -131,7 +137,7 @@ class CellJob:
         options = merged_options(self.selection.recipes.get(self.recipe), self.training).model_dump(mode="json")
         dense = self.dense.model_dump(mode="json")
         parts = [self.selection.fingerprint, options, self.training.dev_documents, dense, self.encoder, self.seed]
-        parts += [self.training.refit, self.split]
+        parts += [self.training.refit, self.held_out, self.split]
         parts += [self.place.truth, code(run_cell, measure, buckets)]
         object.__setattr__(self, "fingerprint", hash_value(parts, 8))
 
@@ -240,41 +246,54 @@ def _false_negatives(job: SelectionJob, rows: pd.DataFrame) -> dict[str, Any]:
 def run_cell(job: CellJob) -> None:
     """Train with one seed, search the whole corpus, and leave every test query's metrics.
 
-    Training is the node that a run trains with, epochs chosen on dev and all. Completed judgments are made here, after
-    training, and go nowhere but into the metrics.
+    Training and evaluation are the nodes that a run uses, epochs and the hybrid's weight chosen on dev and all.
+    Completed judgments are made here, after training, and go nowhere but into the metrics.
     """
-    from anmi.evaluation.retrieval import ranked
+    from anmi.adaptation.held_out import splits
+    from anmi.corpus.texts import document_texts
+    from anmi.pipelines.evaluation.params import EvaluationParams
+    from anmi.pipelines.evaluation.search import build_search, run_systems
     from anmi.pipelines.training.nodes import train_retriever
-    from anmi.retrieval.encoders import load_encoder
     from anmi.runs.memory import peak_mib, reset_peak
     from anmi.store import Store
 
     started, data = time.time(), job.place.mined
     corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
     rows, variants = pd.read_parquet(job.selection.rows), pd.read_parquet(job.selection.variants)
-    known = {name: data[name] for name in ("knowledge", "related_documents", "pseudo_queries")}
+    common: dict[str, Any] = {name: data[name] for name in ("corpus", "queries", "qrels", "pseudo_queries")}
+    common |= {"recipe": job.recipe, "dense": job.dense}
+    evaluation = EvaluationParams(split=job.split, cutoffs=CUTOFFS)
     reset_peak()
     with Store(job.place.store) as store:
+        common["store"] = store
         made = train_retriever(
-            rows=rows, corpus=corpus, queries=queries, qrels=qrels, **known, variants=variants, encoder=job.encoder,
-            recipe=job.recipe, recipes=job.selection.recipes, params=job.training, dense=job.dense, seed=job.seed,
-            store=store,
+            rows=rows, knowledge=data["knowledge"], related_documents=data["related_documents"], variants=variants,
+            encoder=job.encoder, recipes=job.selection.recipes, params=job.training, seed=job.seed, **common,
         )  # fmt: skip
-        model = load_encoder(str(made["trained_model"]), store.path / "models", job.dense.max_length)
-    asked = queries[(queries.split == job.split) & queries.query_id.isin(qrels.query_id)]
-    options: dict[str, Any] = {"precision": job.dense.precision, "batch_size": job.dense.batch_size}
-    before = time.monotonic()
-    run = ranked(model, asked, qrels, corpus, max(CUTOFFS), **options)
-    seconds = round(time.monotonic() - before, 2)
+        summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
+        before = time.monotonic()
+        search = build_search(
+            trained_model=made["trained_model"], bm25_index=data["bm25_index"], dev_run=made["dev_run"], seed=job.seed,
+            training_summary=summary, info=data["collection_info"], params=evaluation, **common,
+        )  # fmt: skip
+        runs = run_systems(
+            search_index=search, encoder=job.encoder, training_summary=summary, params=evaluation, **common
+        )
+        seconds = round(time.monotonic() - before, 2)
     memory = peak_mib()
     shutil.rmtree(made["trained_model"], ignore_errors=True)
-    summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
-    queries_of = measure(run, asked, qrels, data, job.place.truth, summary["trained_on"])
+    asked = queries[(queries.split == job.split) & queries.query_id.isin(qrels.query_id)]
+    # By the seed of mining, the same for all cells of a collection, whatever a recipe is trained on.
+    away = corpus.document_id[splits(document_texts(corpus), job.selection.seed, job.held_out) != "train"]
+    of = {str(system): run for system, run in runs.groupby("system")}
+    others = {system: of[system] for system in SYSTEMS}
+    queries_of = measure(of[job.recipe], asked, qrels, data, job.place.truth, summary["trained_on"], set(away), others)
     passes = (summary, summary.get("first_pass", {}))
     _write(job.target, {
         "collection": job.place.name, "recipe": job.recipe, "seed": job.seed, "encoder": job.encoder,
         "started": started, "ended": time.time(), "search_seconds": seconds, "memory_mb": round(memory),
         "train_seconds": sum(each.get("seconds", 0.0) for each in passes), "training": summary, "queries": queries_of,
+        "weight": search.settings["weight"],
     })  # fmt: skip
 
 
@@ -285,9 +304,14 @@ def measure(
     data: Any,
     truth: str,
     trained_on: Sequence[str] = ("train",),
+    held_out: Collection[str] = (),
+    others: Mapping[str, pd.DataFrame] = MappingProxyType({}),
 ) -> dict[str, dict[str, list[Any]]]:
-    """Return for ``original`` and, where truth is known, ``completed`` judgments the columns of a table of queries."""
-    from anmi.evaluation.ablation import COMPLETED, ORIGINAL
+    """Return for ``original`` and, where truth is known, ``completed`` judgments the columns of a table of queries.
+
+    Of ``others``, runs by the names of their systems, nDCG@10 is a column ``<system>_ndcg@10`` of the same table.
+    """
+    from anmi.evaluation.ablation import COMPLETED, METRIC, ORIGINAL
     from anmi.evaluation.completed import completed_judgments
     from anmi.evaluation.metrics import evaluate
 
@@ -295,29 +319,35 @@ def measure(
     judgments = {ORIGINAL: own}
     if truth == "equivalents":
         judgments[COMPLETED] = completed_judgments(own, data["equivalents"])
-    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels, trained_on)
+    kinds = {"query_id": asked.query_id.tolist()} | buckets(asked, qrels, trained_on, held_out)
     made = {}
     for name, labels in judgments.items():
-        table = evaluate(labels, run, CUTOFFS, ignore_identical_ids=False).loc[asked.query_id.tolist(), list(METRICS)]
-        made[name] = kinds | {metric: table[metric].tolist() for metric in METRICS}
+        tables = {"": (run, METRICS)} | {f"{system}_": (found, (METRIC,)) for system, found in others.items()}
+        made[name] = dict(kinds)
+        for prefix, (found, metrics) in tables.items():
+            table = evaluate(labels, found, CUTOFFS, ignore_identical_ids=False).loc[asked.query_id.tolist()]
+            made[name] |= {f"{prefix}{metric}": table[metric].tolist() for metric in metrics}
     return made
 
 
-def buckets(asked: pd.DataFrame, qrels: pd.DataFrame, trained_on: Sequence[str] = ("train",)) -> dict[str, list[str]]:
+def buckets(
+    asked: pd.DataFrame, qrels: pd.DataFrame, trained_on: Sequence[str] = ("train",), held_out: Collection[str] = ()
+) -> dict[str, list[str]]:
     """Return what kind each query is, in two ways.
 
-    ``documents``: ``seen`` where a document of its own was also labelled for a query of the splits trained on, and a
-    model may score by memory; what it learnt shows on the ``unseen``. ``hardness``: thirds of the queries by how hard
-    their text is, since nearly all queries of a collection would fall into one bucket of fixed borders. The script
-    alone tells languages apart here, so that no optional package is needed.
+    ``documents``: what training saw of its relevant documents, see :func:`anmi.evaluation.generalisation.buckets`. All
+    labels of the splits count, and held-out documents whether a recipe was adapted or not, so that all recipes are
+    compared on the same queries. ``hardness``: thirds of the queries by how hard their text is, since nearly all
+    queries of a collection would fall into one bucket of fixed borders. The script alone tells languages apart here, so
+    that no optional package is needed.
     """
     from anmi.corpus.hardness import HardnessParams, hardness
+    from anmi.evaluation import generalisation
     from anmi.evaluation.buckets import bucket_of, thirds
 
-    trained = set(qrels.loc[qrels.split.isin(trained_on), "document_id"])
-    touched = set(qrels.loc[qrels.document_id.isin(trained) & qrels.query_id.isin(asked.query_id), "query_id"])
+    positives = generalisation.trained_positives(qrels[["query_id", "split"]], qrels, trained_on)
     hard = hardness(asked.text.tolist(), HardnessParams(code_mix="script")).value
     return {
-        "documents": ["seen" if query in touched else "unseen" for query in asked.query_id],
+        "documents": generalisation.buckets(asked.query_id, qrels, positives, held_out).tolist(),
         "hardness": bucket_of(hard, *thirds(hard)).tolist(),
     }

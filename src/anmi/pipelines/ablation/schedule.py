@@ -83,7 +83,7 @@ class Plan:
         return [
             CellJob(
                 SelectionJob(place, recipe, self.recipes, self.seed), given.encoder, training, self.branches["dense"],
-                seed, given.split,
+                seed, self.branches["adaptation"].held_out, given.split,
             )
             for seed, recipe in product(given.seeds, given.recipes)
         ]  # fmt: skip

@@ -93,6 +93,9 @@ def judge_candidates(
     if not recipes.get(recipe).requires & OF_CROSS_ENCODER:
         log.info("Recipe %s asks no cross-encoder", recipe)
         return ColumnShards.none(), {"judged_pairs": 0}
+    if not (queries.split == "train").any():
+        log.info("There are no training queries; no cross-encoder is trained or asked")
+        return ColumnShards.none(), {"judged_pairs": 0}
     from anmi.corpus.mined import mined_dev, of_dev, of_train
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge

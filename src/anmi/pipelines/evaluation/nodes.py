@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import Knowledge
+from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.asked import asked_of
 from anmi.pipelines.evaluation.params import EvaluationParams
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from anmi.evaluation.factuality import Encode
+
+# The first is the one that is compared by bucket.
+_HEADLINE: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 
 
 def score_runs(
@@ -69,10 +73,53 @@ def describe_hardness(
     }
 
 
+def bucket_queries(
+    *,
+    scores: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    training_rows: pd.DataFrame,
+    training_summary: Mapping[str, Any],
+    adaptation: AdaptationParams,
+    seed: int,
+) -> pd.DataFrame:
+    """Tell for every query that was scored what training saw of its relevant documents: ``query_id, bucket``.
+
+    Only a run that trained on pseudo-queries held documents out, so only there a query can be of the bucket ``added``.
+    """
+    from anmi.adaptation.held_out import splits
+    from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.generalisation import buckets, trained_positives
+    from anmi.pipelines.training.nodes import labels_used
+
+    labels = (training_summary.get("options") or {}).get("labels", 1.0)
+    _, known = labels_used(training_rows[:0], queries, labels, seed)
+    positives = trained_positives(known, qrels, trained_on(training_summary), training_rows)
+    away: set[str] = set()
+    if training_summary.get("adapted", False):
+        away = set(corpus.document_id[splits(document_texts(corpus), seed, adaptation.held_out) != "train"])
+    _, _, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels))
+    return buckets(scores.query_id.unique(), qrels, positives, away).reset_index()
+
+
 def compare_systems(
-    scores: pd.DataFrame, info: dict[str, Any], *, encoder: str, recipe: str, params: EvaluationParams, seed: int
+    scores: pd.DataFrame,
+    info: dict[str, Any],
+    *,
+    query_buckets: pd.DataFrame,
+    encoder: str,
+    recipe: str,
+    params: EvaluationParams,
+    seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
-    """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts."""
+    """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts.
+
+    All of it over all queries; the headline metrics and the differences of nDCG@10 also by what training saw.
+    """
+    from anmi.evaluation.generalisation import ALL, BUCKETS
     from anmi.evaluation.metrics import summarise
     from anmi.evaluation.significance import compare, interval
 
@@ -83,24 +130,33 @@ def compare_systems(
     }
     rows, comparisons, flat = [], [], {}
     settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
+    bucket_of = query_buckets.set_index("query_id").bucket
+    asked = {ALL: bucket_of.index} | {
+        name: bucket_of.index[bucket_of == name] for name in BUCKETS if (bucket_of == name).any()
+    }
     for system, table in tables.items():
-        for metric in metrics:
-            value, low, high = interval(table[metric].to_numpy(), **settings)
-            rows.append({
-                "collection": info["collection"], "encoder": encoder, "recipe": system, "seed_count": 1,
-                "metric": metric, "value": value, "low": low, "high": high,
-            })  # fmt: skip
-            flat[f"{system}.{metric}"] = value
+        for bucket, ids in asked.items():
+            for metric in metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]:
+                value, low, high = interval(table.loc[ids, metric].to_numpy(), **settings)
+                rows.append({
+                    "collection": info["collection"], "encoder": encoder, "recipe": system, "seed_count": 1,
+                    "bucket": bucket, "queries": len(ids), "metric": metric, "value": value, "low": low, "high": high,
+                })  # fmt: skip
+                flat[f"{system}.{metric}" if bucket == ALL else f"{system}.{bucket}.{metric}"] = value
         flat |= {f"{system}.{k}": v for k, v in summarise(table).items() if "@" not in k}
     pairs = [(recipe, "zero_shot"), (recipe, "bm25"), ("bm25", "zero_shot")]
     pairs += [(HYBRID, baseline) for baseline in ("zero_shot", "bm25", recipe) if HYBRID in tables]
     for system, baseline in pairs:
-        for metric in ("ndcg@10", "mrr@10", "recall@10", "recall@100"):
-            if metric not in metrics:
-                continue
-            a, b = (tables[name][metric].to_numpy() for name in (system, baseline))
-            found = asdict(compare(a, b, **settings))
-            comparisons.append({"system": system, "baseline": baseline, "metric": metric, **found})
+        for bucket, ids in asked.items():
+            for metric in _HEADLINE if bucket == ALL else _HEADLINE[:1]:
+                if metric not in metrics:
+                    continue
+                a, b = (tables[name].loc[ids, metric].to_numpy() for name in (system, baseline))
+                found = asdict(compare(a, b, **settings))
+                comparisons.append({
+                    "system": system, "baseline": baseline, "bucket": bucket, "queries": len(ids), "metric": metric,
+                    **found,
+                })  # fmt: skip
     flat = {name: float(value) for name, value in flat.items() if np.isfinite(value)}
     return pd.DataFrame(rows), pd.DataFrame(comparisons), flat
 

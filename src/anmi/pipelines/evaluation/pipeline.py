@@ -5,6 +5,7 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.evaluation.nodes import (
+    bucket_queries,
     compare_systems,
     describe_hardness,
     measure_knowledge,
@@ -49,10 +50,19 @@ def create_pipeline() -> Pipeline:
             name="describe_hardness",
         ),
         Node(
+            bucket_queries,
+            inputs=by_name(
+                "corpus", "queries", "qrels", "pseudo_queries", "training_rows", "training_summary",
+                "params:adaptation", "params:seed", scores="query_metrics",
+            ),
+            outputs="query_buckets",
+            name="bucket_queries",
+        ),
+        Node(
             compare_systems,
             inputs=by_name(
-                "params:encoder", "params:recipe", "params:seed", scores="query_metrics", info="collection_info",
-                params="params:evaluation",
+                "query_buckets", "params:encoder", "params:recipe", "params:seed", scores="query_metrics",
+                info="collection_info", params="params:evaluation",
             ),
             outputs=["metrics", "comparisons", "metrics_flat"],
             name="compare_systems",

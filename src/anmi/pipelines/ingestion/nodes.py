@@ -33,6 +33,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
     """
     from anmi.corpus.mined import with_mined
     from anmi.corpus.quarantine import counts_by_reason
+    from anmi.corpus.raw import FieldNames
     from anmi.corpus.related import COPY, find_related
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.texts import document_texts
@@ -47,6 +48,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         dev_share=params.dev_share,
         test_share=params.test_share,
         language=params.language,
+        fields=FieldNames(params.id_column, params.title_column, params.text_column),
     )
     related = find_related(
         found.corpus,

@@ -44,6 +44,16 @@ class IngestionParams(BaseModel):
         None, description="ISO 639-1 code, such as hi or pt-BR; recognised from a sample of documents when empty. It "
         "decides how texts are cut into terms.",
     )  # fmt: skip
+    id_column: str | None = Field(
+        None, min_length=1, description="Column of the ids in JSONL, CSV and TSV files that `docs:` reads. Empty takes "
+        "`_id` or `id`, the usual names, and path and line where there is neither.",
+    )  # fmt: skip
+    title_column: str | None = Field(
+        None, min_length=1, description="Column of the titles there; empty takes `title` where there is one."
+    )
+    text_column: str | None = Field(
+        None, min_length=1, description="Column of the texts there; empty takes `text`, `body` or `content`."
+    )
     near_similarity: float = Field(
         0.9, gt=0, le=1, description="Documents that share this much of their runs of three words are near-duplicates "
         "and never each other's negatives. Looked at by eye, pairs from 0.8 to 0.9 are about different things.",

@@ -104,6 +104,7 @@ def render_report(
     hardness_results: dict[str, Any],
     knowledge_metrics: dict[str, Any],
     neighbours: dict[str, Any],
+    pseudo_query_summary: dict[str, Any],
     info: dict[str, Any],
     encoder_info: dict[str, Any],
     encoder: str,
@@ -127,7 +128,6 @@ def render_report(
                 "encoder": encoder,
                 "prompts": _prompts(training_summary, encoder_info),
                 "date": results["date"],
-                "test_queries": results["test_queries"],
                 "versions": results["versions"],
                 "counts": {"documents": info["documents"]}
                 | {f"{split} queries": count for split, count in info["queries"].items()}
@@ -145,6 +145,8 @@ def render_report(
             hardness=hardness_results,
             knowledge=knowledge_metrics,
             neighbours=neighbours,
+            test_queries=results.get("test_queries") or "labels",
+            pseudo_queries=pseudo_query_summary,
             kept_epoch=_kept_epoch(training_summary),
             passes=passes_sentence(training_summary),
             examples=example_table(rows, count=params.examples) if has_negatives else pd.DataFrame(),

@@ -25,8 +25,8 @@ def create_pipeline() -> Pipeline:
             render_report,
             inputs=by_name(
                 "results", "training_rows", "training_log", "training_summary", "selection_summary", "cross_encoder",
-                "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "encoder_info",
-                "params:encoder", "params:recipe", info="collection_info", params="params:reporting",
+                "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "pseudo_query_summary",
+                "encoder_info", "params:encoder", "params:recipe", info="collection_info", params="params:reporting",
             ),
             outputs="report",
             name="render_report",

@@ -23,6 +23,7 @@ from anmi.datasets.model_registry import (
     read_beside,
 )
 from anmi.errors import AnmiError
+from anmi.evaluation.generalisation import UNSEEN
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
@@ -195,6 +196,7 @@ def decide_promotion(
     *,
     champion_metrics: pd.DataFrame,
     query_metrics: pd.DataFrame,
+    query_buckets: pd.DataFrame,
     audited: pd.DataFrame,
     drawn: pd.DataFrame,
     equivalents: pd.DataFrame,
@@ -220,7 +222,10 @@ def decide_promotion(
         rate: FalseNegativeRate | None = rate_of_drawn(drawn, equivalents, qrels, seed)
     else:
         rate = rate_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
-    found = decide(challenger, before, rate, params.rule, seed=seed, resamples=evaluation.resamples)
+    unseen = query_buckets.query_id[query_buckets.bucket == UNSEEN].tolist()
+    found = decide(
+        challenger, before, rate, params.rule, seed=seed, resamples=evaluation.resamples, unseen=unseen
+    )  # fmt: skip
     decision, reasons = found.decision, list(found.reasons)
     fingerprint = _fingerprint(trained_model)
     if fingerprint in champion["rolled_back"]:

@@ -70,9 +70,9 @@ def create_pipeline() -> Pipeline:
         Node(
             decide_promotion,
             inputs=by_name(
-                "champion", "champion_metrics", "query_metrics", "equivalents", "qrels", "trained_model",
-                "params:recipe", "params:recipes", "params:training", "params:evaluation", "params:seed",
-                audited="audit_recipes", drawn="drawn_negatives", params="params:retrain",
+                "champion", "champion_metrics", "query_metrics", "query_buckets", "equivalents", "qrels",
+                "trained_model", "params:recipe", "params:recipes", "params:training", "params:evaluation",
+                "params:seed", audited="audit_recipes", drawn="drawn_negatives", params="params:retrain",
             ),
             outputs="promotion",
             name="decide_promotion",

@@ -126,7 +126,8 @@ def make_training_rows(
     Raises
     ------
     AnmiError
-        The recipe wants negatives and none is left, naming the step that rejected most.
+        The recipe wants negatives and none is left, naming the step that rejected most. Where there is no training
+        query, there is nothing to want them for.
     """
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.diagnostics import Funnel, diagnose
@@ -143,7 +144,8 @@ def make_training_rows(
     )
     split = rows.query_id.map(dict(zip(queries.query_id, queries.split, strict=True)))
     rows.insert(rows.columns.tolist().index("origin"), "split", split.astype("str"))
-    if recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
+    asked = bool((queries.split == "train").any())
+    if asked and recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
         raise AnmiError(
             f'recipe "{recipe}" left no negative for any query: {_why_none(diagnose(selection, Funnel(1))[0])}'
         )
@@ -153,7 +155,7 @@ def make_training_rows(
 def _why_none(rows: list[dict[str, Any]]) -> str:
     """Say what took the negatives, from a funnel."""
     if not rows[0]["queries"]:
-        return "there is no training query to mine for"
+        return "no training query was mined"
     if not rows[0]["candidates"]:
         return (
             "no document besides the positives and their copies was found for any of them, so no step had anything to "
@@ -292,6 +294,9 @@ def export_formats(
     from anmi.selection.rows import of_split
 
     rows = rows if selection.export_dev else of_split(rows, "train")
+    if selection.exports and not len(rows) and not (queries.split == "train").any():
+        _LOG.warning("There are no training labels, so there is nothing to export")
+        return Exports([])
     collection = Collection(corpus, queries, info["collection"], info["language"])
     made = [make_export(rows, each.format, each.options, collection, encoder_info) for each in selection.exports]
     for part in made:

@@ -1,0 +1,339 @@
+"""Title, readable text and headings of text, Markdown, HTML and PDF files."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from anmi.corpus.duplicates import normalised
+from anmi.errors import AnmiError
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+_FRONT_MATTER: Final = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
+_DECLARED: Final = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_DECLARED_WITHIN: Final = 4096
+_BLANKS: Final = re.compile(r"\s+")
+_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_TIGHT: Final = frozenset({"dd", "dt", "li", "option", "tr"})
+_BLOCKS: Final = frozenset({
+    *("address", "article", "aside", "blockquote", "body", "caption", "details", "dialog", "div", "dl", "fieldset"),
+    *("figcaption", "figure", "form", "header", "hgroup", "hr", "html", "main", "ol", "p", "pre", "section"),
+    *("summary", "table", "tbody", "tfoot", "thead", "ul"),
+    *_HEADINGS,
+    *_TIGHT,
+})  # fmt: skip
+# What is not read by whoever reads the page, and the menus that stand on every page of a site.
+_UNREAD: Final = frozenset({
+    *("button", "footer", "head", "iframe", "nav", "noscript", "object", "script", "select", "style", "svg"),
+    *("template", "textarea"),
+})  # fmt: skip
+
+
+class UnreadableError(Exception):
+    """A file cannot be read; the reason goes to quarantine."""
+
+
+@dataclass(frozen=True)
+class PlainText:
+    """What a reader sees of a file.
+
+    Attributes
+    ----------
+    title
+        Empty where there is none.
+    text
+        Paragraphs are apart by a blank line. A heading that is the title is not repeated here.
+    headings
+        Every other heading, in order; each stands in the text as a line of its own.
+    """
+
+    title: str
+    text: str
+    headings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Block:
+    text: str
+    heading: bool = False
+    tight: bool = False
+
+
+def decode(data: bytes) -> str:
+    r"""Return the text of a file in UTF-8, with or without a byte-order mark, its lines ended by line feeds.
+
+    Raises
+    ------
+    UnreadableError
+        It is not UTF-8, or holds a zero byte, as no text does.
+
+    Examples
+    --------
+    >>> decode(b"\xef\xbb\xbfa\r\nb")
+    'a\nb'
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableError(
+            f"it is not UTF-8 (byte {data[error.start]:#04x} at position {error.start}); convert it to UTF-8"
+        ) from None
+    if "\0" in text:
+        raise UnreadableError(f"it holds a zero byte (at position {text.index(chr(0))}), so it is no text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def of_text(data: bytes) -> PlainText:
+    """Return the text of a plain file, which has no title."""
+    return PlainText("", decode(data).strip())
+
+
+def of_markdown(data: bytes) -> PlainText:
+    r"""Return the text of a Markdown file without its marks.
+
+    The title is that of the front matter, or else the first heading. Code stays in the text, links keep their words,
+    images their description.
+
+    Raises
+    ------
+    UnreadableError
+        See :func:`decode`.
+
+    Examples
+    --------
+    >>> of_markdown(b"# Oak\n\nA *tall* [tree](x).\n\n## Where\n\n- here\n- there")
+    PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nhere\nthere', headings=('Where',))
+    """
+    title, body = _front_matter(decode(data))
+    return _joined(title, _markdown_blocks(body))
+
+
+def of_html(data: bytes) -> PlainText:
+    r"""Return the visible text of an HTML page: no scripts, styles and forms, and neither ``nav`` nor ``footer``.
+
+    The title is that of its head, or else the first heading. The encoding is UTF-8 or what the page declares.
+
+    Raises
+    ------
+    UnreadableError
+        See :func:`decode`; or it is neither UTF-8 nor in the encoding it declares.
+
+    Examples
+    --------
+    >>> of_html(b"<title>Oak</title><h1>Oak</h1><p>A <b>tall</b>\ntree.<script>1</script><h2>Where</h2>Here")
+    PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nHere', headings=('Where',))
+    """
+    try:
+        text = decode(data)
+    except UnreadableError:
+        declared = _DECLARED.search(data[:_DECLARED_WITHIN])
+        if declared is None:
+            raise
+        text = _in_encoding(data, declared.group(1).decode())
+    return _joined(*_html_blocks(text))
+
+
+def of_pdf(data: bytes) -> PlainText:
+    """Return the text of a PDF file, page by page, and the title among its properties.
+
+    Raises
+    ------
+    AnmiError
+        The package that reads PDF is not installed.
+    UnreadableError
+        The file is damaged or encrypted.
+    """
+    try:
+        from pypdf import PdfReader
+    except ImportError as error:
+        raise AnmiError(
+            'reading PDF files needs the package pypdf: pip install "anmi[pdf]", or leave them out of the pattern'
+        ) from error
+    from io import BytesIO
+
+    try:
+        reader = PdfReader(BytesIO(data))
+        title = str((reader.metadata.title if reader.metadata else None) or "")
+        pages = [page.extract_text() for page in reader.pages]
+    except Exception as error:
+        # Damaged files make pypdf raise almost anything, from its own errors to KeyError and RecursionError.
+        raise UnreadableError(f"it is no PDF file that can be read ({type(error).__name__}: {error})") from None
+    return PlainText(_one_line(title), "\n\n".join(page.strip() for page in pages if page.strip()).replace("\0", ""))
+
+
+# By the ending of a file's name.
+KINDS: Final[dict[str, Callable[[bytes], PlainText]]] = {
+    ".txt": of_text,
+    ".rst": of_text,
+    ".md": of_markdown,
+    ".markdown": of_markdown,
+    ".html": of_html,
+    ".htm": of_html,
+    ".xhtml": of_html,
+    ".pdf": of_pdf,
+}
+
+
+def _in_encoding(data: bytes, name: str) -> str:
+    try:
+        text = codecs.decode(data, name)
+    except (LookupError, ValueError):
+        raise UnreadableError(f"it is neither UTF-8 nor {name}, which it declares; convert it to UTF-8") from None
+    if not isinstance(text, str) or "\0" in text:
+        raise UnreadableError(f"it is no text in {name}, which it declares; convert it to UTF-8")
+    return text
+
+
+def _front_matter(source: str) -> tuple[str, str]:
+    """Return the title of the YAML between two lines of dashes at the start, and what follows it."""
+    found = _FRONT_MATTER.match(source)
+    if found is None:
+        return "", source
+    import yaml
+
+    try:
+        given = yaml.safe_load(found.group(1))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        # Two rulers with text between them are no front matter.
+        return "", source
+    title = given.get("title")
+    return _one_line(str(title)) if isinstance(title, (str, int, float)) else "", source[found.end() :]
+
+
+@lru_cache
+def _markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def _markdown_blocks(source: str) -> list[_Block]:
+    blocks: list[_Block] = []
+    cells: list[str] | None = None
+    before: Any = None
+    for token in _markdown().parse(source):
+        if token.type == "tr_open":
+            cells = []
+        elif token.type == "tr_close" and cells is not None:
+            blocks.append(_Block(" ".join(cells), tight=True))
+            cells = None
+        elif token.type == "inline":
+            text = _inline(token.children or [])
+            if cells is not None:
+                cells.append(text)
+            elif before is not None and before.type == "heading_open":
+                blocks.append(_Block(_one_line(text), heading=True))
+            else:
+                # The paragraphs of a list without blank lines between its items are hidden.
+                blocks.append(_Block(text, tight=before is not None and before.hidden))
+        elif token.type in ("fence", "code_block"):
+            blocks.append(_Block(token.content.rstrip()))
+        elif token.type == "html_block":
+            blocks += _html_blocks(token.content)[1]
+        before = token
+    return blocks
+
+
+def _inline(tokens: Sequence[Any]) -> str:
+    parts = []
+    for token in tokens:
+        if token.type == "softbreak":
+            # Where a line was wrapped, nothing ends.
+            parts.append(" ")
+        elif token.type == "hardbreak" or (token.type == "html_inline" and token.content[:3] == "<br"):
+            parts.append("\n")
+        elif token.type in ("text", "code_inline", "image"):
+            parts.append(token.content)
+    return "".join(parts).strip()
+
+
+def _html_blocks(source: str) -> tuple[str, list[_Block]]:
+    from lxml import etree
+
+    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
+    try:
+        root = etree.fromstring(source.encode(), parser)
+    except etree.LxmlError:
+        # Nothing in it is an element or a text: a comment alone.
+        root = None
+    if root is None:
+        return "", []
+    page = _Page()
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walk:
+        hidden = element.tag in _UNREAD or element.get("hidden") is not None
+        if event == "start" and hidden:
+            walk.skip_subtree()
+        elif event == "start":
+            page.enter(element)
+        else:
+            page.leave(element, hidden=hidden)
+    page.end_block("")
+    return _one_line(root.findtext(".//head/title") or ""), page.blocks
+
+
+class _Page:
+    """Gathers the blocks of a page while its elements are entered and left."""
+
+    def __init__(self) -> None:
+        self.blocks: list[_Block] = []
+        self._parts: list[str] = []
+        self._preformatted = 0
+
+    def enter(self, element: Any) -> None:
+        tag = element.tag
+        if tag in _BLOCKS:
+            self.end_block("")
+        self._preformatted += tag == "pre"
+        self._parts += {"br": ["\n"], "td": [" "], "th": [" "], "img": [element.get("alt") or ""]}.get(tag, [])
+        self._add(element.text)
+
+    def leave(self, element: Any, *, hidden: bool) -> None:
+        if not hidden:
+            if element.tag in _BLOCKS:
+                self.end_block(element.tag)
+            self._preformatted -= element.tag == "pre"
+        self._add(element.tail)
+
+    def _add(self, text: str | None) -> None:
+        if text:
+            self._parts.append(text if self._preformatted else _BLANKS.sub(" ", text))
+
+    def end_block(self, tag: str) -> None:
+        """End a block; what a tag began inside another block, such as a list in an item, is of no kind."""
+        text = "".join(self._parts)
+        self._parts.clear()
+        if self._preformatted:
+            text = text.strip("\n").rstrip()
+        elif tag in _HEADINGS:
+            # Sphinx and others put a link to itself behind every heading.
+            text = _one_line(text).rstrip("¶").rstrip()
+        else:
+            text = "\n".join(_one_line(line) for line in text.split("\n")).strip()
+        if text.strip():
+            self.blocks.append(_Block(text, tag in _HEADINGS, tag in _TIGHT))
+
+
+def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
+    blocks = [block for block in blocks if block.text.strip()]
+    first = next((place for place, block in enumerate(blocks) if block.heading), None)
+    if first is not None and (not title or normalised(title) == normalised(blocks[first].text)):
+        title = title or blocks[first].text
+        blocks = [*blocks[:first], *blocks[first + 1 :]]
+    text = ""
+    for before, block in zip([None, *blocks], blocks, strict=False):
+        close = before is not None and before.tight and block.tight
+        text += ("\n" if close else "\n\n") * bool(text) + block.text
+    return PlainText(title, text.strip("\n"), tuple(block.text for block in blocks if block.heading))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,197 @@
+"""Documents from files: which are found, what they are called, and what is set aside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anmi.corpus.contents import contents, files_of
+from anmi.corpus.files_source import files_of_docs
+from anmi.corpus.raw import FieldNames
+from anmi.corpus.sources import fingerprint, load_collection
+from anmi.errors import AnmiError
+
+FOX = "The red fox is the largest of the true foxes and lives in most of the north."
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a document of every kind but PDF, two of which have one name."""
+    for name, text in {
+        "guide/index.md": f"---\ntitle: The guide\n---\n# Foxes\n\n{FOX}\n\n## Where\n\nIn the *north*.",
+        "index.md": f"# Home\n\n{FOX} And so on.",
+        "notes/a10.txt": "the tenth note",
+        "notes/a2.txt": "the second note",
+        "page.html": "<html><head><title>Page</title></head><body><h1>Dens</h1><p>Where foxes live.</p></body></html>",
+        "rows.csv": 'ID,Title,Body,year\n7,"A, b","one\ntwo",1999\n8,,three,2000\n',
+        "rows.jsonl": '{"content": "four", "metadata": {"parent": "x"}, "lang": "en"}\n\n{"content": "five"}\n',
+        ".hidden/secret.txt": "nobody asked for this",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def loaded(place: Path, *patterns: str, **given: object):
+    return load_collection("docs:" + ";".join(f"{place}/{pattern}" for pattern in patterns), language="en", **given)
+
+
+def test_every_kind_is_read(place: Path) -> None:
+    found = loaded(place, "**/*")
+    corpus = found.corpus.set_index("document_id")
+    assert corpus.index.tolist() == [
+        *("guide/index.md", "index.md", "notes/a2.txt", "notes/a10.txt", "page.html", "7", "8"),
+        *("rows.jsonl#1", "rows.jsonl#3"),
+    ]
+    assert corpus.title.tolist() == ["The guide", "Home", "", "", "Page", "A, b", "", "", ""]
+    assert corpus.text["guide/index.md"] == f"Foxes\n\n{FOX}\n\nWhere\n\nIn the north."
+    assert corpus.text["7"] == "one\ntwo"
+    metadata = corpus.metadata.map(json.loads)
+    assert metadata["guide/index.md"] == {"path": "guide/index.md", "headings": ["Foxes", "Where"]}
+    assert metadata["page.html"] == {"path": "page.html", "headings": ["Dens"]}
+    assert metadata["8"] == {"path": "rows.csv", "year": "2000"}
+    assert metadata["rows.jsonl#1"] == {"path": "rows.jsonl", "lang": "en", "parent": "x"}
+    assert (len(found.queries), len(found.qrels)) == (0, 0)
+    assert found.notes["files"] == {".csv": 1, ".html": 1, ".jsonl": 1, ".md": 2, ".txt": 2}
+    assert found.quarantine.empty
+
+
+def test_headings_stand_in_the_text_as_lines(place: Path) -> None:
+    corpus = loaded(place, "**/*.md", "*.html").corpus
+    for text, metadata in zip(corpus.text, corpus.metadata.map(json.loads), strict=True):
+        assert set(metadata.get("headings", [])) <= set(text.split("\n"))
+
+
+def test_ids_start_below_the_folder_that_all_patterns_share(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loaded(place, "notes/*.txt").corpus.document_id.tolist() == ["a2.txt", "a10.txt"]
+    both = ["notes/a2.txt", "notes/a10.txt", "guide/index.md"]
+    assert loaded(place, "notes/*.txt", "guide/*").corpus.document_id.tolist() == both
+    monkeypatch.chdir(place)
+    relative = load_collection("docs: notes/*.txt ;guide/index.md; notes/a2.txt", language="en")
+    assert relative.corpus.document_id.tolist() == both
+    assert fingerprint(relative) == fingerprint(loaded(place, "notes/*.txt", "guide/*"))
+
+
+def test_a_new_folder_moves_no_id(place: Path) -> None:
+    before = loaded(place, "guide/**/*.md").corpus.document_id.tolist()
+    (place / "guide" / "deep").mkdir()
+    (place / "guide" / "deep" / "b.md").write_text("# B\n\nMore.", encoding="utf-8")
+    assert set(before) < set(loaded(place, "guide/**/*.md").corpus.document_id)
+
+
+@pytest.mark.parametrize("pattern", ["notes", "notes/", "notes/**", "notes/**/*"])
+def test_a_folder_stands_for_what_is_below_it(place: Path, pattern: str) -> None:
+    assert [name for name, _ in files_of_docs(f"{place}/{pattern}")] == ["a2.txt", "a10.txt"]
+
+
+def test_hidden_files_are_read_where_they_are_named(place: Path) -> None:
+    assert loaded(place, ".hidden/*.txt").corpus.document_id.tolist() == ["secret.txt"]
+    (place / "notes" / ".draft.md").write_text("a draft", encoding="utf-8")
+    assert loaded(place, "notes/.*").corpus.document_id.tolist() == [".draft.md"]
+    with pytest.raises(AnmiError, match="but hidden ones"):
+        loaded(place, "notes/*.md")
+
+
+def test_a_link_out_of_the_folder_is_refused(place: Path) -> None:
+    (place / "notes" / "b.txt").symlink_to(place / "index.md")
+    with pytest.raises(AnmiError, match="a link that leads out"):
+        loaded(place, "notes/*")
+
+
+def test_named_columns(place: Path) -> None:
+    table = "key\theadline\tbody\tabstract\nk1\tOne\tlong\tshort\n"
+    (place / "rows.tsv").write_text(table, encoding="utf-8")
+    found = loaded(place, "rows.tsv", fields=FieldNames("key", "headline", "abstract")).corpus
+    assert found[["document_id", "title", "text"]].values.tolist() == [["k1", "One", "short"]]
+    assert json.loads(found.metadata[0]) == {"body": "long", "path": "rows.tsv"}
+    assert loaded(place, "rows.tsv").corpus.document_id.tolist() == ["rows.tsv#2"]
+    with pytest.raises(AnmiError, match=r'rows.tsv line 2 has no column "heading"; its columns are "key", "headline"'):
+        loaded(place, "rows.tsv", fields=FieldNames(title="heading"))
+
+
+def test_tables_by_semicolons_and_long_fields(place: Path) -> None:
+    long = "fox " * 50_000
+    (place / "rows.csv").write_bytes(f"id;text\r\n1;{long}\r\n\r\n2;b, c\r\n".encode("utf-8-sig"))
+    found = loaded(place, "rows.csv").corpus
+    assert found.document_id.tolist() == ["1", "2"]
+    assert found.text.tolist() == [long, "b, c"]
+
+
+def test_what_holds_no_text_is_listed_and_no_damage(place: Path) -> None:
+    for name in ("empty.md", "blank.txt", "rows.csv", "rows.jsonl"):
+        (place / name).write_text(" \n", encoding="utf-8")
+    (place / "page.html").write_text("<!-- nothing --><script>x()</script>", encoding="utf-8")
+    (place / "image.png").write_bytes(b"\x89PNG\r\n")
+    found = loaded(place, "**/*", max_quarantine=0.0)
+    assert len(found.corpus) == 4
+    reasons = found.quarantine.set_index("id").reason
+    empty = ["blank.txt", "empty.md", "page.html", "rows.csv", "rows.jsonl"]
+    assert sorted(reasons.index[reasons == "there is no text in it"]) == empty
+    assert "not read" in reasons["image.png"]
+    assert ".pdf" in reasons["image.png"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"\x1f\x8b\x08\x00", "not UTF-8 (byte 0x8b at position 1)"), (b"a\0b", "zero byte"), (b"caf\xe9", "position 3")],
+)
+def test_a_file_that_is_no_text_is_set_aside(place: Path, content: bytes, reason: str) -> None:
+    (place / "notes" / "b.txt").write_bytes(content)
+    found = loaded(place, "**/*")
+    (row,) = found.quarantine.to_dict("records")
+    assert (row["kind"], row["id"], row["line"]) == ("document", "notes/b.txt", 0)
+    assert reason in row["reason"]
+    (place / "notes" / "c.txt").write_bytes(content)
+    with pytest.raises(AnmiError, match=r"2 of 9 files are damaged, more than max_quarantine 1.00%.*notes/b.txt"):
+        loaded(place, "**/*")
+
+
+def test_ids_of_rows_may_not_repeat_across_files(place: Path) -> None:
+    (place / "more.csv").write_text("id,text\n7,again\n", encoding="utf-8")
+    with pytest.raises(AnmiError, match=r'rows.csv line 2 repeats the id "7" of .*more.csv line 2'):
+        loaded(place, "*.csv")
+
+
+def test_what_a_collection_is_made_of(place: Path) -> None:
+    collection = f"docs:{place}/**/*.md"
+    assert [path.name for path in files_of(collection)] == ["index.md", "index.md"]
+    before = contents(collection)
+    (place / "notes" / "a2.txt").write_text("of another pattern", encoding="utf-8")
+    assert contents(collection) == before
+    (place / "index.md").write_text("# Other", encoding="utf-8")
+    assert contents(collection) != before
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [FOX, "Badgers dig.", "Owls fly at night."],
+        [FOX] * 6,
+        ["fox", "badger", "owl"],
+        ["fox badger owl " * 50, "1 2 3 4", "—"],
+    ],
+    ids=["three", "all alike", "of one word", "without sentences"],
+)
+def test_odd_corpora_are_read(tmp_path: Path, texts: list[str]) -> None:
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
+    found = load_collection(f"docs:{tmp_path}/*.txt")
+    assert found.corpus.text.tolist() == [text.strip() for text in texts]
+    assert len(found.duplicates) == len(texts) - len(set(texts))
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1), min_size=1, max_size=5))
+def test_a_table_gives_back_any_text(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    import csv
+
+    path = tmp_path_factory.mktemp("table") / "a.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *((f"r{i}", text) for i, text in enumerate(texts))])
+    if not any(text.strip() for text in texts):
+        return
+    found = load_collection(f"docs:{path}", max_quarantine=1.0, language="en").corpus
+    assert found.text.tolist() == [text for text in texts if text.strip()]
