@@ -316,7 +316,8 @@ def test_the_training_settings_of_every_recipe_are_options(configuration: Any) -
     for name in book.names():
         options = merged_options(book.get(name), TrainingParams())
         # With mixed sources nothing is mined, and training draws its own.
-        assert options.negatives == (book.get(name).negatives or 15 * (options.sources.kind == "mixed")), name
+        mined = book.get(name).training.get("negatives") or book.get(name).negatives
+        assert options.negatives == (mined or 15 * (options.sources.kind == "mixed")), name
 
 
 @pytest.mark.parametrize("environment", ["base", "test", "prod"])

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from anmi.adaptation.held_out import splits
 
-
 MANY = [f"text {i}" for i in range(100)]
 
 
