@@ -8,7 +8,9 @@ from anmi.corpus.sentences import count_words, sentences
 
 LANGUAGES = ["en", "de", "es", "ko", "zh", "ja", "th", "ar", "hi", "xx"]
 # Texts with what ends sentences, lines and lists, which random characters seldom have.
-PIECES = st.lists(st.sampled_from(["Dr. A", "one", "2.", "!", "?", "\n", "\n\n", "- ", ": ", " ", "雨。", "ฝน ", "\u3000"]))
+PIECES = st.lists(
+    st.sampled_from(["Dr. A", "one", "2.", "!", "?", "\n", "\n\n", "- ", ": ", " ", "雨。", "ฝน ", "\u3000"])
+)
 TEXTS = st.one_of(st.text(), st.text(st.characters()), PIECES.map("".join), PIECES.map(" ".join))
 
 

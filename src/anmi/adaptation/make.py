@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
@@ -17,6 +16,8 @@ from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
+# Also where there are no rows to tell them by.
+_TYPES: Final = {name: "float64" if name == "weight" else "str" for name in COLUMNS}
 DROPPED: Final = ("query_id", "text", "document_id", "kind", "reason")
 
 
@@ -103,7 +104,7 @@ def make_pseudo_queries(
                 (f"{kind}:{place}:{name}", view.query, name, view.positive, kind, 1.0, part)
                 for place, view in enumerate(found)
             ]
-    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"weight": np.float64})
+    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype(_TYPES)
     why = reasons(made, copies, filters or FilterOptions())
     dropped = made.assign(reason=why)[why != KEPT]
     kept = made[why == KEPT].reset_index(drop=True)
