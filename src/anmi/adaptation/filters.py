@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.corpus.duplicates import normalised
-from anmi.corpus.sentences import count_words
+from anmi.corpus.sentences import UNSPACED, count_words
 
 KEPT: Final = ""
 # A title or heading of one word is a query that people type; a sentence or a run of words of one is none.
@@ -62,9 +62,11 @@ def reasons(made: pd.DataFrame, copies: frozenset[str], options: FilterOptions) 
     forms = [normalised(text) for text in made.text]
     words = np.array([count_words(text) for text in made.text])
     left = np.array([count_words(text) for text in made.positive_text])
-    asked = Counter(form for form, _ in set(zip(forms, made.document_id, strict=True)))
+    # The copies of a document ask what it asks, and are no reason to drop it.
+    originals = {pair for pair in zip(forms, made.document_id, strict=True) if pair[1] not in copies}
+    asked = Counter(form for form, _ in originals)
     repeats = [
-        kind != "keyphrase" and f" {form} " in f" {normalised(text)} "
+        kind != "keyphrase" and _holds(normalised(text), form)
         for kind, form, text in zip(made.kind, forms, made.positive_text, strict=True)
     ]
     least = np.where(made.kind.isin(_NAMES), 1, options.least_words)
@@ -80,6 +82,18 @@ def reasons(made: pd.DataFrame, copies: frozenset[str], options: FilterOptions) 
     names = np.array([*found, KEPT], dtype=object)
     first = np.argmax(np.array([*found.values(), np.ones(len(made), bool)]), axis=0)
     return pd.Series(names[first], index=made.index)
+
+
+def _holds(text: str, form: str) -> bool:
+    """Tell whether a text holds a run of words, both normalised.
+
+    Examples
+    --------
+    >>> _holds("it rains today", "rain"), _holds("today it rains", "it rains"), _holds("今天下雨了", "下雨")
+    (False, True, True)
+    """
+    before, after = ("" if UNSPACED.match(character) else " " for character in (form[:1], form[-1:]))
+    return f"{before}{form}{after}" in f" {text} "
 
 
 def _letters(text: str) -> float:

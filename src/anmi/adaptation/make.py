@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
 from anmi.adaptation.filters import KEPT, FilterOptions, reasons
 from anmi.adaptation.held_out import splits
-from anmi.adaptation.kinds import KINDS, Document
+from anmi.adaptation.kinds import KINDS, Document, Material
 from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
+# Also where there are no rows to tell them by.
+_TYPES: Final = {name: "float64" if name == "weight" else "str" for name in COLUMNS}
 DROPPED: Final = ("query_id", "text", "document_id", "kind", "reason")
 
 
@@ -81,29 +82,29 @@ def make_pseudo_queries(
     Returns
     -------
     PseudoQueries
-        What one document gives depends on no other document, but for boiler-plate.
+        What one document gives depends on no other document, but for boiler-plate and the idf of keyphrases.
     """
     texts = document_texts(corpus)
     split = splits(texts, seed, held_out)
     asked = choose(corpus.document_id.tolist(), most_documents, seed)
     metadata = corpus["metadata"] if "metadata" in corpus else pd.Series("{}", index=corpus.index)
-    columns = (corpus.document_id, corpus.title, corpus.text, metadata, split.tolist(), asked.tolist())
+    columns = (corpus.document_id, corpus.title, corpus.text, metadata)
+    documents = [
+        Document(name, title, text, language, about)
+        for name, title, text, about in (zip(*(column[asked] for column in columns), strict=True) if kinds else ())
+    ]
+    material = Material(documents, language)
+    makers = {kind: KINDS[kind].fit(material) for kind in kinds}
     rows: list[tuple[Any, ...]] = []
-    described = tqdm(
-        zip(*columns, strict=True), "pseudo-queries", len(corpus) if kinds else 0, unit="document",
-        disable=not (show_progress and kinds),
-    )  # fmt: skip
-    for name, title, text, about, part, chosen in described:
-        if not chosen or not kinds:
-            continue
-        document = Document(name, title, text, language, about)
-        for kind in kinds:
-            found = KINDS[kind].make(document, views, seed)
+    shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds))
+    for document, part in zip(shown, split[asked].tolist() if kinds else (), strict=True):
+        name = document.document_id
+        for kind, make in makers.items():
             rows += [
                 (f"{kind}:{place}:{name}", view.query, name, view.positive, kind, 1.0, part)
-                for place, view in enumerate(found)
+                for place, view in enumerate(make(document, views, seed))
             ]
-    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"weight": np.float64})
+    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype(_TYPES)
     why = reasons(made, copies, filters or FilterOptions())
     dropped = made.assign(reason=why)[why != KEPT]
     kept = made[why == KEPT].reset_index(drop=True)

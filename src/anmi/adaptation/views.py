@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +35,26 @@ class View(NamedTuple):
 
     query: str
     positive: str
+
+
+# From a document, the most views that are wanted and a seed.
+Make = Callable[[Document, int, int], list[View]]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What kinds may know of the corpus before they ask its documents.
+
+    Attributes
+    ----------
+    documents
+        All that will be asked.
+    language
+        ISO 639-1 code.
+    """
+
+    documents: Sequence[Document]
+    language: str
 
 
 def without(document: Document, start: int, end: int) -> str:

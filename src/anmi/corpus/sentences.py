@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 # Thai to Tibetan, Myanmar, Khmer, kana and Han: no blanks between words.
-_UNSPACED: Final = re.compile(
+UNSPACED: Final = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 # In these, words have about two characters (Chinese 1.5, Thai 4).
@@ -75,11 +75,11 @@ def count_words(text: str) -> int:
     words = len(text.split())
     if text.isascii():
         return words
-    characters = len(_UNSPACED.findall(text))
+    characters = len(UNSPACED.findall(text))
     if not characters:
         return words
-    others = len(_UNSPACED.sub(" ", text).split())
-    return others + -(-characters // _PER_WORD) if others < words or characters else words
+    others = len(UNSPACED.sub(" ", text).split())
+    return others + -(-characters // _PER_WORD)
 
 
 def _parts(text: str, start: int, end: int, language: str) -> Iterator[tuple[int, int]]:

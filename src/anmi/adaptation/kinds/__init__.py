@@ -2,6 +2,7 @@
 
 A kind is one function from a document to its views, and one line in :data:`KINDS`. What a pseudo-query is made of is
 taken out of the document: a sentence that still stands there is found by any encoder, and nothing is learned from it.
+Single terms may stay, which a relevant document has to hold.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from anmi.adaptation.kinds.cloze import cloze
 from anmi.adaptation.kinds.crop import crop
 from anmi.adaptation.kinds.first import first
 from anmi.adaptation.kinds.heading import heading
+from anmi.adaptation.kinds.keyphrase import keyphrase
 from anmi.adaptation.kinds.title import title
-from anmi.adaptation.views import Document, View
+from anmi.adaptation.views import Document, Make, Material, View
 
-__all__ = ["KINDS", "Document", "Kind", "View"]
-
-Make = Callable[[Document, int, int], list[View]]
+__all__ = ["KINDS", "Document", "Kind", "Make", "Material", "View"]
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,27 @@ class Kind:
 
     Attributes
     ----------
-    make
-        Views of a document, at most so many, drawn by a seed: fewer where it offers fewer.
+    fit
+        Takes what is known of the corpus, and returns the function that makes views of a document: at most so many,
+        drawn by a seed, fewer where the document offers fewer.
     meaning
         One sentence for people who choose among kinds.
     """
 
-    make: Make
+    fit: Callable[[Material], Make]
     meaning: str
 
 
+def _alone(make: Make) -> Callable[[Material], Make]:
+    """Return a kind that asks one document after the other and needs nothing else."""
+    return lambda _: make
+
+
 KINDS: Final[dict[str, Kind]] = {
-    "title": Kind(title, "the title; the document is its text without it"),
-    "cloze": Kind(cloze, "a sentence; the document is the rest (inverse cloze task, arXiv 1906.00300)"),
-    "crop": Kind(crop, "a run of words; the document is the rest (after Contriever's crops, arXiv 2112.09118)"),
-    "heading": Kind(heading, "a heading inside the text; the document is the section under it"),
-    "first": Kind(first, "the first sentence; the document is the rest"),
+    "title": Kind(_alone(title), "the title; the document is its text without it"),
+    "cloze": Kind(_alone(cloze), "a sentence; the document is the rest (inverse cloze task, arXiv 1906.00300)"),
+    "crop": Kind(_alone(crop), "a run of words; the document is the rest (after Contriever's crops, arXiv 2112.09118)"),
+    "heading": Kind(_alone(heading), "a heading inside the text; the document is the section under it"),
+    "first": Kind(_alone(first), "the first sentence; the document is the rest"),
+    "keyphrase": Kind(keyphrase, "the 2 to 6 best terms by tf-idf; the document is all of it"),
 }

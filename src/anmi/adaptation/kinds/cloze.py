@@ -21,7 +21,9 @@ def cloze(document: Document, most: int, seed: int) -> list[View]:
     if len(found) < 2:
         return []
     order = seeds.stream(seed, "adaptation/cloze", document.document_id).permutation(len(found))[:most]
-    return [
+    views = (
         View(" ".join(document.text[start:end].split()), without(document, start, end))
         for start, end in (found[place] for place in order.tolist())
-    ]
+    )
+    # One that is said twice is one view.
+    return list(dict.fromkeys(views))

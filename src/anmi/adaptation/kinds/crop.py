@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+import regex
 
 from anmi import seeds
 from anmi.adaptation.views import Document, View, without
+from anmi.corpus.sentences import UNSPACED
 
-_WORD: Final = re.compile(r"\S+")
+# Where words stand without blanks, two letters with their marks count as one, as anmi.corpus.sentences counts them.
+_WORD: Final = regex.compile(rf"(?V1)(?:{UNSPACED.pattern}\p{{M}}*){{1,2}}|[\S--{UNSPACED.pattern}]+")
 # Contriever's crops have 5 to 50 % of the text; a query of a few words at least.
 _SHARES: Final = (0.05, 0.5)
 _LEAST: Final = 5

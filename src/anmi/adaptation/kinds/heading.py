@@ -21,11 +21,12 @@ def heading(document: Document, most: int, seed: int) -> list[View]:
     'Guide Type run.'
     """
     found = list(_HEADING.finditer(document.text))
-    ends = [match.start() for match in found[1:]] + [len(document.text)]
+    ends = [*(match.start() for match in found), len(document.text)][1:]
     views = []
     for match, end in zip(found, ends, strict=True):
         section = document.text[match.end() : end].strip()
         if section:
             views.append(View((match[1] or match[2]).strip(), f"{document.title} {section}".strip()))
+    views = list(dict.fromkeys(views))
     order = seeds.stream(seed, "adaptation/heading", document.document_id).permutation(len(views))[:most]
     return [views[place] for place in order.tolist()]

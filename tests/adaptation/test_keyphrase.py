@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from anmi.adaptation.kinds.keyphrase import keyphrase
+from anmi.adaptation.views import Document, Material, View
+from anmi.retrieval.tokenize import tokenizer
+
+TEXTS = [
+    "Insulin lowers the blood sugar; diabetics inject insulin before meals, and measure their sugar after them.",
+    "The moon orbits the earth once a month, and pulls its oceans after it.",
+    "Sugar cane grows in the tropics; mills press its juice, and boil it until sugar is left.",
+    "The blood carries oxygen from the lungs to the muscles, and carbon dioxide back.",
+]
+
+
+def views(texts: list[str], language: str, place: int = 0, most: int = 5) -> list[View]:
+    documents = [Document(f"d{number}", "", text, language) for number, text in enumerate(texts)]
+    return keyphrase(Material(documents, language))(documents[place], most, 1)
+
+
+@pytest.mark.parametrize("place", range(len(TEXTS)))
+def test_the_terms_are_the_best_that_scikit_learn_finds(place: int) -> None:
+    stem = tokenizer("snowball", "en")
+    vectorizer = TfidfVectorizer(analyzer=lambda text: stem([text])[0], norm=None)
+    weights = vectorizer.fit_transform(TEXTS)[place].toarray()[0]
+    names = vectorizer.get_feature_names_out()
+    found = views(TEXTS, "en", place)
+    assert sorted(len(view.query.split()) for view in found) == [2, 3, 4, 5, 6][: len(found)] and len(found) >= 2
+    for view in found:
+        terms = stem([view.query])[0]
+        inside = [weights[names.tolist().index(term)] for term in terms]
+        outside = [weight for name, weight in zip(names, weights, strict=True) if name not in terms]
+        assert min(inside) >= max(outside) - 1e-9
+        assert view.positive == TEXTS[place]
+
+
+def test_terms_stand_in_their_own_forms_and_order() -> None:
+    longest = max((view.query for view in views(TEXTS, "en")), key=len)
+    words = longest.split()
+    assert {"Insulin", "insulin"} & set(words) and "sugar" in words and "the" not in words
+    places = [TEXTS[0].index(word) for word in words]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "term"),
+    [
+        ("ko", "인슐린은 혈당을 낮춘다. 당뇨병 환자는 식사 전에 인슐린을 주사하고 혈당을 잰다.", "인슐린"),
+        ("zh", "胰岛素降低血糖。糖尿病患者在饭前注射胰岛素,并在饭后测量血糖。医生建议每天运动。", "血糖"),
+        ("pl", "Insulina obniża poziom cukru we krwi; chorzy wstrzykują insulina przed każdym posiłkiem.", "insulina"),
+    ],
+)
+def test_terms_are_words_of_the_language(language: str, text: str, term: str) -> None:
+    found = views([text], language)
+    assert found and any(term in view.query.casefold().split() for view in found)
+
+
+@pytest.mark.parametrize("language", ["ja", "th"])
+def test_languages_whose_words_nobody_parts_here_have_none(language: str) -> None:
+    assert views(["血糖値を下げる薬です。วันนี้ฝนตกหนักมากในกรุงเทพ"], language) == []
+
+
+def test_short_documents_are_not_asked_by_all_that_they_say() -> None:
+    assert views(["Insulin lowers sugar."], "en") == []
+    assert [len(view.query.split()) for view in views(["Insulin lowers blood sugar."], "en")] == [2]

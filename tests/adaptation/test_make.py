@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.adaptation.conftest import Corpus
+
+from anmi.adaptation.filters import FilterOptions
+from anmi.adaptation.held_out import splits
+from anmi.adaptation.kinds import KINDS
+from anmi.adaptation.make import COLUMNS, DROPPED, PseudoQueries, make_pseudo_queries
+from anmi.corpus.duplicates import normalised
+from anmi.corpus.texts import document_texts
+
+# What one document gives depends on no other one; keyphrases need the statistics of all.
+ALONE = tuple(kind for kind in KINDS if kind != "keyphrase")
+ANYTHING = FilterOptions(most_documents=1_000)
+WORDS = st.lists(st.sampled_from(["rain", "falls", "on", "Spain", "today", "3"]), min_size=1, max_size=8)
+TEXTS = st.lists(WORDS.map(" ".join), max_size=5).map(". ".join)
+
+
+def made_of(corpus: pd.DataFrame, kinds: tuple[str, ...] = tuple(KINDS), **changes: Any) -> PseudoQueries:
+    return make_pseudo_queries(corpus, kinds, **({"language": "en", "seed": 1, "show_progress": False} | changes))
+
+
+def by_id(table: pd.DataFrame) -> pd.DataFrame:
+    return table.sort_values("query_id").reset_index(drop=True)
+
+
+@given(texts=st.lists(st.tuples(TEXTS, TEXTS), max_size=6), shuffled=st.randoms(use_true_random=False))
+def test_the_order_of_documents_changes_nothing(texts: list[tuple[str, str]], shuffled: Any) -> None:
+    corpus = pd.DataFrame(
+        {"document_id": [f"d{n}" for n in range(len(texts))], "title": [t for t, _ in texts],
+         "text": [t for _, t in texts]}, dtype=object,
+    )  # fmt: skip
+    order = list(range(len(texts)))
+    shuffled.shuffle(order)
+    one, other = made_of(corpus), made_of(corpus.iloc[order])
+    pd.testing.assert_frame_equal(by_id(one.kept), by_id(other.kept))
+    pd.testing.assert_frame_equal(by_id(one.dropped), by_id(other.dropped))
+    assert one.summary == other.summary
+
+
+@given(texts=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=6))
+def test_a_document_asks_the_same_alone(texts: list[tuple[str, str]]) -> None:
+    corpus = pd.DataFrame(
+        {"document_id": [f"d{n}" for n in range(len(texts))], "title": [t for t, _ in texts],
+         "text": [t for _, t in texts]}, dtype=object,
+    )  # fmt: skip
+    together = made_of(corpus, ALONE, filters=ANYTHING).kept
+    alone = [made_of(corpus[n : n + 1], ALONE, filters=ANYTHING).kept for n in range(len(texts))]
+    pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True))
+
+
+@given(texts=st.lists(st.tuples(TEXTS, TEXTS), max_size=4))
+def test_no_document_still_says_what_it_asks(texts: list[tuple[str, str]]) -> None:
+    corpus = pd.DataFrame(
+        {"document_id": [f"d{n}" for n in range(len(texts))], "title": [t for t, _ in texts],
+         "text": [t for _, t in texts]}, dtype=object,
+    )  # fmt: skip
+    made = made_of(corpus, ALONE, filters=FilterOptions(least_words=1, least_positive_words=1, least_letters=0))
+    for query, positive in zip(made.kept.text, made.kept.positive_text, strict=True):
+        words, left = normalised(query).split(), normalised(positive).split()
+        assert words not in [left[start : start + len(words)] for start in range(len(left))]
+    assert len(made.kept) + len(made.dropped) == sum(counts["made"] for counts in made.summary["kinds"].values())
+
+
+def test_rows_are_numbered_whole_and_of_the_split_of_their_document(corpus: Corpus) -> None:
+    table = corpus([". ".join(f"Ship {n} enters port {n * m} today" for m in range(9)) for n in range(1, 201)])
+    made = made_of(table, ("cloze", "crop"), views=3, held_out=0.4, filters=ANYTHING).kept
+    assert made.columns.tolist() == list(COLUMNS) and not made.isna().any().any()
+    assert made.query_id.is_unique
+    expected = [f"cloze:{view}:{name}" for name in table.document_id for view in range(3)]
+    assert made.query_id[made.kind == "cloze"].tolist() == expected
+    assert made.groupby(["kind", "document_id"]).size().max() == 3
+    split = pd.Series(splits(document_texts(table), 1, 0.4), index=table.document_id)
+    assert made.split.tolist() == split[made.document_id].tolist() and set(made.split) == {"train", "dev", "test"}
+
+
+def test_what_is_dropped_is_counted_by_reason(corpus: Corpus) -> None:
+    table = corpus(["All rights are reserved. Ship one is here now. 12 13 14 15."] * 3)
+    made = made_of(table, ("cloze",), held_out=0.0)
+    assert made.dropped.columns.tolist() == list(DROPPED) and made.kept.empty
+    assert made.summary == {
+        "documents": 3, "held_out": 0,
+        "kinds": {"cloze": {"made": 9, "kept": 0, "documents": 0, "dropped": {"boilerplate": 6, "code_or_table": 3}}},
+    }  # fmt: skip
+
+
+def test_no_more_documents_ask_than_may(corpus: Corpus) -> None:
+    table = corpus([f"Ship {n} is here today. It left port {n} late." for n in range(50)])
+    few, many = (set(made_of(table, ("cloze",), most_documents=n).kept.document_id) for n in (5, 20))
+    assert len(few) == 5 and len(many) == 20 and few < many
+
+
+BAD = {
+    "no document": [],
+    "empty": ["", "", ""],
+    "of one word": ["rain", "snow", "sun"],
+    "without letters": ["12 34. 56 78.", "| - | - |", "..."],
+    "all alike": ["Ship one is here now. It left the port today."] * 10,
+    "without sentences": ["a list of words without any stop " * 9, "another list of words " * 9, "- \n- \n"],
+    "of three documents": ["Ship one is here now. It left port today.", "Rain is falling.", "Who goes there?"],
+    "no text at all": ["\ufffd\x00", "\u200b", "\ue000"],
+    "Chinese": ["今天下雨了。我们没有带伞。明天会是晴天。"] * 2,
+}
+
+
+@pytest.mark.parametrize("language", ["en", "zh", "ko", "th"])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_makes_few_pseudo_queries_and_no_error(case: str, language: str, corpus: Corpus) -> None:
+    table = corpus(BAD[case], titles=BAD[case])
+    made = made_of(table, language=language)
+    assert made.kept.columns.tolist() == list(COLUMNS) and made.kept.weight.dtype == float
+    assert set(made.kept.document_id) <= set(table.document_id)
+    assert set(made.summary["kinds"]) == set(KINDS)
+
+
+def test_no_kinds_make_nothing(corpus: Corpus) -> None:
+    made = made_of(corpus(["Rain falls. It is wet."]), ())
+    assert made.kept.empty and made.summary["kinds"] == {}
