@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 from anmi.adaptation.filters import KEPT, FilterOptions, reasons
 from anmi.adaptation.held_out import splits
 from anmi.adaptation.kinds import KINDS, Document, Material
+from anmi.adaptation.views import QuestionOptions
 from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
 
@@ -52,6 +53,7 @@ def make_pseudo_queries(
     most_documents: int = 100_000,
     copies: frozenset[str] = frozenset(),
     filters: FilterOptions | None = None,
+    question: QuestionOptions | None = None,
     show_progress: bool = True,
 ) -> PseudoQueries:
     """Let the documents of a corpus ask for themselves.
@@ -76,6 +78,8 @@ def make_pseudo_queries(
         See :func:`anmi.adaptation.filters.reasons`.
     filters
         What is dropped; the defaults where None.
+    question
+        Where metadata say what a document is about; the defaults where None.
     show_progress
         Draw a bar.
 
@@ -93,7 +97,7 @@ def make_pseudo_queries(
         Document(name, title, text, language, about)
         for name, title, text, about in (zip(*(column[asked] for column in columns), strict=True) if kinds else ())
     ]
-    material = Material(documents, language)
+    material = Material(documents, language, question or QuestionOptions())
     makers = {kind: KINDS[kind].fit(material) for kind in kinds}
     rows: list[tuple[Any, ...]] = []
     shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds))

@@ -46,6 +46,7 @@ def ask_corpus(
     made = make_pseudo_queries(
         corpus, kinds, language=info["language"], seed=seed, views=params.views, held_out=params.held_out,
         most_documents=params.max_documents, copies=copies, filters=params.filters,
+        question=params.question,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.adaptation.filters import FilterOptions
+from anmi.adaptation.views import QuestionOptions
 
 
 class AdaptationParams(BaseModel):
@@ -23,5 +24,8 @@ class AdaptationParams(BaseModel):
     )  # fmt: skip
     max_documents: int = Field(
         100_000, ge=1, description="Documents that ask, chosen by a hash. Five views of so many are a gigabyte or two."
+    )
+    question: QuestionOptions = Field(
+        QuestionOptions(), description="What the kind question reads; documents whose metadata lack it ask none."
     )
     filters: FilterOptions = Field(FilterOptions(), description="What a pseudo-query has to be like.")
