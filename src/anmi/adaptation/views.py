@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,11 +67,14 @@ class Material:
         ISO 639-1 code.
     question
         Where metadata say what a document is about.
+    write
+        Has a language model write queries, and returns those of each document by its id; None where there is no model.
     """
 
     documents: Sequence[Document]
     language: str
     question: QuestionOptions = field(default_factory=QuestionOptions)
+    write: Callable[[Sequence[Document]], Mapping[str, list[str]]] | None = None
 
 
 def without(document: Document, start: int, end: int) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
+from anmi.store import Store
+
+if TYPE_CHECKING:
+    from anmi.adaptation.written import Writer
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +35,7 @@ def ask_corpus(
     training: TrainingParams,
     params: AdaptationParams,
     seed: int,
+    store: Store,
 ) -> dict[str, Any]:
     """Make the pseudo-queries that the recipe trains on; none where it trains on labels alone.
 
@@ -46,7 +51,7 @@ def ask_corpus(
     made = make_pseudo_queries(
         corpus, kinds, language=info["language"], seed=seed, views=params.views, held_out=params.held_out,
         most_documents=params.max_documents, copies=copies, filters=params.filters,
-        question=params.question,
+        question=params.question, writer=_writer(params, store, seed) if "llm" in kinds else None,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
@@ -55,3 +60,18 @@ def ask_corpus(
         "dropped_pseudo_queries": made.dropped,
         "pseudo_query_summary": made.summary,
     }
+
+
+def _writer(params: AdaptationParams, store: Store, seed: int) -> Writer | None:
+    """Return the language model that writes queries, if there is one."""
+    from anmi.adaptation.written import Writer
+    from anmi.judging.endpoint import Endpoint
+
+    options = params.llm
+    if options is None:
+        return None
+    model = (options.model, options.base_url, str(options.max_tokens))
+    return Writer(
+        Endpoint(options, seed).ask, store, model, budget=options.budget, max_characters=options.max_characters,
+        queries=params.views,
+    )  # fmt: skip

@@ -15,7 +15,7 @@ def create_pipeline() -> Pipeline:
             ask_corpus,
             inputs=by_name(
                 "corpus", "related_documents", "params:recipe", "params:recipes", "params:training",
-                "params:seed", info="collection_info", params="params:adaptation",
+                "params:seed", "store", info="collection_info", params="params:adaptation",
             ),
             outputs=by_name("pseudo_queries", "dropped_pseudo_queries", "pseudo_query_summary"),
             name="ask_corpus",
