@@ -128,5 +128,5 @@ def test_no_kinds_make_nothing(corpus: Corpus) -> None:
 
 
 def test_an_unknown_kind_is_named(corpus: Corpus) -> None:
-    with pytest.raises(AnmiError, match='unknown kind of pseudo-queries "clozes".*cloze'):
+    with pytest.raises(AnmiError, match=r'unknown kind of pseudo-queries "clozes".*cloze'):
         made_of(corpus(["Rain falls. It is wet."]), ("clozes",))
