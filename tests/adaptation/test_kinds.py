@@ -13,6 +13,8 @@ from anmi.adaptation.kinds.title import title
 
 # Kinds whose query and positive are the document, cut in two.
 CUTS = ("cloze", "crop", "first")
+# What asks a language model is tested in test_written.py.
+OFFLINE = tuple(kind for kind in KINDS if kind != "llm")
 LANGUAGES = ["en", "ko", "zh", "ja", "th"]
 CHINESE = "今天下雨了,我们没有带伞。明天会是晴天,大家都去公园散步。后天也许还会下雪,天气很冷。"
 JAPANESE = "今日は雨が降っています。明日は晴れるでしょう。公園を散歩しましょう。"
@@ -39,7 +41,7 @@ def test_query_and_positive_are_the_document_and_share_nothing(
         assert query == " ".join(query.split()) != ""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OFFLINE)
 @given(name=TEXTS, text=TEXTS, language=st.sampled_from(LANGUAGES), most=st.integers(0, 6), seed=st.integers(0, 3))
 @example(name="a", text="", language="en", most=5, seed=0)
 @example(name="", text="word", language="en", most=5, seed=0)
@@ -105,5 +107,5 @@ def test_a_heading_asks_for_its_section_alone() -> None:
 
 def test_a_document_that_offers_nothing_has_no_views() -> None:
     for text in ("", " ", "word", "One sentence alone."):
-        for kind in KINDS:
+        for kind in OFFLINE:
             assert made_by(kind, Document("d", "", text, "en"), 5, seed=1) == []

@@ -14,15 +14,18 @@ from anmi.adaptation.kinds import KINDS
 from anmi.adaptation.make import COLUMNS, DROPPED, PseudoQueries, make_pseudo_queries
 from anmi.corpus.duplicates import normalised
 from anmi.corpus.texts import document_texts
+from anmi.errors import AnmiError
 
+# What asks a language model is tested in test_written.py.
+OFFLINE = tuple(kind for kind in KINDS if kind != "llm")
 # What one document gives depends on no other one; keyphrases need the statistics of all.
-ALONE = tuple(kind for kind in KINDS if kind != "keyphrase")
+ALONE = tuple(kind for kind in OFFLINE if kind != "keyphrase")
 ANYTHING = FilterOptions(most_documents=1_000)
 WORDS = st.lists(st.sampled_from(["rain", "falls", "on", "Spain", "today", "3"]), min_size=1, max_size=8)
 TEXTS = st.lists(WORDS.map(" ".join), max_size=5).map(". ".join)
 
 
-def made_of(corpus: pd.DataFrame, kinds: tuple[str, ...] = tuple(KINDS), **changes: Any) -> PseudoQueries:
+def made_of(corpus: pd.DataFrame, kinds: tuple[str, ...] = OFFLINE, **changes: Any) -> PseudoQueries:
     return make_pseudo_queries(corpus, kinds, **({"language": "en", "seed": 1, "show_progress": False} | changes))
 
 
@@ -116,9 +119,14 @@ def test_bad_input_makes_few_pseudo_queries_and_no_error(case: str, language: st
     made = made_of(table, language=language)
     assert made.kept.columns.tolist() == list(COLUMNS) and made.kept.weight.dtype == float
     assert set(made.kept.document_id) <= set(table.document_id)
-    assert set(made.summary["kinds"]) == set(KINDS)
+    assert set(made.summary["kinds"]) == set(OFFLINE)
 
 
 def test_no_kinds_make_nothing(corpus: Corpus) -> None:
     made = made_of(corpus(["Rain falls. It is wet."]), ())
     assert made.kept.empty and made.summary["kinds"] == {}
+
+
+def test_an_unknown_kind_is_named(corpus: Corpus) -> None:
+    with pytest.raises(AnmiError, match=r'unknown kind of pseudo-queries "clozes".*cloze'):
+        made_of(corpus(["Rain falls. It is wet."]), ("clozes",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pandas as pd
@@ -12,8 +13,11 @@ from tqdm.auto import tqdm
 from anmi.adaptation.filters import KEPT, FilterOptions, reasons
 from anmi.adaptation.held_out import splits
 from anmi.adaptation.kinds import KINDS, Document, Material
+from anmi.adaptation.views import QuestionOptions
+from anmi.adaptation.written import Writer
 from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
+from anmi.errors import AnmiError, nearest
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
 # Also where there are no rows to tell them by.
@@ -52,6 +56,8 @@ def make_pseudo_queries(
     most_documents: int = 100_000,
     copies: frozenset[str] = frozenset(),
     filters: FilterOptions | None = None,
+    question: QuestionOptions | None = None,
+    writer: Writer | None = None,
     show_progress: bool = True,
 ) -> PseudoQueries:
     """Let the documents of a corpus ask for themselves.
@@ -76,6 +82,10 @@ def make_pseudo_queries(
         See :func:`anmi.adaptation.filters.reasons`.
     filters
         What is dropped; the defaults where None.
+    question
+        Where metadata say what a document is about; the defaults where None.
+    writer
+        The language model that the kind ``llm`` asks.
     show_progress
         Draw a bar.
 
@@ -83,7 +93,14 @@ def make_pseudo_queries(
     -------
     PseudoQueries
         What one document gives depends on no other document, but for boiler-plate and the idf of keyphrases.
+
+    Raises
+    ------
+    AnmiError
+        There is no such kind, or the kind ``llm`` has no language model or a wrong one.
     """
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise AnmiError(f'unknown kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}')
     texts = document_texts(corpus)
     split = splits(texts, seed, held_out)
     asked = choose(corpus.document_id.tolist(), most_documents, seed)
@@ -93,7 +110,8 @@ def make_pseudo_queries(
         Document(name, title, text, language, about)
         for name, title, text, about in (zip(*(column[asked] for column in columns), strict=True) if kinds else ())
     ]
-    material = Material(documents, language)
+    write = None if writer is None else partial(writer.write, seed=seed)
+    material = Material(documents, language, question or QuestionOptions(), write)
     makers = {kind: KINDS[kind].fit(material) for kind in kinds}
     rows: list[tuple[Any, ...]] = []
     shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,18 @@ class View(NamedTuple):
 Make = Callable[[Document, int, int], list[View]]
 
 
+class QuestionOptions(BaseModel):
+    """Where metadata say what a document is about."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    focus: str = Field("focus", min_length=1, description="Entry that names what the document is about. As in MedQuAD.")
+    type: str = Field(
+        "qtype", min_length=1, description="Entry that says what the document tells of it, such as symptoms. As in "
+        "MedQuAD."
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Material:
     """What kinds may know of the corpus before they ask its documents.
@@ -51,10 +65,16 @@ class Material:
         All that will be asked.
     language
         ISO 639-1 code.
+    question
+        Where metadata say what a document is about.
+    write
+        Has a language model write queries, and returns those of each document by its id; None where there is no model.
     """
 
     documents: Sequence[Document]
     language: str
+    question: QuestionOptions = field(default_factory=QuestionOptions)
+    write: Callable[[Sequence[Document]], Mapping[str, list[str]]] | None = None
 
 
 def without(document: Document, start: int, end: int) -> str:

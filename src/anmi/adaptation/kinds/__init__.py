@@ -16,6 +16,8 @@ from anmi.adaptation.kinds.crop import crop
 from anmi.adaptation.kinds.first import first
 from anmi.adaptation.kinds.heading import heading
 from anmi.adaptation.kinds.keyphrase import keyphrase
+from anmi.adaptation.kinds.llm import llm
+from anmi.adaptation.kinds.question import question
 from anmi.adaptation.kinds.title import title
 from anmi.adaptation.views import Document, Make, Material, View
 
@@ -51,4 +53,6 @@ KINDS: Final[dict[str, Kind]] = {
     "heading": Kind(_alone(heading), "a heading inside the text; the document is the section under it"),
     "first": Kind(_alone(first), "the first sentence; the document is the rest"),
     "keyphrase": Kind(keyphrase, "the 2 to 6 best terms by tf-idf; the document is all of it"),
+    "question": Kind(question, "a question by templates, from a focus and a type in the metadata; English"),
+    "llm": Kind(llm, "a query that a language model writes for the document, behind an OpenAI-compatible endpoint"),
 }

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+<<<<<<< HEAD
 from collections.abc import Mapping
 from typing import Any
+=======
+from typing import TYPE_CHECKING, Any
+>>>>>>> h-more
 
 import pandas as pd
 
@@ -12,6 +16,10 @@ from anmi.adaptation.kinds import KINDS
 from anmi.errors import AnmiError, nearest
 from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.selection.recipe import RecipeBook
+from anmi.store import Store
+
+if TYPE_CHECKING:
+    from anmi.adaptation.written import Writer
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +55,7 @@ def ask_corpus(
     options: dict[str, Any],
     params: AdaptationParams,
     seed: int,
+    store: Store,
 ) -> dict[str, Any]:
     """Make the pseudo-queries that the recipe trains on; none where it trains on labels alone.
 
@@ -62,6 +71,7 @@ def ask_corpus(
     made = make_pseudo_queries(
         corpus, kinds, language=info["language"], seed=seed, views=params.views, held_out=params.held_out,
         most_documents=params.max_documents, copies=copies, filters=params.filters,
+        question=params.question, writer=_writer(params, store, seed) if "llm" in kinds else None,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
@@ -70,3 +80,18 @@ def ask_corpus(
         "dropped_pseudo_queries": made.dropped,
         "pseudo_query_summary": made.summary,
     }
+
+
+def _writer(params: AdaptationParams, store: Store, seed: int) -> Writer | None:
+    """Return the language model that writes queries, if there is one."""
+    from anmi.adaptation.written import Writer
+    from anmi.judging.endpoint import Endpoint
+
+    options = params.llm
+    if options is None:
+        return None
+    model = (options.model, options.base_url, str(options.max_tokens))
+    return Writer(
+        Endpoint(options, seed).ask, store, model, budget=options.budget, max_characters=options.max_characters,
+        queries=params.views,
+    )  # fmt: skip
