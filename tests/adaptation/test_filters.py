@@ -14,6 +14,14 @@ def why(*rows: tuple[str, str, str, str], copies: frozenset[str] = frozenset(), 
     return reasons(made, copies, FilterOptions(**options)).tolist()
 
 
+def test_nothing_asks_what_a_test_query_asks() -> None:
+    made = pd.DataFrame({
+        "text": ["What is rain like?", "What is snow like?"], "document_id": ["a", "b"],
+        "positive_text": "Water that falls.", "kind": "question",
+    })  # fmt: skip
+    assert reasons(made, frozenset(), FilterOptions(), frozenset(["what is rain like"])).tolist() == ["test_query", ""]
+
+
 @pytest.mark.parametrize(
     ("kind", "query", "positive", "reason"),
     [

@@ -40,7 +40,9 @@ class FilterOptions(BaseModel):
     )  # fmt: skip
 
 
-def reasons(made: pd.DataFrame, copies: frozenset[str], options: FilterOptions) -> pd.Series[str]:
+def reasons(
+    made: pd.DataFrame, copies: frozenset[str], options: FilterOptions, barred: frozenset[str] = frozenset()
+) -> pd.Series[str]:
     """Return why each pseudo-query is dropped, empty where it is kept.
 
     Parameters
@@ -51,13 +53,16 @@ def reasons(made: pd.DataFrame, copies: frozenset[str], options: FilterOptions) 
         Documents with the text of another one before them: one of a group is enough.
     options
         Bounds.
+    barred
+        Normalised texts of dev and test queries.
 
     Returns
     -------
     pandas.Series
-        The first of these that holds. ``copy``: of a document of that text there are pseudo-queries already.
-        ``too_short``, ``too_long``: the query. ``little_left``: the document without it. ``code_or_table``: too few
-        letters. ``boilerplate``: several documents ask it. ``repeats``: the document still says it.
+        The first of these that holds. ``test_query``: a dev or test query asks the same. ``copy``: of a document of
+        that text there are pseudo-queries already. ``too_short``, ``too_long``: the query. ``little_left``: the
+        document without it. ``code_or_table``: too few letters. ``boilerplate``: several documents ask it. ``repeats``:
+        the document still says it.
     """
     forms = [normalised(text) for text in made.text]
     words = np.array([count_words(text) for text in made.text])
@@ -71,6 +76,7 @@ def reasons(made: pd.DataFrame, copies: frozenset[str], options: FilterOptions) 
     ]
     least = np.where(made.kind.isin(_NAMES), 1, options.least_words)
     found: dict[str, NDArray[np.bool_]] = {
+        "test_query": np.array([form in barred for form in forms], bool),
         "copy": made.document_id.isin(copies).to_numpy(bool),
         "too_short": words < least,
         "too_long": words > options.most_words,

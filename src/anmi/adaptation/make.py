@@ -55,6 +55,7 @@ def make_pseudo_queries(
     held_out: float = 0.1,
     most_documents: int = 100_000,
     copies: frozenset[str] = frozenset(),
+    barred: frozenset[str] = frozenset(),
     filters: FilterOptions | None = None,
     question: QuestionOptions | None = None,
     writer: Writer | None = None,
@@ -78,7 +79,7 @@ def make_pseudo_queries(
         Share of the documents whose pseudo-queries are for dev and test; see :func:`anmi.adaptation.held_out.splits`.
     most_documents
         Documents that are asked at most, chosen by a hash of their ids.
-    copies
+    copies, barred
         See :func:`anmi.adaptation.filters.reasons`.
     filters
         What is dropped; the defaults where None.
@@ -123,7 +124,7 @@ def make_pseudo_queries(
                 for place, view in enumerate(make(document, views, seed))
             ]
     made = pd.DataFrame(rows, columns=list(COLUMNS)).astype(_TYPES)
-    why = reasons(made, copies, filters or FilterOptions())
+    why = reasons(made, copies, filters or FilterOptions(), barred)
     dropped = made.assign(reason=why)[why != KEPT]
     kept = made[why == KEPT].reset_index(drop=True)
     counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}

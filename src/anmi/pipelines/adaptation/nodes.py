@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-<<<<<<< HEAD
 from collections.abc import Mapping
-from typing import Any
-=======
 from typing import TYPE_CHECKING, Any
->>>>>>> h-more
 
 import pandas as pd
 
 from anmi.adaptation.kinds import KINDS
+from anmi.corpus.duplicates import normalised
 from anmi.errors import AnmiError, nearest
 from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.selection.recipe import RecipeBook
@@ -48,6 +45,7 @@ def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> li
 def ask_corpus(
     *,
     corpus: pd.DataFrame,
+    queries: pd.DataFrame,
     related_documents: pd.DataFrame,
     info: dict[str, Any],
     recipe: str,
@@ -59,6 +57,8 @@ def ask_corpus(
 ) -> dict[str, Any]:
     """Make the pseudo-queries that the recipe trains on; none where it trains on labels alone.
 
+    None has the text of a dev or test query: titles and templates may ask what people asked.
+
     Returns
     -------
     dict
@@ -68,9 +68,10 @@ def ask_corpus(
 
     kinds = kinds_of(recipe, recipes, options)
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
+    barred = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
     made = make_pseudo_queries(
         corpus, kinds, language=info["language"], seed=seed, views=params.views, held_out=params.held_out,
-        most_documents=params.max_documents, copies=copies, filters=params.filters,
+        most_documents=params.max_documents, copies=copies, barred=barred, filters=params.filters,
         question=params.question, writer=_writer(params, store, seed) if "llm" in kinds else None,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
