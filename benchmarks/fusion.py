@@ -271,7 +271,8 @@ def main() -> None:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "cores": os.cpu_count(),
         "split": "dev",
     }  # fmt: skip
-    RESULT.write_text(json.dumps({"about": about, "rows": [*summary(rows), *rows]}, indent=1) + "\n")
+    lines = ",\n".join(json.dumps(row) for row in [*summary(rows), *rows])
+    RESULT.write_text(f'{{"about": {json.dumps(about)}, "rows": [\n{lines}\n]}}\n')
     print(pd.DataFrame(summary(rows)).to_string())
 
 

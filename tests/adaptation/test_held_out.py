@@ -5,11 +5,19 @@ from hypothesis import strategies as st
 
 from anmi.adaptation.held_out import splits
 
+MANY = [f"text {i}" for i in range(100)]
+
 
 @given(texts=st.lists(st.text(), max_size=20), seed=st.integers(0, 2**32 - 1))
 def test_a_document_has_its_split_whatever_else_the_corpus_holds(texts: list[str], seed: int) -> None:
-    alone = [splits([text], seed, 0.5)[0] for text in texts]
-    assert splits(texts, seed, 0.5).tolist() == alone
+    found = splits([*texts, *MANY], seed, 0.5).tolist()
+    assert splits([*MANY, *texts[::-1]], seed, 0.5).tolist() == [*found[len(texts) :], *found[: len(texts)][::-1]]
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(3, 30))
+def test_of_a_few_documents_one_asks_for_dev_and_one_for_test(seed: int, count: int) -> None:
+    assert {"train", "dev", "test"} == set(splits(MANY[:count], seed, 0.01).tolist())
+    assert set(splits(MANY[:count], seed, 0.0).tolist()) == {"train"}
 
 
 def test_the_share_is_held_out_half_of_it_for_dev() -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from anmi.errors import AnmiError
-from anmi.evaluation.significance import Comparison, compare, holm, interval
+from anmi.evaluation.significance import Comparison, compare, holm, interval, intervals
+from anmi.seeds import stream
 
 
 def test_permutation_is_exact_on_few_queries():
@@ -42,6 +43,20 @@ def test_interval_matches_the_normal_one_for_a_large_sample():
     assert (low, high) == (pytest.approx(mean - half, abs=half / 10), pytest.approx(mean + half, abs=half / 10))
     wide = interval(values, seed=1, confidence=0.99)
     assert wide[1] < low < high < wide[2]
+
+
+def test_intervals_of_several_metrics_are_scipys_of_each():
+    values = np.random.default_rng(0).random((3, 40)) ** 2
+    values[2] = 0.25
+    means, low, high = intervals(values, seed=3, resamples=2_000, confidence=0.9)
+    for row in range(2):
+        bounds = stats.bootstrap(
+            (values[row],), np.mean, n_resamples=2_000, confidence_level=0.9, method="percentile",
+            rng=stream(3, "bootstrap"), batch=2_000,
+        ).confidence_interval  # fmt: skip
+        np.testing.assert_allclose([low[row], high[row]], [bounds.low, bounds.high], rtol=1e-12)
+    np.testing.assert_allclose(means, values.mean(axis=1))
+    assert (low[2], high[2]) == (0.25, 0.25)
 
 
 def test_the_numbers_depend_on_seed_and_data_only():

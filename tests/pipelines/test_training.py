@@ -73,7 +73,7 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
             return train_retriever(
                 **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
                 encoder=str(tmp_path / "base"), recipe=recipe, recipes=BOOK,
-                params=TrainingParams(options=options, refit=refit), seed=1, store=store,
+                params=TrainingParams(options=options, refit=refit), seed=1, store=store, held_out=0.0,
                 dense=DenseParams(precision="float32"),
             )  # fmt: skip
 

@@ -236,6 +236,22 @@ def test_a_system_has_one_colour_everywhere(page):
     assert len(set(markers)) == 3
 
 
+def test_a_hybrid_stands_last_and_the_verdict_is_about_what_was_trained(make):
+    given = make()
+    trained = next(name for name in given.results.recipe if name not in ("bm25", "zero_shot"))
+    more = given.results[given.results.recipe == trained].assign(recipe="hybrid")
+    compared = given.comparisons[given.comparisons.system == trained].assign(system="hybrid")
+    made = make(
+        results=pd.concat([more, given.results]), comparisons=pd.concat([compared, given.comparisons]),
+    )  # fmt: skip
+    page = lxml.html.fromstring(render(made))
+    traces = specs(render(made))["metrics"]["data"]
+    assert [trace["name"] for trace in traces][-2:] == [trained, "hybrid"]
+    assert len({trace["marker"]["color"] for trace in traces}) == 4
+    (verdict,) = page.xpath("//p[@class='verdict']")
+    assert f"Training with {trained}" in verdict.text
+
+
 def cells(page: str, path: str) -> list[list[str]]:
     rows = lxml.html.fromstring(page).xpath(path)
     return [[" ".join(cell.text_content().split()) for cell in row] for row in rows]

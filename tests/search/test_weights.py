@@ -49,6 +49,10 @@ def test_the_curve_is_what_trec_eval_says_of_the_fused_runs() -> None:
         found = fuse(bm25, dense, 30, spreads, weight=float(GRID[place]))
         table = evaluate(qrels, run_table(names, DOCUMENTS, found.documents, found.scores), (10,))
         np.testing.assert_allclose(values[place], table["ndcg@10"].loc[names], atol=1e-6)
+    found = fit_weight(bm25, dense, spreads, labelled, grades, np.ones(25, bool), seed=1)
+    for part, value in ((bm25, found.bm25), (dense, found.dense)):
+        table = evaluate(qrels, run_table(names, DOCUMENTS, *part), (10,))
+        assert value == pytest.approx(table["ndcg@10"].mean(), abs=1e-6)
 
 
 def fitted(count: int, good: float, unseen: Any = None, seed: int = 0) -> Any:

@@ -117,23 +117,46 @@ def interval(
     >>> interval(np.array([0.5, 0.5, 0.5]), seed=1)
     (0.5, 0.5, 0.5)
     """
-    sample = _checked(values)
-    mean = float(sample.mean())
-    if len(sample) == 1:
-        return mean, float("nan"), float("nan")
-    if np.ptp(sample) == 0:
-        return float(sample[0]), float(sample[0]), float(sample[0])
-    bounds = scipy.stats.bootstrap(
-        (sample,),
-        np.mean,
-        vectorized=True,
-        n_resamples=resamples,
-        batch=_batch(len(sample)),
-        confidence_level=confidence,
-        method="percentile",
-        rng=stream(seed, "bootstrap"),
-    ).confidence_interval
-    return mean, float(bounds.low), float(bounds.high)
+    mean, low, high = intervals(_checked(values)[None], seed=seed, resamples=resamples, confidence=confidence)
+    return float(mean[0]), float(low[0]), float(high[0])
+
+
+def intervals(
+    values: NDArray[np.float64], *, seed: int, resamples: int = 10_000, confidence: float = 0.95
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the means of several metrics of the same queries with their percentile bootstrap intervals.
+
+    Queries are drawn once for all metrics, and a sample's means are a product of how often each query was drawn with
+    the values: the numbers are those of ``scipy.stats.bootstrap`` for each metric alone, in a fraction of the time.
+
+    Parameters
+    ----------
+    values
+        [metrics, n], finite, n at least 1.
+    seed, resamples, confidence
+        As in :func:`compare`.
+
+    Returns
+    -------
+    tuple
+        Means, lower ends and upper ends, each [metrics]; see :func:`interval`.
+    """
+    count = values.shape[1]
+    means = values.mean(axis=1)
+    if count == 1:
+        return means, np.full(len(values), np.nan), np.full(len(values), np.nan)
+    random, size = stream(seed, "bootstrap"), _batch(count)
+    samples = []
+    for start in range(0, resamples, size):
+        rows = min(size, resamples - start)
+        drawn = random.integers(0, count, (rows, count)) + np.arange(rows)[:, None] * count
+        often = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
+        samples.append(often.astype(np.float64) @ values.T / count)
+    tail = (1 - confidence) / 2
+    low, high = np.percentile(np.concatenate(samples), [100 * tail, 100 * (1 - tail)], axis=0)
+    constant = np.ptp(values, axis=1) == 0
+    exact = values[:, 0]
+    return np.where(constant, exact, means), np.where(constant, exact, low), np.where(constant, exact, high)
 
 
 def holm(p_values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:

@@ -106,7 +106,7 @@ def fuse(
     Returns
     -------
     Fused
-        Best first; documents of equal score stand in the order of the corpus.
+        Best first; documents of equal score stand in the order of their reciprocal ranks, then of the corpus.
 
     Examples
     --------
@@ -126,7 +126,10 @@ def fuse(
 
 
 def aligned(bm25: Ranked, dense: Ranked) -> Fused:
-    """Return all documents of two lists in the order of the corpus, with the scores and ranks by each; scores are 0."""
+    """Return all documents of two lists with the scores and ranks by each; the scores of the hybrid are 0.
+
+    They stand in the order of their reciprocal ranks, then of the corpus; a stable sort keeps it between equal scores.
+    """
     documents = np.concatenate([bm25.documents, dense.documents], axis=1)
     is_dense = np.arange(documents.shape[1]) >= bm25.documents.shape[1]
     ranks = np.concatenate([np.arange(part.documents.shape[1]) for part in (bm25, dense)]).astype(np.float32) + 1
@@ -148,7 +151,8 @@ def aligned(bm25: Ranked, dense: Ranked) -> Fused:
             filled = np.full(shape, np.nan, np.float32)
             filled[row[mine], column[mine]] = of[mine]
             found[f"{name}_{what}"] = filled
-    return Fused(union, np.zeros(shape, np.float32), **found)
+    order = np.argsort(-fused_rank(found["bm25_ranks"], found["dense_ranks"]), axis=1, kind="stable")
+    return _taken(Fused(union, np.zeros(shape, np.float32), **found), order)
 
 
 def comparable(
@@ -173,5 +177,9 @@ def comparable(
 
 def _best(found: Fused, k: int) -> Fused:
     order = np.argsort(-found.scores, axis=1, kind="stable")[:, :k]
-    best = Fused(**{name: np.take_along_axis(values, order, axis=1) for name, values in found._asdict().items()})
+    best = _taken(found, order)
     return best._replace(scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32))
+
+
+def _taken(found: Fused, order: NDArray[np.intp]) -> Fused:
+    return Fused(**{name: np.take_along_axis(values, order, axis=1) for name, values in found._asdict().items()})

@@ -13,7 +13,7 @@ from anmi.candidates import PADDING
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, Spreads, fuse
-from anmi.search.weights import DEFAULT, FittedWeight, fit_weight
+from anmi.search.weights import FittedWeight, fit_weight
 
 _MOST: Final = 2000
 
@@ -78,7 +78,7 @@ def fit_on_dev(
     truth = qrels[qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(place) & (qrels.relevance > 0)]
     asked = asked[asked.query_id.isin(truth.query_id)]
     if asked.empty:
-        return FittedWeight(DEFAULT, 0.0, 1.0, 0, "none", ())
+        return FittedWeight.unknown()
     number = dict(zip(asked.query_id, range(len(asked)), strict=True))
     dense = lists_of(run, number, place)
     ranking = Ranking.of(asked, truth, corpus.document_id.tolist(), depth)
@@ -147,19 +147,3 @@ def with_bm25(
     sparse, dense = Ranked(*ranking.lists(documents, scores)), lists_of(run, numbers, place).top(how["depth"])
     fused = fuse(sparse, dense, k, Spreads(spread, how["dense_spread"]), how["method"], how["weight"])
     return run_table(ranking.query_ids, ids, fused.documents, fused.scores)
-
-
-def figures_of(fitted: FittedWeight) -> dict[str, float]:
-    """Return mean nDCG@10 of BM25, the encoder and the hybrid on the queries of the fit; empty without any.
-
-    Examples
-    --------
-    >>> curve = ((0.0, 0.5), (0.5, 0.75), (1.0, 0.25))
-    >>> figures_of(FittedWeight(0.5, 0.0, 1.0, 9, "all", curve))
-    {'bm25': 0.5, 'dense': 0.25, 'hybrid': 0.75}
-    """
-    if not fitted.curve:
-        return {}
-    weights, values = np.array(fitted.curve).T
-    found = {"bm25": values[0], "dense": values[-1], "hybrid": np.interp(fitted.weight, weights, values)}
-    return {name: round(float(value), 4) for name, value in found.items()}

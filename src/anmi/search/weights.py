@@ -39,6 +39,8 @@ class FittedWeight:
         ``none`` without a query.
     curve
         Mean nDCG@10 of these queries by weight, as pairs.
+    bm25, dense
+        That of each part alone; NaN without a query.
     """
 
     weight: float
@@ -47,12 +49,31 @@ class FittedWeight:
     queries: int
     kind: Literal["unseen", "all", "none"]
     curve: tuple[tuple[float, float], ...]
+    bm25: float
+    dense: float
+
+    @staticmethod
+    def unknown() -> FittedWeight:
+        """Return the weight without any query: both parts count the same."""
+        return FittedWeight(DEFAULT, 0.0, 1.0, 0, "none", (), float("nan"), float("nan"))
+
+    @property
+    def hybrid(self) -> float:
+        """Mean nDCG@10 at the weight; NaN without a query."""
+        if not self.curve:
+            return float("nan")
+        weights, values = np.array(self.curve).T
+        return float(np.interp(self.weight, weights, values))
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything by name, for JSON."""
         return {
             "weight": self.weight, "low": self.low, "high": self.high, "queries": self.queries, "kind": self.kind,
             "curve": [{"weight": weight, "ndcg@10": value} for weight, value in self.curve],
+            "ndcg@10": {
+                name: round(value, 4)
+                for name, value in (("bm25", self.bm25), ("dense", self.dense), ("hybrid", self.hybrid)) if self.curve
+            },
         }  # fmt: skip
 
 
@@ -89,7 +110,7 @@ def fit_weight(
     -----
     The curve is flat around its maximum, so that its best point moves with every query. The weight is the mean of the
     best points of 1,000 bootstrap samples of the queries (bagging). With few queries these lie all over the range and
-    their mean is drawn to its middle; a further pull towards 1/2 cost more than it brought already at ten queries on
+    their mean is drawn to its middle; a further pull towards 1/2 cost more than it brought already at five queries on
     dev queries of four collections, and so did the best point itself (``benchmarks/fusion.py``).
 
     Examples
@@ -104,15 +125,20 @@ def fit_weight(
     chosen = unseen if int(unseen.sum()) >= ENOUGH_UNSEEN else np.ones(len(unseen), bool)
     count = int(chosen.sum())
     if not count:
-        return FittedWeight(DEFAULT, 0.0, 1.0, 0, "none", ())
+        return FittedWeight.unknown()
     units = spreads._replace(bm25=spreads.bm25[chosen])
     values = ndcg_by_weight(bm25.of(chosen), dense.of(chosen), units, labelled[chosen], grades[chosen])
+    alone = (bm25.of(chosen), dense.of(chosen).top(0), 0), (bm25.of(chosen).top(0), dense.of(chosen), -1)
+    parts = [
+        float(ndcg_by_weight(sparse, cosines, units, labelled[chosen], grades[chosen])[place].mean())
+        for sparse, cosines, place in alone
+    ]
     best = bagged(values, seed)
     weight = best.mean()
     low, high = np.quantile(best, [0.025, 0.975])
     curve = tuple((round(float(w), 2), float(v)) for w, v in zip(GRID, values.mean(axis=1), strict=True))
     kind: Literal["unseen", "all"] = "unseen" if chosen is unseen else "all"
-    return FittedWeight(round(float(weight), 3), float(low), float(high), count, kind, curve)
+    return FittedWeight(round(float(weight), 3), float(low), float(high), count, kind, curve, *parts)
 
 
 def ndcg_by_weight(

@@ -449,6 +449,6 @@ def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw(
 def test_a_loss_counts_for_itself_where_documents_are_unseen(trained: Path, bucket: str, decision: str) -> None:
     ids = [f"q{i}" for i in range(200)]
     before = pd.DataFrame({"query_id": ids, "ndcg@10": 0.5, "system": "champion"})
-    mine = pd.DataFrame({"query_id": ids, "ndcg@10": [0.45] * 60 + [0.7] * 140, "system": "mine"})
+    mine = pd.DataFrame({"query_id": ids, "ndcg@10": [0.45] * 60 + [0.7] * 140, "system": "hybrid"})
     kinds = pd.DataFrame({"query_id": ids, "bucket": [bucket] * 60 + ["added"] * 140})
     assert decided(FIRST | {"version": 1}, before, mine, AUDITED, trained, buckets=kinds)["decision"] == decision

@@ -268,7 +268,8 @@ def run_cell(job: CellJob) -> None:
         common["store"] = store
         made = train_retriever(
             rows=rows, knowledge=data["knowledge"], related_documents=data["related_documents"], variants=variants,
-            encoder=job.encoder, recipes=job.selection.recipes, params=job.training, seed=job.seed, **common,
+            encoder=job.encoder, recipes=job.selection.recipes, params=job.training, seed=job.seed,
+            mining_seed=job.selection.seed, held_out=job.held_out, **common,
         )  # fmt: skip
         summary = {key: value for key, value in made["training_summary"].items() if key != "options"}
         before = time.monotonic()

@@ -161,7 +161,6 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
     """
     from anmi.corpus.contents import contents
     from anmi.pipelines.adaptation.nodes import kinds_of
-    from anmi.pipelines.training.params import TrainingParams
     from anmi.runs import unchanged
     from anmi.runs.record import as_plain, package_versions
     from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO
@@ -172,7 +171,7 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
         every.judged,
         *(bool(every.requires & kind) for kind in (OF_CROSS_ENCODER, OF_ELO)),
     ]
-    judged.append(kinds_of(RecipeBook.every, recipes, TrainingParams()))
+    judged.append(kinds_of(RecipeBook.every, recipes, {}))
     plain = {name: as_plain(value) for name, value in parameters.items() if not isinstance(value, RecipeBook)}
     # Of what is in the parameters `recipe` is that of a single run.
     plain |= {"recipe": judged}

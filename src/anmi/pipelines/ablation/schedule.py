@@ -15,7 +15,6 @@ from anmi.engine import LocalEngine, Outcome
 from anmi.pipelines.ablation.cells import CellJob, Place, SelectionJob, read, run_cell, select
 from anmi.pipelines.ablation.mining import MiningJob, fingerprint, folder_name, mine
 from anmi.pipelines.ablation.params import AblationParams
-from anmi.pipelines.training.params import TrainingParams
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ class Plan:
             "encoder": given.encoder,
             "recipe": RecipeBook.every,
             # Read by adaptation; what a set says of training otherwise is for its cells.
-            "training": TrainingParams(),
+            "training.options": {},
             # Without a refit no dev query need be mined.
             "training.refit": self.params.refits,
             "audit_judges_for": RecipeBook.every,

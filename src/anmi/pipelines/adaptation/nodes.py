@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from anmi.adaptation.kinds import KINDS
+from anmi.errors import AnmiError, nearest
 from anmi.pipelines.adaptation.params import AdaptationParams
-from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
@@ -18,11 +20,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def kinds_of(recipe: str, recipes: RecipeBook, training: TrainingParams) -> list[str]:
-    """Return the kinds of pseudo-queries that a recipe trains on; under the name ``*`` those of all recipes."""
+def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> list[str]:
+    """Return the kinds of pseudo-queries that a recipe trains on; under the name ``*`` those of all recipes.
+
+    ``options`` are those of training that win over the recipe's.
+
+    Raises
+    ------
+    AnmiError
+        There is no such kind; the message names the nearest.
+    """
     names = recipes.names() if recipe == recipes.every else [recipe]
-    options = [merged_options(recipes.get(name), training) for name in names]
-    return list(dict.fromkeys(kind for each in options for kind in each.pseudo_queries.kinds))
+    found = [
+        kind
+        for name in names
+        for kind in ({**recipes.get(name).training, **options}.get("pseudo_queries") or {}).get("kinds", ())
+    ]
+    if unknown := [kind for kind in found if kind not in KINDS]:
+        raise AnmiError(f'there is no kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}')
+    return list(dict.fromkeys(found))
 
 
 def ask_corpus(
@@ -32,7 +48,7 @@ def ask_corpus(
     info: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
-    training: TrainingParams,
+    options: dict[str, Any],
     params: AdaptationParams,
     seed: int,
     store: Store,
@@ -46,7 +62,7 @@ def ask_corpus(
     """
     from anmi.adaptation.make import make_pseudo_queries
 
-    kinds = kinds_of(recipe, recipes, training)
+    kinds = kinds_of(recipe, recipes, options)
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
     made = make_pseudo_queries(
         corpus, kinds, language=info["language"], seed=seed, views=params.views, held_out=params.held_out,

@@ -26,7 +26,7 @@ class WriterOptions(EndpointOptions):
 
 
 class AdaptationParams(BaseModel):
-    """How documents ask for themselves; of which kinds the recipe says (`training.pseudo_queries.kinds`)."""
+    """How documents ask for themselves; of which kinds the recipe says (`training.options.pseudo_queries.kinds`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

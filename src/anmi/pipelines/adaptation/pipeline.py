@@ -14,8 +14,8 @@ def create_pipeline() -> Pipeline:
         Node(
             ask_corpus,
             inputs=by_name(
-                "corpus", "related_documents", "params:recipe", "params:recipes", "params:training",
-                "params:seed", "store", info="collection_info", params="params:adaptation",
+                "corpus", "related_documents", "params:recipe", "params:recipes", "params:seed",
+                "store", options="params:training.options", info="collection_info", params="params:adaptation",
             ),
             outputs=by_name("pseudo_queries", "dropped_pseudo_queries", "pseudo_query_summary"),
             name="ask_corpus",

@@ -121,7 +121,7 @@ def compare_systems(
     """
     from anmi.evaluation.generalisation import ALL, BUCKETS
     from anmi.evaluation.metrics import summarise
-    from anmi.evaluation.significance import compare, interval
+    from anmi.evaluation.significance import compare, intervals
 
     metrics = [column for column in scores.columns if "@" in column]
     tables = {
@@ -136,8 +136,9 @@ def compare_systems(
     }
     for system, table in tables.items():
         for bucket, ids in asked.items():
-            for metric in metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]:
-                value, low, high = interval(table.loc[ids, metric].to_numpy(), **settings)
+            asked_for = metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
+            bounds = intervals(table.loc[ids, asked_for].to_numpy(np.float64).T, **settings)
+            for metric, value, low, high in zip(asked_for, *(part.tolist() for part in bounds), strict=True):
                 rows.append({
                     "collection": info["collection"], "encoder": encoder, "recipe": system, "seed_count": 1,
                     "bucket": bucket, "queries": len(ids), "metric": metric, "value": value, "low": low, "high": high,

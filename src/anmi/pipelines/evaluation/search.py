@@ -47,7 +47,7 @@ def build_search(
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import vectors
     from anmi.retrieval.encoders import load_encoder
-    from anmi.search.fit import figures_of, fit_on_dev, spread_of_cosines
+    from anmi.search.fit import fit_on_dev, spread_of_cosines
 
     how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
     model = load_encoder(str(trained_model), store.path / "models", dense.max_length)
@@ -66,7 +66,7 @@ def build_search(
             dense_spread=spread, depth=hybrid.depth, seed=seed,
         )  # fmt: skip
         weight = fitted.weight
-        fit = fitted.as_dict() | {"of": kind, "ndcg@10": figures_of(fitted)}
+        fit = fitted.as_dict() | {"of": kind}
     return HybridSearch.build(
         trained_model, bm25_index, corpus, embeddings, encoder={"max_length": dense.max_length, **how},
         dense_spread=spread, weight=0.5 if weight is None else weight, method=hybrid.method, depth=hybrid.depth,

@@ -92,15 +92,20 @@ def train_retriever(
     dense: DenseParams,
     seed: int,
     store: Store,
+    held_out: float,
+    mining_seed: int | None = None,
 ) -> dict[str, Any]:
     """Train the encoder on the rows of training queries, epochs chosen on dev; for a refit again with those of dev.
 
     Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries where nobody
-    labelled any. Documents held out of adaptation are then no negatives either: they are to be new to the model.
+    labelled any. Documents held out of adaptation are then no negatives either: they are to be new to the model. Which
+    they are goes by the seed of mining, where that is another than that of training.
 
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
+    from anmi.adaptation.held_out import splits
     from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+    from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import dev_metric
     from anmi.retrieval.encoders import load_encoder, short_name
     from anmi.selection.rows import of_split
@@ -115,7 +120,8 @@ def train_retriever(
     kinds = merged.pseudo_queries.kinds
     pseudo = _pseudo_rows(pseudo_queries, kinds, corpus, related_documents, labelled=labelled)
     if pseudo is not None:
-        rows = without_documents(rows, set(pseudo_queries.document_id[pseudo_queries.split != "train"]))
+        away = splits(document_texts(corpus), seed if mining_seed is None else mining_seed, held_out) != "train"
+        rows = without_documents(rows, set(corpus.document_id[away]))
     dev_rows = rows_for_refit(rows, queries) if params.refit and merged.labels else rows[:0]
     rows = of_split(rows, "train")
     options = complete_options(merged, rows, len(corpus))

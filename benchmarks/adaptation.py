@@ -1,0 +1,136 @@
+"""What a corpus teaches without labels, and what a hybrid adds: the sets ``adaptation`` and ``adaptation_more``.
+
+Every cell trains as a run does, refit included, and is measured alone and together with BM25, on three kinds of test
+queries: ``seen`` (a relevant document was a positive in training), ``unseen`` (none was), ``added`` (the relevant ones
+were also held out of adaptation). Settings were chosen on dev (`adapt_search`, `benchmarks/fusion.py`). Cells that are
+there are kept, so the script may be interrupted. Run from the repository's root (``--collect`` runs no cell, and takes
+what the last runs of the sets left):
+
+    python benchmarks/adaptation.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from anmi.evaluation.significance import compare, interval
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "adaptation.json"
+SETS = ("adaptation", "adaptation_more")
+BUCKETS = ("all", "seen", "unseen", "added")
+METRIC = "ndcg@10"
+RESAMPLES = 10_000
+# By recipe: the name of its encoder in the rows, and the share of the labels that it is trained on.
+SYSTEMS = {
+    "anmi": ("anmi", 1.0), "labels_10": ("anmi", 0.1), "anmi_pseudo_only": ("anmi", 0.0),
+    "anmi_labels_only": ("anmi_labels_only", 1.0), "in_batch": ("in_batch", 1.0),
+}  # fmt: skip
+KEPT = ("date", "machine", "versions", "from", "resamples")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "ablation")
+    parser.add_argument("--collect", action="store_true", help="only write the result, from cells that are there")
+    arguments = parser.parse_args()
+    rows, tests, about = [], [], {}
+    for name in SETS:
+        if not arguments.collect:
+            run(name, arguments.work)
+        found = newest(name, arguments.work)
+        if found is None:
+            print(f"the set {name} has no result yet")
+            continue
+        results, queries = found
+        about[name] = {key: results[key] for key in KEPT} | {"failed": results["failed"]}
+        for (collection, judgments), table in queries.groupby(["collection", "judgments"], sort=False):
+            values = per_query(table)
+            key = {"collection": collection, "encoder": results["encoder"], "judgments": judgments}
+            rows += [key | row for row in rows_of(values, table)]
+            tests += [key | row for row in tests_of(values)]
+    document = {"about": about, "rows": rows, "tests": tests}
+    RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def run(name: str, work: Path) -> None:
+    """Run a set by the command that users have."""
+    environment = os.environ | {"ANMI_DATA_ROOT": str(work.resolve())}
+    kedro = Path(sys.executable).with_name("kedro")
+    command = [str(kedro), "run", "--pipelines", "ablation", "--params", f"ablation.set={name}"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=False)
+
+
+def newest(name: str, work: Path) -> tuple[dict[str, Any], pd.DataFrame] | None:
+    """Return the results of the last run of a set, and its queries."""
+    for path in sorted((work / "ablation" / "ablation_results.json").glob("*/ablation_results.json"), reverse=True):
+        results = json.loads(path.read_text(encoding="utf-8"))
+        if results["set"] == name:
+            version = path.parent.name
+            table = work / "ablation" / "ablation_queries.parquet" / version / "ablation_queries.parquet"
+            return results, pd.read_parquet(table)
+    return None
+
+
+def per_query(table: pd.DataFrame) -> dict[tuple[str, float], pd.Series[float]]:
+    """Return the mean over seeds of every query by (system, share of the labels)."""
+    found = {}
+    for recipe, cells in table.groupby("recipe", sort=False):
+        system, labels = SYSTEMS[str(recipe)]
+        means = cells.groupby("query_id")[[METRIC, *(f"{name}_{METRIC}" for name in ("hybrid", "bm25", "zero_shot"))]]
+        mean = means.mean()
+        found[system, labels] = mean[METRIC]
+        found["hybrid" if system == "anmi" else f"{system}_hybrid", labels] = mean[f"hybrid_{METRIC}"]
+        # Neither is trained, so labels say nothing of them.
+        found["bm25", 0.0], found["zero_shot", 0.0] = mean[f"bm25_{METRIC}"], mean[f"zero_shot_{METRIC}"]
+    return found
+
+
+def rows_of(values: dict[tuple[str, float], pd.Series[float]], table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield a row per system, share of labels and bucket."""
+    bucket = table.drop_duplicates("query_id").set_index("query_id")["documents"]
+    seeds = int(table.seed.nunique())
+    for (system, labels), series in values.items():
+        for name in BUCKETS:
+            chosen = series if name == "all" else series[bucket.reindex(series.index) == name]
+            if chosen.empty:
+                continue
+            mean, low, high = interval(chosen.to_numpy(), seed=1, resamples=RESAMPLES, confidence=0.95)
+            yield {
+                "system": system, "labels": labels, "bucket": name, "ndcg_10": round(mean, 4), "low": plain(low),
+                "high": plain(high), "seeds": seeds, "queries": len(chosen),
+            }  # fmt: skip
+
+
+def tests_of(values: dict[tuple[str, float], pd.Series[float]]) -> Iterator[dict[str, Any]]:
+    """Yield paired tests over all queries: the hybrids against BM25, and the default's against its parts."""
+    pairs = [(("hybrid", labels), ("bm25", 0.0)) for system, labels in values if system == "hybrid"]
+    pairs += [(("hybrid", 1.0), ("anmi", 1.0)), (("anmi", 1.0), ("anmi_labels_only", 1.0))]
+    for first, second in pairs:
+        found = compare(
+            values[first].to_numpy(), values[second].reindex(values[first].index).to_numpy(), seed=1,
+            resamples=RESAMPLES, confidence=0.95,
+        )  # fmt: skip
+        yield {
+            "system": first[0], "labels": first[1], "against": second[0], "difference": round(found.difference, 4),
+            "low": plain(found.low), "high": plain(found.high), "p_value": round(found.p_value, 5),
+        }  # fmt: skip
+
+
+def plain(value: float) -> float | None:
+    """Return a number for JSON; None where there is no interval."""
+    return None if math.isnan(value) else round(float(value), 4)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""``kedro anmi search``, on the project's own catalog with a data root of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from kedro.framework.session import KedroSession
+from kedro.framework.startup import bootstrap_project
+from sentence_transformers import SentenceTransformer
+
+from anmi.cli import cli
+from anmi.retrieval.bm25 import BM25Index
+from anmi.search import HybridSearch
+
+ROOT = Path(__file__).parents[2]
+CORPUS = pd.DataFrame({
+    "document_id": ["fox", "whale", "tree"], "title": ["", "Sea [bold]", ""],
+    "text": ["a red fox in the den", "a blue whale \x1b[2J", "a green tree"],
+})  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
+    bootstrap_project(ROOT)
+
+
+@pytest.fixture
+def search(word_encoder: Any, tmp_path: Path) -> HybridSearch:
+    model = tmp_path / "model"
+    word_encoder(["red", "fox", "blue", "whale", "green"]).save(str(model), create_model_card=False)
+    texts = CORPUS.text.tolist()
+    vectors = SentenceTransformer(str(model), device="cpu").encode_document(texts, normalize_embeddings=True)
+    return HybridSearch.build(
+        model, BM25Index.build(texts, "en"), CORPUS, vectors, dense_spread=0.3,
+        encoder={"max_length": 64, "precision": "float32", "batch_size": 8},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def saved(search: HybridSearch) -> HybridSearch:
+    with KedroSession.create(project_path=ROOT) as session:
+        catalog: Any = session.load_context().catalog
+        catalog.save("search_index", search)
+    return search
+
+
+def invoke(*arguments: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(cli, ["anmi", "search", *arguments], input=given)
+
+
+def test_hits_are_shown_with_what_each_part_says(saved: HybridSearch) -> None:
+    done = invoke("red fox", "--k", "2")
+    assert done.exit_code == 0, done.output
+    line = next(line for line in done.output.splitlines() if "fox in the den" in line)
+    (hit, *_) = saved.search("red fox", 2)[0]
+    cells = [cell.strip() for cell in line.strip("│ ").split("│")]
+    assert cells == [
+        "1", "fox", "a red fox in the den", f"{hit.score:.3f}", "1", f"{hit.bm25_score:.3f}", "1",
+        f"{hit.dense_score:.3f}",
+    ]  # fmt: skip
+
+
+def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
+    found = json.loads(invoke("blue whale", "--json", "--system", "dense").output)
+    expected = [hit.as_dict() for hit in saved.search("blue whale", 10, "dense")[0]]
+    assert found == [{"question": "blue whale", "system": "dense", "hits": expected}]
+
+
+def test_texts_give_the_terminal_no_commands(saved: HybridSearch) -> None:
+    output = invoke("whale", "--system", "bm25").output
+    assert "\x1b[2J" not in output and "Sea [bold]" in output
+
+
+def test_questions_come_from_a_file_or_the_standard_input(saved: HybridSearch, tmp_path: Path) -> None:
+    file = tmp_path / "questions.txt"
+    file.write_text("red fox\n\nblue whale\n", encoding="utf-8")
+    for arguments, given in ((("--file", str(file)), None), (("--file", "-"), file.read_text())):
+        found = json.loads(invoke(*arguments, "--json", given=given).output)
+        assert [row["question"] for row in found] == ["red fox", "blue whale"]
+
+
+def test_another_folder_can_be_asked(search: HybridSearch, tmp_path: Path) -> None:
+    search.save(tmp_path / "folder")
+    found = json.loads(invoke("red fox", "--folder", str(tmp_path / "folder"), "--json", "--k", "1").output)
+    assert found[0]["hits"][0]["document_id"] == "fox"
+    (tmp_path / "folder" / "hybrid.json").unlink()
+    done = invoke("red fox", "--folder", str(tmp_path / "folder"))
+    assert done.exit_code == 1 and "has no hybrid.json" in done.output
+
+
+def test_where_no_term_is_known_bm25_says_so(saved: HybridSearch) -> None:
+    assert 'nothing shares a term with "xyz"' in invoke("xyz", "--system", "bm25").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("red", "--system", "both"), 'unknown system "both"'),
+        (("   ",), "question 1 is empty"),
+        ((), "there is no question"),
+        (("red", "--k", "0"), "k is 0"),
+    ],
+)
+def test_errors_are_one_sentence(saved: HybridSearch, arguments: tuple[str, ...], said: str) -> None:
+    done = invoke(*arguments)
+    assert done.exit_code == 1 and said in done.output and "Traceback" not in done.output
+
+
+def test_without_a_search_the_pipeline_that_makes_it_is_named() -> None:
+    done = invoke("red")
+    assert (
+        done.exit_code == 1 and 'there is no "search_index" yet: run `kedro run --pipelines evaluation`' in done.output
+    )

@@ -1,0 +1,164 @@
+"""The nodes that make the search and let all systems rank: with labels, and with pseudo-queries in their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anmi.adaptation.stand_in import with_pseudo_tests
+from anmi.corpus.texts import document_texts
+from anmi.evaluation.retrieval import ranked
+from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs
+from anmi.pipelines.evaluation.params import EvaluationParams, HybridParams
+from anmi.pipelines.evaluation.search import build_search, exact, run_systems
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import load_encoder
+from anmi.store import Store
+
+COUNT = 60
+WORDS = [f"w{i}" for i in range(40)]
+INFO = {"collection": "mine", "language": "en"}
+DENSE = DenseParams(precision="float32")
+SYSTEMS = ["bm25", "zero_shot", "mine", "hybrid"]
+
+
+def tables() -> dict[str, Any]:
+    """Every document has a title of its own; of the queries a third each is of train, dev and test."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(COUNT)]
+    corpus = pd.DataFrame({
+        "document_id": [f"d{i}" for i in range(COUNT)], "text": texts, "metadata": "{}",
+        "title": [f"own{i} {text.split()[4]}" for i, text in enumerate(texts)],
+    })  # fmt: skip
+    queries = pd.DataFrame({
+        "query_id": [f"q{i}" for i in range(COUNT)], "text": [" ".join(text.split()[:2]) for text in texts],
+        "split": ["train", "dev", "test"] * (COUNT // 3), "metadata": "{}", "same_as": "",
+    })  # fmt: skip
+    qrels = pd.DataFrame({
+        "query_id": queries.query_id, "document_id": corpus.document_id, "relevance": 1, "split": queries.split,
+    })  # fmt: skip
+    split = np.select([np.arange(COUNT) < 10, np.arange(COUNT) < 20], ["dev", "test"], "train")
+    pseudo = pd.DataFrame({
+        "query_id": "title:0:" + corpus.document_id, "text": corpus.title, "document_id": corpus.document_id,
+        "positive_text": corpus.text, "kind": "title", "weight": 1.0, "split": split,
+    })  # fmt: skip
+    return {"corpus": corpus, "queries": queries, "qrels": qrels, "pseudo_queries": pseudo}
+
+
+@pytest.fixture(scope="module")
+def models(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    for seed, name in enumerate(("base", "trained")):
+        words = [*WORDS, *(f"own{i}" for i in range(COUNT))]
+        word_encoder(words, dimension=64, seed=seed).save(str(folder / name), create_model_card=False)
+    return str(folder / "base"), folder / "trained"
+
+
+class Run:
+    """What the nodes made of a collection."""
+
+    def __init__(
+        self, models: tuple[str, Path], folder: Path, labelled: bool, dense: DenseParams, **hybrid: Any
+    ) -> None:
+        self.params = EvaluationParams(cutoffs=(10, 20), resamples=100, hybrid=HybridParams(**hybrid))
+        given = tables()
+        if not labelled:
+            given["queries"], given["qrels"] = given["queries"][:0], given["qrels"][:0]
+        self.tables, self.trained = given, models[1]
+        corpus, queries, qrels, pseudo = given.values()
+        dev = with_pseudo_tests(corpus, queries, qrels, pseudo, [] if labelled else ["dev"])
+        texts = document_texts(corpus)
+        with Store(folder) as store:
+            model = load_encoder(str(models[1]), folder)
+            asked = dev[1][dev[1].split == "dev"]
+            self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32")
+            shared: dict[str, Any] = {
+                **given, "recipe": "mine", "params": self.params, "dense": dense, "store": store,
+                "training_summary": {"dev_queries": "labels" if labelled else "pseudo_queries"},
+            }  # fmt: skip
+            self.search = build_search(
+                trained_model=models[1], bm25_index=BM25Index.build(texts, "en", "whitespace"), dev_run=self.dev_run,
+                info=INFO, seed=1, **shared,
+            )  # fmt: skip
+            self.runs = run_systems(search_index=self.search, encoder=models[0], **shared)
+            self.exact = exact(self.search, corpus, dense, store)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["labels", "pseudo-queries"])
+def run(request: Any, models: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run(models, tmp_path_factory.mktemp("store"), request.param, DENSE)
+
+
+def test_all_systems_answer_the_same_queries(run: Run) -> None:
+    assert run.runs.system.unique().tolist() == SYSTEMS
+    asked = {system: set(rows.query_id) for system, rows in run.runs.groupby("system")}
+    labelled = len(run.tables["queries"]) > 0
+    expected = {f"q{i}" for i in range(2, COUNT, 3)} if labelled else {f"title:0:d{i}" for i in range(10, 20)}
+    assert asked["hybrid"] == asked["mine"] == asked["zero_shot"] == expected
+    table = score_runs(run.runs, **run.tables, params=run.params)
+    assert len(table) == len(expected) * 4 and set(table.system) == set(SYSTEMS)
+    hardness = describe_hardness(table, run.tables["queries"], run.tables["pseudo_queries"], run.params)
+    assert {row["system"] for row in hardness["buckets"]} == set(SYSTEMS)
+
+
+def test_what_a_pseudo_query_is_made_of_is_taken_out_for_all_systems(run: Run) -> None:
+    if len(run.tables["queries"]):
+        pytest.skip("labels need no stand-in")
+    vectors = load_encoder(str(run.trained), Path())
+    corpus, queries, qrels, pseudo = run.tables.values()
+    changed, asked, truth = with_pseudo_tests(corpus, queries, qrels, pseudo, ["test"])
+    expected = ranked(vectors, asked[asked.split == "test"], truth, changed, 20, precision="float32")
+    mine = run.runs[run.runs.system == "mine"]
+    np.testing.assert_allclose(mine.score, expected.score, atol=1e-5)
+    index = BM25Index.build(document_texts(changed), "en", "whitespace")
+    documents, scores = index.search(asked[asked.split == "test"].text.tolist(), 20)
+    np.testing.assert_allclose(run.runs[run.runs.system == "bm25"].score, scores[documents >= 0], rtol=1e-6)
+
+
+def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on(run: Run) -> None:
+    (hit, *_) = run.search.search("own3", 1, "bm25")[0]
+    assert (hit.document_id, hit.title) == ("d3", tables()["corpus"].title[3])
+    fit, labelled = run.search.settings["fit"], len(run.tables["queries"]) > 0
+    assert (fit["of"], fit["queries"]) == (("labels", 20) if labelled else ("pseudo_queries", 10))
+    assert fit["weight"] == run.search.settings["weight"] and 0 <= fit["low"] <= fit["high"] <= 1
+    assert set(fit["ndcg@10"]) == {"bm25", "dense", "hybrid"}
+
+
+def test_hybrid_results_are_those_of_the_search_as_it_is_deployed(run: Run) -> None:
+    if not len(run.tables["queries"]):
+        pytest.skip("the evaluation asks a corpus of its own")
+    asked = run.tables["queries"].set_index("query_id").text
+    for system, name in (("bm25", "bm25"), ("dense", "mine"), ("hybrid", "hybrid")):
+        rows = run.runs[run.runs.system == name]
+        for query, own in rows.groupby("query_id", sort=False):
+            hits = run.search.search(asked[query], 20, system)[0]  # type: ignore[arg-type]
+            np.testing.assert_allclose(own.score, [hit.score for hit in hits], atol=1e-5)
+
+
+@pytest.mark.parametrize("index", ["flat", "hnsw", "ivfpq"])
+def test_systems_are_measured_by_exact_search_whatever_is_deployed(
+    index: Any, models: tuple[str, Path], tmp_path: Path
+) -> None:
+    made = Run(models, tmp_path, True, DENSE.model_copy(update={"index": index}), weight=0.25)
+    assert made.search.dense.settings["kind"] == index and made.exact.settings["kind"] == "flat"
+    vectors = load_encoder(str(models[1]), tmp_path).encode_document(
+        document_texts(tables()["corpus"]), normalize_embeddings=True
+    )
+    np.testing.assert_allclose(made.exact.vectors(), vectors, atol=1e-5)
+    assert (made.search.settings["weight"], made.search.settings["fit"]) == (0.25, None)
+
+
+def test_without_a_dev_run_both_parts_count_the_same(models: tuple[str, Path], tmp_path: Path) -> None:
+    given = tables()
+    with Store(tmp_path) as store:
+        search = build_search(
+            trained_model=models[1], bm25_index=BM25Index.build(document_texts(given["corpus"]), "en", "whitespace"),
+            dev_run=pd.DataFrame(columns=["query_id", "document_id", "score", "rank"]), info=INFO, seed=1, **given,
+            training_summary={}, recipe="mine", params=EvaluationParams(), dense=DENSE, store=store,
+        )  # fmt: skip
+    assert (search.settings["weight"], search.settings["fit"]["kind"]) == (0.5, "none")
