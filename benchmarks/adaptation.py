@@ -27,6 +27,16 @@ from anmi.evaluation.significance import compare, interval
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "adaptation.json"
+README = ROOT / "README.md"
+# Between these lines of the README.
+MARKS = ("<!-- made by benchmarks/adaptation.py -->\n", "<!-- end -->")
+# Rows of that table: system, share of the labels, and how they are called.
+SHOWN = (
+    ("bm25", 0.0, "BM25"), ("zero_shot", 0.0, "zero-shot"), ("anmi", 0.0, "`anmi_pseudo_only`, no labels"),
+    ("hybrid", 0.0, "the same with BM25"), ("anmi_labels_only", 1.0, "`anmi_labels_only`"),
+    ("anmi_labels_only_hybrid", 1.0, "the same with BM25"), ("anmi", 1.0, "`anmi`"),
+    ("hybrid", 1.0, "**the same with BM25 (default)**"),
+)  # fmt: skip
 SETS = ("adaptation", "adaptation_more")
 BUCKETS = ("all", "seen", "unseen", "added")
 METRIC = "ndcg@10"
@@ -61,6 +71,8 @@ def main() -> None:
             tests += [key | row for row in tests_of(values)]
     document = {"about": about, "rows": rows, "tests": tests}
     RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
+    README.write_text(before + MARKS[0] + readme_table(document) + MARKS[1] + rest.split(MARKS[1], 1)[1], "utf-8")
 
 
 def run(name: str, work: Path) -> None:
@@ -125,6 +137,26 @@ def tests_of(values: dict[tuple[str, float], pd.Series[float]]) -> Iterator[dict
             "system": first[0], "labels": first[1], "against": second[0], "difference": round(found.difference, 4),
             "low": plain(found.low), "high": plain(found.high), "p_value": round(found.p_value, 5),
         }  # fmt: skip
+
+
+def readme_table(document: dict[str, Any]) -> str:
+    """Return nDCG@10 of the systems on every collection: over all test queries, and over the unseen ones."""
+    # By the best judgments known.
+    kinds = {row["collection"]: "original" for row in document["rows"]}
+    kinds |= {row["collection"]: "completed" for row in document["rows"] if row["judgments"] == "completed"}
+    found = {
+        (row["collection"], row["system"], row["labels"], row["bucket"]): row["ndcg_10"]
+        for row in document["rows"]
+        if row["judgments"] == kinds[row["collection"]]
+    }
+    lines = [f"| system | {' | '.join(kinds)} |", f"|---|{'---|' * len(kinds)}"]
+    for system, labels, name in SHOWN:
+        cells = []
+        for collection in kinds:
+            values = [found.get((collection, system, labels, bucket)) for bucket in ("all", "unseen")]
+            cells.append(" / ".join("–" if value is None else f"{value:.3f}" for value in values))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def plain(value: float) -> float | None:

@@ -63,6 +63,17 @@ def test_the_ablation_leaves_out_each_collection_that_was_fitted_on() -> None:
         assert left_out(without, each["collection"]) == found, name
 
 
+def test_the_table_of_systems_is_that_of_the_result() -> None:
+    spec = importlib.util.spec_from_file_location("benchmark_adaptation", ROOT / "benchmarks" / "adaptation.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    document = json.loads((RESULTS / "adaptation.json").read_text(encoding="utf-8"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.split(module.MARKS[0])[1].split(module.MARKS[1])[0] == module.readme_table(document)
+
+
 def test_the_table_of_the_readme_is_that_of_the_result() -> None:
     spec = importlib.util.spec_from_file_location("benchmark_ablation", ROOT / "benchmarks" / "ablation.py")
     assert spec is not None

@@ -84,7 +84,7 @@ def test_the_sets_of_the_project_are_of_its_recipes() -> None:
         asked.check_recipes(recipe_book(book).with_variants(asked.chosen.variants).names())
     headline = AblationParams.model_validate(raw | {"set": "headline"}).chosen
     assert len(headline.seeds) >= 3
-    assert {"anmi", "naive_top", "nv_retriever", "bm25_random"} <= set(headline.recipes)
+    assert {"anmi_labels_only", "naive_top", "nv_retriever", "bm25_random"} <= set(headline.recipes)
 
 
 def cell(recipes: dict[str, Any] = RECIPES, recipe: str = "plain", mined: str = "m", seed: int = 1,
