@@ -17,7 +17,6 @@ from anmi.adaptation.views import QuestionOptions
 from anmi.adaptation.written import Writer
 from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
-from anmi.errors import AnmiError, nearest
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
 # Also where there are no rows to tell them by.
@@ -98,10 +97,8 @@ def make_pseudo_queries(
     Raises
     ------
     AnmiError
-        There is no such kind, or the kind ``llm`` has no language model or a wrong one.
+        The kind ``llm`` has no language model or a wrong one.
     """
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise AnmiError(f'unknown kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}')
     texts = document_texts(corpus)
     split = splits(texts, seed, held_out)
     asked = choose(corpus.document_id.tolist(), most_documents, seed)

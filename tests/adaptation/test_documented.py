@@ -1,0 +1,31 @@
+"""docs/adaptation.md lists the kinds and the reasons that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from anmi.adaptation.filters import reasons
+from anmi.adaptation.kinds import KINDS
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "adaptation.md").read_text(encoding="utf-8")
+
+
+def test_the_docs_list_every_kind_with_its_meaning() -> None:
+    table = TEXT.partition("<!-- kinds -->")[2].partition("<!-- end of kinds -->")[0]
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.M) == [(name, kind.meaning) for name, kind in KINDS.items()]
+
+
+def test_the_docs_list_every_reason() -> None:
+    table = TEXT.partition("## Filters")[2].partition("\n## ")[0]
+    listed = [name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)]
+    described = (reasons.__doc__ or "").partition("Returns")[2]
+    assert listed == re.findall(r"``(\w+)``", described)
+
+
+def test_the_set_that_chooses_kinds_is_there_and_measures_on_dev() -> None:
+    raw = yaml.safe_load((ROOT / "conf/base/parameters_ablation.yml").read_text(encoding="utf-8"))
+    assert raw["ablation"]["sets"]["adapt_search"]["split"] == "dev"
