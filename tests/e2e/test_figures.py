@@ -34,6 +34,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
         book = parameters["recipes"]
         rows = {"anmi_2_1": catalog.load("training_rows")}
         known = {name: catalog.load(name) for name in ("knowledge", "variants", "related_documents")}
+        own = known | {"pseudo_queries": catalog.load("pseudo_queries"), "held_out": 0.0}
         rows["in_batch"] = make_training_rows(
             selection=Runner(book.get("in_batch"), 1).run(scifact.rated()),
             corpus=collection[0],
@@ -54,7 +55,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
     with Store(scifact.store) as store:
         for recipe, table in rows.items():
             for seed in SEEDS:
-                made = train_retriever(rows=table, **tables, **known, **settings, recipe=recipe, seed=seed, store=store)
+                made = train_retriever(rows=table, **tables, **own, **settings, recipe=recipe, seed=seed, store=store)
                 model = load_encoder(str(made["trained_model"]), store.path / "models")
                 found[recipe].append(ndcg(model, *collection))
                 shutil.rmtree(made["trained_model"])
