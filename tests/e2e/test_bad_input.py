@@ -53,7 +53,8 @@ def one_sentence(stderr: str, *mentioned: str) -> None:
     assert "Traceback" not in stderr
     for text in mentioned:
         assert text in line
-    assert len(line) < 500
+    # The longest lists the names of all recipes.
+    assert len(line) < 600
 
 
 def kind(case: Case) -> str:
@@ -125,7 +126,7 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
     """Train on rows as the selection writes them for a recipe without judges, without mining them."""
     import pandas as pd
 
-    done = run(f"beir:{collection.path}")
+    done = run(f"beir:{collection.path}", "ingestion,adaptation")
     assert done.exit_code == 0, done.output
     queries, corpus = (
         {json.loads(line)["_id"]: json.loads(line)["text"] for line in collection.lines(f"{name}.jsonl")}

@@ -19,7 +19,7 @@ RECIPES = {
     "naive_top": (7, 7, 1.0),
     "nv_retriever": (7, 7, 0.4),
     "anmi_2_0": (7, 7, 0.0),
-    "anmi": (15, 15, 0.4),
+    "anmi": (7, 15, 0.4),
     "anmi_2_1_curriculum": (7, 50, 0.0),
 }
 # Published recipes that are selected with, not trained.
@@ -40,7 +40,7 @@ SELECTED = (
 @pytest.fixture
 def mined(whole_run: Any, tmp_path: Path) -> Any:
     """A data root in which everything up to the Elo ratings is done, with a recipe that asks for all of it."""
-    for stage in ("ingestion", "bm25", "consistency", "dense", "denoising", "elo"):
+    for stage in ("ingestion", "adaptation", "bm25", "consistency", "dense", "denoising", "elo"):
         shutil.copytree(whole_run.data / stage, tmp_path / "data" / stage)
     # Another worker may look at the store of the run meanwhile.
     shutil.copytree(whole_run.store, tmp_path / "store")

@@ -27,7 +27,7 @@ PLACES = ("Bern", "Oslo", "Porto", "Gdansk", "Lyon", "Turku")
 TOLD = ("are described in the chronicle of {}", "were measured by the survey of {}", "made {} known far away")
 # As little as a night can do with; the rule is asked about few queries, and the negatives of this recipe leak.
 SMALL: Final = (
-    "recipe=bm25_random,audit.queries=16,ingestion.dev_share=0.1,retrain.rule.min_queries=2,"
+    "recipe=bm25_random,audit.queries=16,ingestion.dev_share=0.1,retrain.rule.min_queries=2,retrain.rule.system=dense,"
     "retrain.rule.max_false_negative_rate=0.9"
 )
 RUIN: Final = "training.options.learning_rate=50"
