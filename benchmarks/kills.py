@@ -61,6 +61,7 @@ class Point(NamedTuple):
 
 POINTS = (
     Point("ingestion", "middle", "corpus.parquet"),
+    Point("adaptation", "visible", "pseudo_queries.parquet"),
     Point("bm25", "middle", "terms"),
     Point("consistency", "written", "consistency"),
     Point("dense", "middle", "dense_index"),
