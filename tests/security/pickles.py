@@ -21,6 +21,8 @@ from typing import Any
 
 # Operations that only objects need: with one of these, reading is running.
 _RUNS = {"GLOBAL", "STACK_GLOBAL", "INST", "REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ", "BUILD", "EXT1", "EXT2", "EXT4"}
+# Whatever a pickle runs, it names first; among numbers at random operations without a name occur, too.
+_NAMES = {"GLOBAL", "STACK_GLOBAL", "INST"}
 # A protocol, and what stands at the start of any pickle of that protocol.
 _FRAMED = re.compile(rb"\x80[\x04\x05]\x95(.{8})", re.DOTALL)
 _PROTOCOL = re.compile(rb"\x80[\x02\x03]")
@@ -91,7 +93,7 @@ def _plain(data: bytes) -> Iterator[str]:
             yield f"a pickle at byte {match.start()}"
     for match in _PROTOCOL.finditer(data):
         if _is_pickle(
-            data[match.start() : match.start() + (1 << 20)], _RUNS | ({"PROTO"} if match.start() == 0 else set())
+            data[match.start() : match.start() + (1 << 20)], _NAMES | ({"PROTO"} if match.start() == 0 else set())
         ):
             yield f"a pickle of an old protocol at byte {match.start()}"
     if (first := _GLOBAL.match(data)) is not None and _is_pickle(data, _RUNS):
