@@ -43,7 +43,7 @@ METRIC = "ndcg@10"
 RESAMPLES = 10_000
 # By recipe: the name of its encoder in the rows, and the share of the labels that it is trained on.
 SYSTEMS = {
-    "anmi": ("anmi", 1.0), "labels_10": ("anmi", 0.1), "anmi_pseudo_only": ("anmi", 0.0),
+    "anmi": ("anmi", 1.0), "labels_10": ("anmi", 0.1), "labels_1": ("anmi", 0.01), "anmi_pseudo_only": ("anmi", 0.0),
     "anmi_labels_only": ("anmi_labels_only", 1.0), "in_batch": ("in_batch", 1.0),
 }  # fmt: skip
 KEPT = ("date", "machine", "versions", "from", "resamples")

@@ -34,3 +34,15 @@ def test_every_held_out_document_asks_once_and_lacks_what_it_asks() -> None:
 def test_splits_with_labels_stay_as_they_are() -> None:
     corpus, queries, qrels = with_pseudo_tests(CORPUS, QUERIES, QRELS, PSEUDO, [])
     assert corpus is CORPUS and queries is QUERIES and qrels is QRELS
+
+
+def test_key_phrases_are_asked_only_where_a_document_has_nothing_else() -> None:
+    phrases = [f"keyphrase:{place}:a" for place in range(20)]
+    easy = pd.DataFrame({
+        "query_id": [*phrases, "keyphrase:0:b"], "text": "z", "document_id": ["a"] * 20 + ["b"], "positive_text": "z.",
+        "kind": "keyphrase", "weight": 1.0, "split": "test",
+    })  # fmt: skip
+    made = pd.concat([easy, PSEUDO[PSEUDO.document_id == "a"]], ignore_index=True)
+    _, queries, _ = with_pseudo_tests(CORPUS, QUERIES, QRELS, made, ["test"])
+    kinds = queries[queries.split == "test"].query_id.str.split(":").str[0].tolist()
+    assert kinds[0] in ("cloze", "title") and kinds[1:] == ["keyphrase"]

@@ -13,6 +13,8 @@ import pandas as pd
 from anmi.corpus.splits import position
 
 STREAM = "adaptation/stand-in"
+# Words that stay in their document, where any search by words finds them: asked only where a document has nothing else.
+_EASY = "keyphrase"
 
 
 def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
@@ -38,8 +40,8 @@ def with_pseudo_tests(
     """Return the collection with pseudo-queries as the queries of splits that have none.
 
     Every held-out document of these splits asks one pseudo-query, chosen by a hash among those made of it, and what the
-    pseudo-query was made of is taken out of the document's text: it would be found there without any learning. All
-    three tables are the given ones where ``splits`` is empty or nothing was held out.
+    pseudo-query was made of is taken out of the document's text: it would be found there without any learning. Key
+    phrases, which stay in the text, are asked only where a document has nothing else. All three tables are the given ones where ``splits`` is empty or nothing was held out.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ def with_pseudo_tests(
     made = pseudo_queries[pseudo_queries.split.isin(list(splits))]
     if made.empty:
         return corpus, queries, qrels
-    made = made.iloc[np.argsort(position(0, STREAM, made.query_id.tolist()), kind="stable")]
+    made = made.iloc[np.lexsort((position(0, STREAM, made.query_id.tolist()), made.kind == _EASY))]
     made = made.drop_duplicates("document_id").sort_values("document_id").reset_index(drop=True)
     texts = corpus.document_id.map(made.set_index("document_id").positive_text)
     changed = corpus.assign(title=corpus.title.where(texts.isna(), ""), text=texts.where(texts.notna(), corpus.text))

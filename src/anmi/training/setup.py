@@ -13,7 +13,7 @@ from torch import nn
 from anmi.retrieval.encoders import is_static
 from anmi.training.options import TrainingOptions
 
-STATIC_LEARNING_RATE: Final = 8e-3
+STATIC_LEARNING_RATE: Final = 2e-2
 TRANSFORMER_LEARNING_RATE: Final = 2e-5
 
 

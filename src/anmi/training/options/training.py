@@ -40,8 +40,10 @@ class TrainingOptions(BaseModel):
     learning_rate: float | None = Field(
         None,
         gt=0,
-        description="Peak learning rate of AdamW. None chooses by the kind of encoder: 8e-3 for static ones "
-        "(chosen on dev; 2e-3 had not converged after 5 epochs), 2e-5 for transformers, the customary value.",
+        description="Peak learning rate of AdamW. None chooses by the kind of encoder: 2e-2 for static ones, 2e-5 for "
+        "transformers, the customary value. 2e-2: against 8e-3, on training queries whose labels were withheld, `anmi` "
+        "gained 0.02 to 0.03 on SciFact and api_docs and 0.005 on MedQuAD; labels alone gained 0.06 on sae4k_ko and "
+        "lost 0.007 on WebNLG.",
     )
     max_length: int | None = Field(
         None,
