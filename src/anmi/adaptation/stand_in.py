@@ -41,7 +41,8 @@ def with_pseudo_tests(
 
     Every held-out document of these splits asks one pseudo-query, chosen by a hash among those made of it, and what the
     pseudo-query was made of is taken out of the document's text: it would be found there without any learning. Key
-    phrases, which stay in the text, are asked only where a document has nothing else. All three tables are the given ones where ``splits`` is empty or nothing was held out.
+    phrases, which stay in the text, are asked only where a document has nothing else. All three tables are the given
+    ones where ``splits`` is empty or nothing was held out.
 
     Parameters
     ----------
