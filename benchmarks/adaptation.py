@@ -32,7 +32,8 @@ README = ROOT / "README.md"
 MARKS = ("<!-- made by benchmarks/adaptation.py -->\n", "<!-- end -->")
 # Rows of that table: system, share of the labels, and how they are called.
 SHOWN = (
-    ("bm25", 0.0, "BM25"), ("zero_shot", 0.0, "zero-shot"), ("anmi", 0.0, "`anmi_pseudo_only`, no labels"),
+    ("bm25", 0.0, "BM25"), ("zero_shot", 0.0, "zero-shot"), ("mine_hard_negatives", 1.0, "`mine_hard_negatives`, MNRL"),
+    ("anmi", 0.0, "`anmi_pseudo_only`, no labels"),
     ("hybrid", 0.0, "the same with BM25"), ("anmi_labels_only", 1.0, "`anmi_labels_only`"),
     ("anmi_labels_only_hybrid", 1.0, "the same with BM25"), ("anmi", 1.0, "`anmi`"),
     ("hybrid", 1.0, "**the same with BM25 (default)**"),
@@ -69,6 +70,7 @@ def main() -> None:
             key = {"collection": collection, "encoder": results["encoder"], "judgments": judgments}
             rows += [key | row for row in rows_of(values, table)]
             tests += [key | row for row in tests_of(values)]
+    rows += beside(arguments.work)
     document = {"about": about, "rows": rows, "tests": tests}
     RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
@@ -92,6 +94,19 @@ def newest(name: str, work: Path) -> tuple[dict[str, Any], pd.DataFrame] | None:
             table = work / "ablation" / "ablation_queries.parquet" / version / "ablation_queries.parquet"
             return results, pd.read_parquet(table)
     return None
+
+
+def beside(work: Path) -> list[dict[str, Any]]:
+    """Return the rows of what `benchmarks/adaptation_peers.py` has trained and measured."""
+    found = [pd.read_parquet(path) for path in sorted((work / "peers").glob("*/queries.parquet"))]
+    rows: list[dict[str, Any]] = []
+    keys = ["collection", "encoder", "judgments", "system", "labels"]
+    for key, table in pd.concat(found).groupby(keys, sort=False) if found else ():
+        collection, encoder, judgments, system, labels = key
+        values = {(str(system), float(labels)): table.groupby("query_id")[METRIC].mean()}
+        about = {"collection": collection, "encoder": encoder, "judgments": judgments}
+        rows += [about | row for row in rows_of(values, table)]
+    return rows
 
 
 def per_query(table: pd.DataFrame) -> dict[tuple[str, float], pd.Series[float]]:
@@ -147,7 +162,7 @@ def readme_table(document: dict[str, Any]) -> str:
     found = {
         (row["collection"], row["system"], row["labels"], row["bucket"]): row["ndcg_10"]
         for row in document["rows"]
-        if row["judgments"] == kinds[row["collection"]]
+        if row["judgments"] == kinds[row["collection"]] and row["encoder"] == "static"
     }
     lines = [f"| system | {' | '.join(kinds)} |", f"|---|{'---|' * len(kinds)}"]
     for system, labels, name in SHOWN:

@@ -44,10 +44,13 @@ class Refit:
     told
         The dev metric of the first pass by epoch, which a curriculum that goes by it is told at the ends of the same
         epochs; empty where there was none.
+    share
+        Of the trained weights, as the first pass chose it.
     """
 
     epochs: int
     told: tuple[float, ...] = ()
+    share: float | None = None
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc]

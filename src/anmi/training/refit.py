@@ -40,7 +40,7 @@ class _Outcome:
         """Return the pass that follows: as long as the weights that the first would have kept were trained."""
         measured = self.log[DEV_METRIC].dropna()
         best = self.summary["best_epoch"] if keep_best else None
-        return Refit(best or self.summary["epochs"], tuple(measured.tolist()))
+        return Refit(best or self.summary["epochs"], tuple(measured.tolist()), self.summary["trained_share"])
 
     def write(self, folder: Path) -> None:
         """Write it aside, and make it appear when it is whole."""

@@ -28,6 +28,7 @@ from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import Curriculum, build_curriculum
 from anmi.training.drawn import DrawnNegatives
+from anmi.training.interpolation import choose_share
 from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
 from anmi.training.mixed import Stock
@@ -170,6 +171,8 @@ def train(
         _explain_no_change(refit)
     if options.keep_best:
         recorder.restore_best(encoder)
+    known = None if refit is None else refit.share
+    share, shares = choose_share(encoder, before, options.trained_share, evaluate_dev, known)
     encoder.eval()
     log = recorder.log()
     summary = {
@@ -187,6 +190,8 @@ def train(
         "device": str(encoder.device),
         "prompts": prompts_of(encoder),
         "relative_weight_change": moved,
+        "trained_share": share,
+        "dev_by_trained_share": shares,
         "resumed_from_step": recorder.resumed_from,
         "seconds": round(recorder.seconds, 2),
         **recorder.sampling(),

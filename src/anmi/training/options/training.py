@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -137,6 +137,12 @@ class TrainingOptions(BaseModel):
         True,
         description="Keep the weights of the epoch with the best dev metric. On: it costs one copy of the weights. "
         "Without a dev metric the last epoch stays.",
+    )
+    trained_share: Annotated[float, Field(gt=0, le=1)] | Literal["dev"] = Field(
+        1.0,
+        description="Weight of the trained weights against the untrained ones in the model that is kept (WiSE-FT, "
+        "arXiv 2109.01903); dev: the best of 0.25, 0.5, 0.75 and 1 there, which measures dev four times. 1: the "
+        "trained weights as they are.",
     )
 
     checkpoint_minutes: float | None = Field(
