@@ -43,7 +43,7 @@ from anmi.pipelines.selection.nodes import (
     summarise_selection,
 )
 from anmi.pipelines.selection.params import SelectionParams
-from anmi.pipelines.training.nodes import check_splits, rows_for_refit
+from anmi.pipelines.training.nodes import check_dev_is_mined, check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.report.console import results_table
 from anmi.report.inputs import BM25, HYBRID, ZERO_SHOT
@@ -202,7 +202,7 @@ def test_a_dev_query_is_trained_on_as_such_and_a_test_query_never(queries: pd.Da
     queries = with_dev(queries, "q1")
     rows = pd.DataFrame({"query_id": ["q0", "q1"], "query": ["what is q0", "what is q1"], "split": ["train", "dev"]})
     assert len(check_splits(rows, queries)) == 2
-    assert rows_for_refit(rows, queries).query_id.tolist() == ["q1"]
+    check_dev_is_mined(rows, queries)
     with pytest.raises(AnmiError, match="1 dev or test queries stand in the training rows"):
         check_splits(rows.assign(split="train"), queries)
     for wrong in (rows.assign(query_id=["q0", "t0"]), rows.assign(query=["what is q0", "what is t0"])):
@@ -212,10 +212,11 @@ def test_a_dev_query_is_trained_on_as_such_and_a_test_query_never(queries: pd.Da
 
 def test_a_refit_without_mined_dev_queries_says_how_to_get_them(queries: pd.DataFrame) -> None:
     rows = pd.DataFrame({"query_id": ["q0"], "query": ["what is q0"]})
-    assert rows_for_refit(rows, queries).empty, "without dev queries there is nothing to ask for"
-    assert rows_for_refit(rows, with_dev(queries, "q1")).empty, "a recipe may leave none"
+    # Without dev queries there is nothing to ask for, and a recipe may leave none of their rows.
+    check_dev_is_mined(rows, queries)
+    check_dev_is_mined(rows, with_dev(queries, "q1"))
     with pytest.raises(AnmiError, match=r"they were not mined: run all stages again .* training\.refit=false"):
-        rows_for_refit(rows, with_dev(queries, "q1").assign(mined=False))
+        check_dev_is_mined(rows, with_dev(queries, "q1").assign(mined=False))
 
 
 def test_no_model_is_evaluated_on_what_it_was_trained_on(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:

@@ -102,6 +102,17 @@ def test_without_labels_pseudo_queries_of_held_out_documents_are_dev(train: Any)
     assert made["training_log"]["dev_ndcg@10"].notna().sum() == 2
 
 
+def test_a_share_of_the_labels_may_leave_no_mined_dev_query(train: Any) -> None:
+    some = rows(13).assign(split=["train"] * 12 + ["dev"])
+    mined = QUERIES.assign(mined=QUERIES.query_id.isin(some.query_id))
+    for share in (0.2, 0.4, 0.6):
+        kept = set(labels_used(some, mined, share, 1)[1].query_id)
+        if "q12" not in kept and kept & set(QUERIES.query_id[13:18]):
+            break
+    made = train(refit=True, rows=some, queries=mined, options={"labels": share})
+    assert "q12" not in kept and made["training_summary"]["trained_on"] == ["train"]
+
+
 def test_no_labels_asked_for_is_like_no_labels_there(train: Any) -> None:
     asked = train(options={"labels": 0})["training_log"]
     tests = QUERIES[QUERIES.split == "test"]

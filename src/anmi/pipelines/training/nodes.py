@@ -53,8 +53,8 @@ def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def rows_for_refit(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of dev queries, none where there are no dev queries to train on.
+def check_dev_is_mined(rows: pd.DataFrame, queries: pd.DataFrame) -> None:
+    """Make sure that a refit has rows of dev queries, or that there are no dev queries to train on.
 
     Raises
     ------
@@ -64,15 +64,14 @@ def rows_for_refit(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
     from anmi.corpus.mined import mined_dev
     from anmi.selection.rows import of_split
 
-    found = of_split(rows, "dev")
-    if found.empty and (queries.split == "dev").any() and not mined_dev(queries):
+    if not of_split(rows, "dev").empty:
+        return
+    if (queries.split == "dev").any() and not mined_dev(queries):
         raise AnmiError(
             "training.refit trains on the dev queries as well, and they were not mined: run all stages again from "
             "ingestion on, or give training.refit=false"
         )
-    if found.empty:
-        log.info("Nothing to train again with: no dev query has a training row")
-    return found
+    log.info("Nothing to train again with: no dev query has a training row")
 
 
 def train_retriever(
@@ -115,6 +114,10 @@ def train_retriever(
 
     rows = check_splits(rows, queries)
     merged = merged_options(recipes.get(recipe), params)
+    refit = params.refit and bool(merged.labels)
+    if refit:
+        check_dev_is_mined(rows, queries)
+    # A small share may leave dev queries of which none was mined.
     rows, queries = labels_used(rows, queries, merged.labels, seed)
     labelled = bool(len(of_split(rows, "train")))
     kinds = merged.pseudo_queries.kinds
@@ -122,7 +125,7 @@ def train_retriever(
     if pseudo is not None:
         away = splits(document_texts(corpus), seed if mining_seed is None else mining_seed, held_out) != "train"
         rows = without_documents(rows, set(corpus.document_id[away]))
-    dev_rows = rows_for_refit(rows, queries) if params.refit and merged.labels else rows[:0]
+    dev_rows = of_split(rows, "dev") if refit else rows[:0]
     rows = of_split(rows, "train")
     options = complete_options(merged, rows, len(corpus))
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
