@@ -746,13 +746,6 @@ RUNS: Final = [
             "only empty documents",
         )
     ),
-    Case(
-        "no test query is left, before it is trained",
-        ('"test"', "ingestion.test_share", "mining,training"),
-        "evaluation.split=test,ingestion.test_share=0.01",
-        lambda c: c.remove(TEST),
-        pipelines="mining,training,evaluation",
-    ),
     Case("no facts for mixed sources", ("mixed sources", "kg:DIR"), "recipe=dnh_linear", pipelines="mining,training"),
 ]
 CASES: Final = (*PARAMETERS, *FILES, *FINE, *RUNS)

@@ -89,6 +89,17 @@ def test_a_run_that_was_refused_is_recorded_as_failed(collection: Collection, ru
     assert json.loads(manifest.read_text(encoding="utf-8"))["status"] == "failed"
 
 
+def test_it_is_not_trained_where_nobody_asks_a_test_query(collection: Collection, run: Any, data: Path) -> None:
+    """Documents of a few words ask nothing themselves: without labelled test queries there is nothing to evaluate."""
+    collection.remove("qrels/test.tsv")
+    refused(
+        run(f"beir:{collection.path}", "mining,training,evaluation", ingestion__test_share=0.01),
+        '"test"', "0 pseudo-queries", "ingestion.test_share", "mining,training",
+    )  # fmt: skip
+    assert list(data.glob("ingestion/*"))
+    assert not list(data.glob("bm25/*")) and not list(data.glob("training/*"))
+
+
 @pytest.fixture
 def graph(collection: Collection) -> Collection:
     return collection.graph()

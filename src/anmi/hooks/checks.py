@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
@@ -42,6 +42,9 @@ from anmi.retrieval.model_folder import is_folder
 from anmi.selection.recipe import RecipeBook
 from anmi.training.options import TrainingOptions
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 log = logging.getLogger(__name__)
 
 ENCODERS: Final = ("minilm", "static")
@@ -63,6 +66,7 @@ class CheckHooks:
         self._roots: tuple[tuple[str, str], ...] = ()
         self._draws_on_facts = self._asks_corpus = False
         self._evaluated: str | None = None
+        self._unlabelled: str | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
@@ -124,9 +128,11 @@ class CheckHooks:
     @hook_impl
     def after_node_run(self, node: Node, outputs: dict[str, Any], inputs: dict[str, Any]) -> None:
         """Refuse a collection that lacks what the end of the run needs; training or evaluation would, hours later."""
+        if node.name == "ask_corpus":
+            self._check_pseudo_queries(outputs["pseudo_queries"])
         if node.name != "ingest":
             return
-        split = self._evaluated
+        split, self._unlabelled = self._evaluated, None
         if split is not None and not (outputs["queries"]["split"] == split).any():
             if not self._asks_corpus:
                 raise AnmiError(
@@ -134,6 +140,7 @@ class CheckHooks:
                     f"so nothing could be evaluated: add labels for the split, raise ingestion.{split}_share, take a "
                     "recipe that trains on pseudo-queries, such as anmi, or run `--pipelines mining,training`"
                 )
+            self._unlabelled = split
             log.warning(
                 "No %s query has a label; pseudo-queries of held-out documents are asked instead, which is a weaker "
                 "proof: what a document says of itself is asked otherwise by people who look for it",
@@ -143,6 +150,16 @@ class CheckHooks:
             raise AnmiError(
                 f'the recipe draws negatives from mixed sources, and the documents of "{inputs["params:collection"]}" '
                 "state no facts: read a collection with a graph by kg:DIR, or choose another recipe"
+            )
+
+    def _check_pseudo_queries(self, made: pd.DataFrame) -> None:
+        """Refuse to train where neither people nor held-out documents ask what is to be evaluated."""
+        split = self._unlabelled
+        if split is not None and not (made["split"] == split).any():
+            raise AnmiError(
+                f'no "{split}" query has a label, and no held-out document asks one in its place ({len(made)} '
+                f"pseudo-queries were made, none of them of such a document): add labels for the split, raise "
+                f"ingestion.{split}_share or adaptation.held_out, or run `--pipelines mining,training`"
             )
 
 
