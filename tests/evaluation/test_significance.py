@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from anmi.errors import AnmiError
-from anmi.evaluation.significance import Comparison, compare, holm, interval, intervals
+from anmi.evaluation.significance import Comparison, compare, compare_all, holm, interval, intervals
 from anmi.seeds import stream
 
 
@@ -25,6 +25,19 @@ def test_permutation_agrees_with_the_t_test_on_many_normal_differences():
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.08, 1, 500), np.zeros(500)
     assert compare(a, b, seed=1).p_value == pytest.approx(stats.ttest_1samp(a, 0).pvalue, abs=0.02)
+
+
+@pytest.mark.parametrize("queries", [9, 300])
+def test_tests_of_several_differences_are_scipys_of_each(queries: int):
+    differences = np.random.default_rng(5).normal([[0.0], [0.08], [-0.1]], 0.8, (3, queries))
+    differences[2, ::2] = 0
+    for found, row in zip(compare_all(differences, seed=3), differences, strict=True):
+        expected = stats.permutation_test(
+            (row,), np.mean, permutation_type="samples", vectorized=True, n_resamples=10_000, rng=stream(4, "other")
+        ).pvalue
+        # Exact with few queries; otherwise two samples of 10,000 sign flips.
+        assert found.p_value == pytest.approx(expected, abs=1e-12 if queries == 9 else 0.025)
+        assert found == compare(row, np.zeros(queries), seed=3)
 
 
 def test_the_interval_covers_the_mean_about_as_often_as_it_says():

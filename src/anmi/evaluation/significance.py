@@ -8,12 +8,11 @@ with 50 % zeros the two agree in the third decimal. On fewer than about 50 queri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
@@ -72,22 +71,60 @@ def compare(
     first, second = _checked(a), _checked(b)
     if len(first) != len(second):
         raise AnmiError(f"a paired comparison needs the same queries, and got {len(first)} and {len(second)} values")
-    difference = first - second
-    mean, low, high = interval(difference, seed=seed, resamples=resamples, confidence=confidence)
-    if not difference.any() or len(difference) == 1:
-        # Flipping the sign of one difference changes nothing of its size.
-        return Comparison(mean, low, high, 1.0)
-    test = scipy.stats.permutation_test(
-        (difference,),
-        np.mean,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=resamples,
-        batch=_batch(len(difference)),
-        alternative="two-sided",
-        rng=stream(seed, "permutation"),
-    )
-    return Comparison(mean, low, high, float(test.pvalue))
+    return compare_all((first - second)[None], seed=seed, resamples=resamples, confidence=confidence)[0]
+
+
+def compare_all(
+    differences: NDArray[np.float64], *, seed: int, resamples: int = 10_000, confidence: float = 0.95
+) -> list[Comparison]:
+    """Return what :func:`compare` does of several pairs of systems or metrics, on the same queries.
+
+    Queries and signs are drawn once for all, and the means are a product, as in :func:`intervals`: the test is that of
+    ``scipy.stats.permutation_test`` with ``permutation_type="samples"``, in a fraction of the time.
+
+    Parameters
+    ----------
+    differences
+        [pairs, n], finite, n at least 1.
+    seed, resamples, confidence
+        As in :func:`compare`.
+
+    Examples
+    --------
+    >>> [found.p_value for found in compare_all(np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 0.0]]), seed=1)]
+    [0.25, 1.0]
+    """
+    _checked(differences.ravel())
+    bounds = intervals(differences, seed=seed, resamples=resamples, confidence=confidence)
+    p_values = _permutation_test(differences, seed, resamples)
+    return [Comparison(*row) for row in zip(*(part.tolist() for part in (*bounds, p_values)), strict=True)]
+
+
+def _permutation_test(differences: NDArray[np.float64], seed: int, resamples: int) -> NDArray[np.float64]:
+    """Return two-sided p-values of "the signs of the differences are random", exact where there are few queries."""
+    count, observed = differences.shape[1], differences.sum(axis=1)
+    # Sums of the same numbers in another order differ by this much.
+    slack = 1e-12 * np.abs(differences).sum(axis=1)
+    less, greater, drawn = np.zeros(len(differences)), np.zeros(len(differences)), 0
+    for signs in _signs(count, seed, resamples):
+        sums = signs @ differences.T
+        less += (sums <= observed + slack).sum(axis=0)
+        greater += (sums >= observed - slack).sum(axis=0)
+        drawn += len(signs)
+    # What was observed is one of all signs, and counts beside those that were drawn (Phipson & Smyth 2010).
+    beside = 0 if 2**count <= resamples else 1
+    found: NDArray[np.float64] = np.minimum(2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0)
+    return found
+
+
+def _signs(count: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64]]:
+    """Yield rows of -1 and 1, [part, n]: all that there are, or as many as are asked for."""
+    if 2**count <= resamples:
+        yield np.where((np.arange(2**count)[:, None] >> np.arange(count)) & 1, 1.0, -1.0)
+        return
+    random, size = stream(seed, "permutation"), _batch(count)
+    for start in range(0, resamples, size):
+        yield np.where(random.integers(0, 2, (min(size, resamples - start), count), dtype=np.int8), 1.0, -1.0)
 
 
 def interval(

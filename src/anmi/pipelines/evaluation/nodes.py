@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -121,7 +121,7 @@ def compare_systems(
     """
     from anmi.evaluation.generalisation import ALL, BUCKETS
     from anmi.evaluation.metrics import summarise
-    from anmi.evaluation.significance import compare, intervals
+    from anmi.evaluation.significance import compare_all, intervals
 
     metrics = [column for column in scores.columns if "@" in column]
     tables = {
@@ -147,17 +147,16 @@ def compare_systems(
         flat |= {f"{system}.{k}": v for k, v in summarise(table).items() if "@" not in k}
     pairs = [(recipe, "zero_shot"), (recipe, "bm25"), ("bm25", "zero_shot")]
     pairs += [(HYBRID, baseline) for baseline in ("zero_shot", "bm25", recipe) if HYBRID in tables]
-    for system, baseline in pairs:
-        for bucket, ids in asked.items():
-            for metric in _HEADLINE if bucket == ALL else _HEADLINE[:1]:
-                if metric not in metrics:
-                    continue
-                a, b = (tables[name].loc[ids, metric].to_numpy() for name in (system, baseline))
-                found = asdict(compare(a, b, **settings))
-                comparisons.append({
-                    "system": system, "baseline": baseline, "bucket": bucket, "queries": len(ids), "metric": metric,
-                    **found,
-                })  # fmt: skip
+    for bucket, ids in asked.items():
+        named = [name for name in (_HEADLINE if bucket == ALL else _HEADLINE[:1]) if name in metrics]
+        of = {system: table.loc[ids, named].to_numpy(np.float64).T for system, table in tables.items()}
+        differences = [of[system] - of[baseline] for system, baseline in pairs]
+        tests = compare_all(np.concatenate(differences), **settings) if named else []
+        for ((system, baseline), metric), test in zip(product(pairs, named), tests, strict=True):
+            comparisons.append({
+                "system": system, "baseline": baseline, "bucket": bucket, "queries": len(ids), "metric": metric,
+                **test.as_dict(),
+            })  # fmt: skip
     flat = {name: float(value) for name, value in flat.items() if np.isfinite(value)}
     return pd.DataFrame(rows), pd.DataFrame(comparisons), flat
 
