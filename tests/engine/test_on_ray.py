@@ -143,9 +143,8 @@ def test_results_are_those_of_local_workers_bit_for_bit(engine: RayEngine) -> No
     assert [(scores.tobytes(), order) for scores, order, _ in on_ray] == [
         (scores.tobytes(), order) for scores, order, _ in there
     ]
-    workers = {pid for _, _, pid in on_ray}
-    assert len(workers) == 2
-    assert os.getpid() not in workers
+    # Forty products are nothing: the worker that started first may have made them all.
+    assert os.getpid() not in {pid for _, _, pid in on_ray}
 
 
 def test_a_function_is_sent_once_and_its_arrays_are_shared(engine: RayEngine) -> None:
