@@ -21,7 +21,9 @@ _OTHER_RUNTIMES: Final = ("onnx/*", "openvino/*", "coreml/*", "*/onnx/*", "*/ope
 # Vocabularies are JSON, too, but name no code, and are large.
 _NO_SETTINGS: Final = re.compile(r"tokenizer\.json|vocab\.json|added_tokens\.json|.*\.index\.json")
 _LARGEST_SETTINGS: Final = 16 << 20
-_OWN_CLASS: Final = re.compile(r"sentence_transformers(\.[A-Za-z]\w*)+")
+_OWN_CLASS: Final = re.compile(
+    r"sentence_transformers(\.[A-Za-z]\w*)+|anmi\.retrieval\.sparse\.document\.LexicalExpansion"
+)
 _ACTIVATION: Final = re.compile(r"torch\.nn(\.modules\.[a-z]\w*)?\.[A-Z]\w*")
 # Settings by which transformers and peft import a module or fetch one.
 _NAMES_CODE: Final = ("auto_map", "auto_mapping", "custom_pipelines", "_attn_implementation_internal")

@@ -1,0 +1,109 @@
+"""What a document's terms weigh, and which further terms it is found by, from tables alone."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import torch
+from sentence_transformers.base.modules.input_module import InputModule
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+
+class LexicalExpansion(InputModule):  # type: ignore[misc]
+    """Documents as sparse vectors over the tokenizer's V tokens, without a transformer.
+
+    Document d with tf_t times token t among its |d| tokens, and the direction h of the mean of their vectors a_t, has
+
+        d_t = g_t · (k1 + 1) tf_t / (tf_t + k1 (1 - b + b |d| / average)) + log(1 + relu(s · (h · e_t - θ_t)))
+
+    The first part is BM25's for the terms that the document holds (Robertson & Zaragoza 2009), each with a factor g_t
+    that is learned. The second adds terms by a table of low rank, as an MLM head does from contextual vectors
+    (SPLADE, arXiv 2107.05720). Without training it is BM25 over sub-words where θ is above every cosine, and with θ
+    below all of them and queries of weight idf it would be BM25 and a static bi-encoder in one inverted index.
+
+    Parameters
+    ----------
+    tokenizer
+        Of V tokens.
+    dimension
+        D of the vectors.
+    average
+        Mean number of tokens of a document.
+    k1, b
+        As in BM25.
+    """
+
+    config_keys: ClassVar[list[str]] = ["dimension", "average", "k1", "b", "max_seq_length"]
+    save_in_root = False
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        dimension: int,
+        average: float,
+        k1: float = 1.2,
+        b: float = 0.75,
+        max_seq_length: int = 512,
+    ) -> None:
+        super().__init__()
+        self.tokenizer = tokenizer
+        self.dimension, self.average, self.k1, self.b = dimension, average, k1, b
+        self.max_seq_length = max_seq_length
+        count = len(tokenizer)
+        self.token = nn.Parameter(torch.zeros(count, dimension))
+        self.expansion = nn.Parameter(torch.zeros(count, dimension))
+        self.threshold = nn.Parameter(torch.ones(count))
+        self.log_factor = nn.Parameter(torch.zeros(count))
+        self.log_scale = nn.Parameter(torch.zeros(()))
+
+    def get_embedding_dimension(self) -> int:
+        """Return V."""
+        return len(self.threshold)
+
+    def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, Tensor]:
+        """Return the tokens of all texts in a row and where each text begins."""
+        if prompt:
+            inputs = self._prepend_prompt(inputs, prompt)
+        rows = self.tokenizer(list(inputs), add_special_tokens=False)["input_ids"]
+        parts = [torch.tensor(row[: self.max_seq_length], dtype=torch.long) for row in rows]
+        lengths = torch.tensor([0, *(len(part) for part in parts)])
+        return {"input_ids": torch.cat(parts), "offsets": lengths.cumsum(0)[:-1]}
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        """Add ``sentence_embedding``, float32 [B, V]; 0 for a text without tokens."""
+        tokens, offsets = features["input_ids"], features["offsets"]
+        ends = torch.cat([offsets[1:], offsets.new_tensor([len(tokens)])])
+        lengths = ends - offsets
+        direction = functional.normalize(functional.embedding_bag(tokens, self.token, offsets, mode="mean"), dim=1)
+        further = torch.log1p(torch.relu(self.log_scale.exp() * (direction @ self.expansion.T - self.threshold)))
+        # A text without tokens has no direction, and a threshold below 0 would give it terms.
+        further = further * (lengths > 0)[:, None]
+        places = torch.repeat_interleave(torch.arange(len(offsets), device=tokens.device), lengths)
+        # As (document, token) pairs: most of [B, V] is 0.
+        pairs, often = torch.unique(places * self.get_embedding_dimension() + tokens, return_counts=True)
+        row, token = pairs // self.get_embedding_dimension(), pairs % self.get_embedding_dimension()
+        often = often.float()
+        saturated = (self.k1 + 1) * often / (often + self.k1 * (1 - self.b + self.b * lengths[row] / self.average))
+        own = saturated * self.log_factor.exp()[token]
+        features["sentence_embedding"] = further.index_put((row, token), own, accumulate=True)
+        return features
+
+    def save(self, output_path: str, *_: Any, safe_serialization: bool = True, **__: Any) -> None:
+        """Write tokenizer, weights and settings."""
+        self.save_tokenizer(output_path)
+        self.save_torch_weights(output_path, safe_serialization=safe_serialization)
+        self.save_config(output_path)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **where: Any) -> Self:
+        """Read what :meth:`save` wrote."""
+        known = {
+            name: where[name] for name in ("token", "cache_folder", "revision", "local_files_only") if name in where
+        }
+        settings = cls.load_config(model_name_or_path, subfolder=subfolder, **known)
+        place = {"cache_dir" if name == "cache_folder" else name: value for name, value in known.items()}
+        tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, subfolder=subfolder, **place)
+        model = cls(tokenizer, **settings)
+        return cls.load_torch_weights(model_name_or_path, subfolder=subfolder, model=model, **known)

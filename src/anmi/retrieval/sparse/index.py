@@ -1,0 +1,119 @@
+"""An inverted index of sparse vectors: exact inner products by SciPy, its arrays memory-mapped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from anmi.errors import AnmiError
+from anmi.retrieval.bm25 import best
+
+_SETTINGS: Final = "settings.json"
+_ARRAYS: Final = ("data", "indices", "indptr")
+_CELLS: Final = 4_000_000
+
+
+class SparseIndex:
+    """Documents by term.
+
+    Attributes
+    ----------
+    postings
+        float32 [V, N], a row per term: which documents hold it, and what it weighs there.
+    document_ids
+        Of the N documents.
+
+    Examples
+    --------
+    >>> index = SparseIndex.build(scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 0.5]]), ["a", "b"])
+    >>> documents, scores = index.search(scipy.sparse.csr_matrix([[0.0, 3.0]]), k=2)
+    >>> documents.tolist(), scores.tolist()
+    ([[0, 1]], [[6.0, 1.5]])
+    """
+
+    def __init__(self, postings: scipy.sparse.csr_matrix, document_ids: list[str]) -> None:
+        self.postings = postings
+        self.document_ids = document_ids
+
+    @staticmethod
+    def build(vectors: scipy.sparse.csr_matrix, document_ids: Sequence[str], share: float = 0.0) -> SparseIndex:
+        """Invert documents.
+
+        Parameters
+        ----------
+        vectors
+            float32 [N, V], no weight below 0.
+        document_ids
+            N ids.
+        share
+            Terms that weigh less than this share of the document's largest weight are left out.
+
+        Raises
+        ------
+        AnmiError
+            Every document is empty, which is what too large a penalty on their terms does; ids and vectors differ in
+            number; or a weight is negative or not finite.
+        """
+        if vectors.shape[0] != len(document_ids):
+            raise AnmiError(f"{vectors.shape[0]} vectors were given for {len(document_ids)} documents")
+        if vectors.nnz and not (np.isfinite(vectors.data).all() and vectors.data.min() >= 0):
+            raise AnmiError("a term of a document weighs less than 0 or is not finite: train again at a smaller rate")
+        kept = scipy.sparse.csr_matrix(vectors, dtype=np.float32, copy=True)
+        if share > 0:
+            row = np.repeat(np.arange(kept.shape[0]), np.diff(kept.indptr))
+            largest = kept.max(axis=1).toarray().ravel()
+            kept.data[kept.data < share * largest[row]] = 0
+        kept.eliminate_zeros()
+        if not kept.nnz:
+            raise AnmiError(
+                "no document has a term, so nothing could be found: train with a smaller penalty on documents' terms"
+            )
+        return SparseIndex(kept.T.tocsr(), list(document_ids))
+
+    @property
+    def terms_per_document(self) -> float:
+        """Mean number of terms of a document."""
+        return float(self.postings.nnz / self.postings.shape[1])
+
+    def postings_per_query(self, queries: scipy.sparse.csr_matrix) -> float:
+        """Return how many (term, document) pairs a query looks at, on average."""
+        lengths = np.diff(self.postings.indptr)
+        return float(lengths[queries.indices[queries.data > 0]].sum() / max(queries.shape[0], 1))
+
+    def search(self, queries: scipy.sparse.csr_matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
+
+        ``queries`` are float32 [Q, V]; documents int32 [Q, k] are padded with -1 where fewer share a term.
+        """
+        k = min(k, len(self.document_ids))
+        parts = [best(scores, k) for scores in self._scored(queries)]
+        if not parts:
+            return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
+        documents, scores = zip(*parts, strict=True)
+        return np.concatenate(documents), np.concatenate(scores)
+
+    def _scored(self, queries: scipy.sparse.csr_matrix) -> Iterator[NDArray[np.float32]]:
+        step = max(1, _CELLS // len(self.document_ids))
+        for start in range(0, queries.shape[0], step):
+            yield (queries[start : start + step] @ self.postings).toarray().astype(np.float32, copy=False)
+
+    def save(self, path: Path) -> None:
+        """Write the index into the folder ``path``."""
+        for name in _ARRAYS:
+            np.save(path / f"{name}.npy", getattr(self.postings, name))
+        settings = {"shape": list(self.postings.shape), "document_ids": self.document_ids}
+        (path / _SETTINGS).write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
+
+    @staticmethod
+    def load(path: Path) -> SparseIndex:
+        """Open an index, its arrays memory-mapped."""
+        settings = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
+        arrays = tuple(np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
+        postings = scipy.sparse.csr_matrix(arrays, shape=tuple(settings["shape"]), copy=False)
+        return SparseIndex(postings, settings["document_ids"])

@@ -1,0 +1,127 @@
+import math
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SparseEncoder
+
+from anmi.errors import AnmiError
+from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.sparse import (
+    LexicalExpansion,
+    inference_free,
+    inverse_document_frequency,
+    load_sparse,
+    sparse_vectors,
+)
+
+TEXTS = [
+    "The red fox jumps over the lazy dog.",
+    "A fox den; the fox sleeps in the den of another fox.",
+    "Whales are mammals that live in the sea, and sing.",
+    "Tides of the sea rise with the moon.",
+    "The dog barks at the moon.",
+]
+
+
+@pytest.fixture(scope="module")
+def static(static_models: Path):
+    return load_encoder("static", static_models)
+
+
+@pytest.fixture(scope="module")
+def model(static) -> SparseEncoder:
+    return inference_free(static, TEXTS)
+
+
+def document_module(model: SparseEncoder) -> LexicalExpansion:
+    return model[0].sub_modules["document"][0]
+
+
+def test_without_expansion_it_is_bm25_over_subwords(static):
+    model = inference_free(static, TEXTS)
+    with torch.no_grad():
+        document_module(model).threshold.fill_(2.0)
+    queries = ["fox den", "the moon over the sea", "a singing mammal"]
+    scores = (sparse_vectors(model, queries, "query") @ sparse_vectors(model, TEXTS, "document").T).toarray()
+    tokenizer = model[0].sub_modules["query"][0].tokenizer
+    rows = [[str(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]] for text in TEXTS + queries]
+    peer = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    peer.index(rows[: len(TEXTS)], show_progress=False)
+    expected = [peer.get_scores(sorted(set(row))) for row in rows[len(TEXTS) :]]
+    # The library leaves out the factor k1 + 1, which is the same for all.
+    np.testing.assert_allclose(scores, 2.2 * np.array(expected), rtol=1e-4)
+
+
+def test_a_document_weighs_as_the_formula_says(model):
+    module = document_module(model)
+    found = sparse_vectors(model, TEXTS, "document").toarray()
+    ids = module.tokenizer(TEXTS[1], add_special_tokens=False)["input_ids"]
+    vectors = module.token.detach().numpy()
+    direction = vectors[ids].mean(axis=0)
+    direction /= np.linalg.norm(direction)
+    for token in {*ids, *range(0, 29_000, 997)}:
+        cosine = float(direction @ module.expansion[token].detach().numpy())
+        margin = cosine - float(module.threshold[token])
+        weight = math.log1p(max(0.0, math.exp(float(module.log_scale)) * margin))
+        often = ids.count(token)
+        weight += 2.2 * often / (often + 1.2 * (0.25 + 0.75 * len(ids) / module.average))
+        assert found[1, token] == pytest.approx(weight, abs=1e-5)
+
+
+def test_idf_is_that_of_the_corpus_and_marks_weigh_nothing(model):
+    tokenizer, idf = model[0].sub_modules["query"][0].tokenizer, model[0].sub_modules["query"][0].weight
+    fox, the = (tokenizer.convert_tokens_to_ids(token) for token in ("fox", "the"))
+    assert float(idf[fox]) == pytest.approx(math.log(1 + 3.5 / 2.5))
+    assert float(idf[the]) < float(idf[fox])
+    assert not idf[tokenizer.all_special_ids].any()
+    assert float(idf[tokenizer.convert_tokens_to_ids("zebra")]) == 1.0
+
+
+def test_queries_need_no_network_and_hold_only_their_own_tokens(model):
+    tokenizer = model[0].sub_modules["query"][0].tokenizer
+    found = sparse_vectors(model, ["fox and whale"], "query")
+    assert set(found.indices) == set(tokenizer("fox and whale", add_special_tokens=False)["input_ids"])
+
+
+@pytest.mark.parametrize("by", ["anmi", "sentence-transformers"])
+def test_the_saved_folder_gives_the_same(model, by: str, tmp_path: Path):
+    model.save(str(tmp_path / "model"))
+    again = (
+        load_sparse(tmp_path / "model")
+        if by == "anmi"
+        else SparseEncoder(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
+    )
+    for role, encode in (("query", again.encode_query), ("document", again.encode_document)):
+        expected = sparse_vectors(model, TEXTS, role).toarray()
+        np.testing.assert_allclose(sparse_vectors(again, TEXTS, role).toarray(), expected, rtol=1e-6)
+        np.testing.assert_allclose(encode(TEXTS).to_dense().numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_texts_without_tokens_are_empty(model):
+    found = sparse_vectors(model, ["", "fox", " "], "document")
+    assert np.diff(found.indptr).tolist()[0] == 0 == np.diff(found.indptr).tolist()[2]
+    assert found[1].nnz > 0
+    assert sparse_vectors(model, [], "query").shape[0] == 0
+
+
+def test_what_it_cannot_begin_with_is_refused(static):
+    with pytest.raises(AnmiError, match="no document holds a token"):
+        inference_free(static, ["", " "])
+    with pytest.raises(AnmiError, match="encoder=static"):
+        inference_free(load_encoder("minilm", Path("unused")), TEXTS)
+
+
+def test_gradients_reach_every_table(static):
+    model = inference_free(static, TEXTS)
+    document = model({**model.preprocess(TEXTS, task="document"), "task": "document"})["sentence_embedding"]
+    query = model({**model.preprocess(["fox"], task="query"), "task": "query"})["sentence_embedding"]
+    (document.sum() + (query @ document.T).sum()).backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
+
+
+def test_idf_falls_with_frequency():
+    idf = inverse_document_frequency(np.arange(1, 101), 100)
+    assert (np.diff(idf) < 0).all() and (idf > 0).all()
