@@ -114,13 +114,19 @@ def search(
     once; see :func:`anmi.retrieval.encoders.encode` for the rest.
     """
     from anmi.retrieval.dense import DenseIndex
+    from anmi.retrieval.encoders import is_sparse
 
+    if is_sparse(model):
+        from anmi.retrieval.sparse import SparseIndex, sparse_vectors
+
+        index = SparseIndex.build(sparse_vectors(model, document_texts, "document"), [""] * len(document_texts))
+        return index.search(sparse_vectors(model, query_texts, "query"), k)
     options: dict[str, Any] = {"store": store, "precision": precision, "batch_size": batch_size}
     label = f"encoding for {description}" if description else ""
     documents = vectors(model, document_texts, "document", description=label, **options)
     queries = vectors(model, query_texts, "query", **options)
-    index = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
-    return index.search(queries, k)
+    dense = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
+    return dense.search(queries, k)
 
 
 def ranked(

@@ -166,6 +166,11 @@ def is_routed(model: SentenceTransformer) -> bool:
     return type(model[0]).__name__ == "Router"
 
 
+def is_sparse(model: Any) -> bool:
+    """Tell whether the model gives weights of terms, compared by inner products, instead of directions."""
+    return type(model).__name__ == "SparseEncoder"
+
+
 def _distilled(models: Path) -> Path:
     """Return the folder of the static model, distilling MiniLM on first use."""
     verify(minilm_folder() / "model.safetensors", MINILM_SHA256)

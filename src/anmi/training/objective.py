@@ -12,10 +12,12 @@ from torch.utils.checkpoint import checkpoint
 
 from anmi.training.facts import Facts
 from anmi.training.failures import not_finite
+from anmi.training.options.sparsity import SparsityOptions
+from anmi.training.sparsity import penalty
 
 
 class ContrastiveObjective(nn.Module):
-    """Encodes a batch of :class:`anmi.training.batch.Batcher` and applies a loss to its cosine similarities.
+    """Encodes a batch of :class:`anmi.training.batch.Batcher` and applies a loss to its similarities.
 
     Parameters
     ----------
@@ -30,6 +32,8 @@ class ContrastiveObjective(nn.Module):
         Gradient caching: where texts take several passes, keep only their embeddings and run the passes again for the
         gradient (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016): the same gradients in the memory
         of one pass, for about a third more time, with any loss.
+    sparsity
+        What terms cost, for a sparse retriever: its similarities are inner products. None for cosines.
     margin
         Count the rows' own negatives that are less than so much less similar than the positive; None does not count.
     """
@@ -42,6 +46,7 @@ class ContrastiveObjective(nn.Module):
         *,
         recompute: bool = False,
         margin: float | None = None,
+        sparsity: SparsityOptions | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -49,6 +54,7 @@ class ContrastiveObjective(nn.Module):
         self.autocast = autocast
         self.recompute = recompute
         self.margin = margin
+        self.sparsity = sparsity
         # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
         self.encoded: tuple[Tensor, Tensor] | None = None
         self.violations: float | None = None
@@ -81,6 +87,8 @@ class ContrastiveObjective(nn.Module):
         )
         losses = self.loss(similarity.gather(1, own)[:, 0], similarity, batch["weights"].log(), facts)
         result: Tensor = (losses * batch["query_weight"]).mean()
+        if self.sparsity is not None:
+            result = result + penalty(documents, self.sparsity, batch.get("step", 0))
         if not bool(torch.isfinite(result)):
             wrong = [
                 q for q, value in zip(batch["query_ids"], losses.tolist(), strict=True) if not math.isfinite(value)
@@ -98,7 +106,8 @@ class ContrastiveObjective(nn.Module):
             parts = [checkpoint(self._encode_group, group, use_reentrant=False) for group in groups]
         else:
             parts = [self._encode_group(group) for group in groups]
-        return functional.normalize(torch.cat(parts), dim=1)[texts["place"]]
+        encoded = torch.cat(parts)[texts["place"]]
+        return encoded if self.sparsity is not None else functional.normalize(encoded, dim=1)
 
     def _encode_group(self, group: dict[str, Any]) -> Tensor:
         # A copy, since encoders write their results into the features they are given.

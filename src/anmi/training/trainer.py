@@ -21,7 +21,7 @@ from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import is_static, resolve_precision
+from anmi.retrieval.encoders import is_sparse, is_static, resolve_precision
 from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.training.batch import Batcher, Row, read_rows
@@ -210,7 +210,7 @@ def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> 
 
     A table of token vectors has no matrix products to gain from it and stays float32.
     """
-    if options.precision == "auto" and is_static(encoder):
+    if options.precision == "auto" and (is_static(encoder) or is_sparse(encoder)):
         return torch.float32
     return torch.bfloat16 if resolve_precision(options.precision) == "bfloat16" else torch.float32
 
@@ -249,7 +249,10 @@ def _loop(
 ) -> Loop:
     margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
     autocast = precision if precision != torch.float32 else None
-    objective = ContrastiveObjective(encoder, loss, autocast, recompute=options.recompute, margin=margin)
+    objective = ContrastiveObjective(
+        encoder, loss, autocast, recompute=options.recompute, margin=margin,
+        sparsity=options.sparsity if is_sparse(encoder) else None,
+    )  # fmt: skip
     loop = Loop(
         model=encoder,
         args=arguments,
@@ -264,7 +267,7 @@ def _loop(
     if data:
         loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
-    per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
+    per_pass = sys.maxsize if is_static(encoder) or is_sparse(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
     loop.recorder, loop.curriculum = recorder, curriculum
     recorder.objective, recorder.sampler = objective, loop.sampler

@@ -11,6 +11,7 @@ from anmi.training.options.hardness import HansOptions, HardnessOptions, NoAdapt
 from anmi.training.options.losses import InfoNCEOptions, LossOptions
 from anmi.training.options.pseudo import PseudoQueryOptions
 from anmi.training.options.sources import MinedSources, SourceOptions
+from anmi.training.options.sparsity import SparsityOptions
 from anmi.training.options.temperatures import LearnableTemperature, TemperatureOptions
 
 
@@ -74,6 +75,9 @@ class TrainingOptions(BaseModel):
     )
     pseudo_queries: PseudoQueryOptions = Field(
         PseudoQueryOptions(), description="What is learned from the corpus itself, beside the labels."
+    )
+    sparsity: SparsityOptions = Field(
+        SparsityOptions(), description="What terms of documents cost a sparse retriever; dense encoders ignore it."
     )
     labels: float = Field(
         1.0,
