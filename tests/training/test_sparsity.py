@@ -1,0 +1,81 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anmi.errors import AnmiError
+from anmi.evaluation.retrieval import search
+from anmi.retrieval.sparse import SparseIndex, inference_free, sparse_vectors
+from anmi.training.options import TrainingOptions
+from anmi.training.options.sparsity import SparsityOptions
+from anmi.training.sparsity import penalty
+from anmi.training.trainer import train
+
+WORDS = [f"w{i}" for i in range(60)]
+DOCUMENTS = [f"w{i + 20} w{i + 40}" for i in range(20)]
+QUERIES = [f"w{i}" for i in range(20)]
+
+
+def rows() -> pd.DataFrame:
+    """Query w_i belongs to the document "w_{i+20} w_{i+40}", with which it shares no term."""
+    return pd.DataFrame([
+        {
+            "query_id": f"q{i}", "query": QUERIES[i], "positive_id": f"d{i}", "positive": DOCUMENTS[i],
+            "negative_ids": [f"d{(i + 1) % 20}"], "negatives": [DOCUMENTS[(i + 1) % 20]], "weights": [1.0],
+            "query_weight": 1.0, "positive_ids": [f"d{i}"],
+        }
+        for i in range(20)
+    ])  # fmt: skip
+
+
+@pytest.fixture
+def model(word_encoder):
+    made = inference_free(word_encoder(WORDS), DOCUMENTS)
+    with torch.no_grad():
+        # So that every word may become a term of every document.
+        made[0].sub_modules["document"][0].threshold.fill_(-1)
+    return made
+
+
+def fit(model, weight: float):
+    options = TrainingOptions(
+        epochs=20, batch_size=10, learning_rate=0.05, temperature={"fixed": {"value": 1.0}},
+        sparsity={"weight": weight, "steps": 10},
+    )  # fmt: skip
+    return train(rows(), encoder=model, options=options, output=None, seed=1, show_progress=False)
+
+
+def test_documents_learn_the_terms_that_they_are_asked_by(model):
+    before, _ = search(model, QUERIES, DOCUMENTS, 3)
+    fit(model, 1e-3)
+    found, scores = search(model, QUERIES, DOCUMENTS, 3)
+    assert (before[:, 0] == np.arange(20)).sum() <= 5
+    assert (found[:, 0] == np.arange(20)).sum() >= 18
+    vectors = sparse_vectors(model, DOCUMENTS, "document").toarray()
+    asked = sparse_vectors(model, QUERIES, "query").toarray()
+    np.testing.assert_allclose(scores[:, 0], (asked * vectors).sum(axis=1), rtol=1e-5)
+
+
+def test_a_larger_penalty_leaves_fewer_terms(model, word_encoder):
+    before = SparseIndex.build(sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS).terms_per_document
+    fit(model, 0.3)
+    after = SparseIndex.build(sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS).terms_per_document
+    assert after < before / 2
+
+
+@given(st.integers(0, 400), st.floats(0, 1), st.integers(1, 300))
+def test_the_penalty_is_the_papers(step: int, weight: float, steps: int):
+    documents = torch.tensor([[0.5, 0.0, 2.0], [1.5, 0.0, 0.0]])
+    expected = weight * min(1, step / steps) ** 2 * (1.0**2 + 1.0**2)
+    assert float(penalty(documents, SparsityOptions(weight=weight, steps=steps), step)) == pytest.approx(expected)
+
+
+def test_a_penalty_that_empties_all_documents_is_told(model):
+    with torch.no_grad():
+        module = model[0].sub_modules["document"][0]
+        module.log_factor.fill_(-200)
+        module.threshold.fill_(2)
+    with pytest.raises(AnmiError, match="smaller penalty"):
+        search(model, QUERIES, DOCUMENTS, 3)
