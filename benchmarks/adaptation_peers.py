@@ -31,8 +31,9 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.fusion import Ranked, Spreads, fuse
+from anmi.retrieval.index import spread_of_scores
 from anmi.retrieval.related import RelatedDocuments
-from anmi.search.fit import fit_on_dev, spread_of_cosines
+from anmi.search.fit import fit_on_dev
 from anmi.selection.rows import of_split
 from anmi.training.interpolation import interpolate
 from anmi.training.options import TrainingOptions
@@ -206,7 +207,7 @@ def measured(mined: Mined, documents: Any, model: Any, trained: tuple[str, ...])
     ranking, dense = ranked(dev)
     dev_run = ranking.run(dense.documents, dense.scores)
     on_dev = float(evaluate(mined.qrels[mined.qrels.query_id.isin(dev.query_id)], dev_run, (10,))["ndcg@10"].mean())
-    spread = spread_of_cosines(vectors(model, dev.text.tolist(), "query"), documents)
+    spread = spread_of_scores(vectors(model, dev.text.tolist(), "query"), documents)
     positives = set(mined.qrels.document_id[mined.qrels.query_id.isin(mined.asked("train").query_id)])
     weight = fit_on_dev(
         dev_run, bm25, mined.corpus, mined.queries, mined.qrels, positives=positives, dense_spread=spread, depth=DEPTH,

@@ -29,7 +29,8 @@ from anmi.evaluation.significance import compare, interval
 from anmi.pipelines.training.nodes import dev_ranking
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.related import RelatedDocuments
-from anmi.retrieval.sparse import SparseIndex, inference_free, sparse_vectors
+from anmi.retrieval.sparse import SparseIndex
+from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.selection.rows import of_split
 from anmi.training.checkpoint import CheckpointPlan
 from anmi.training.options import TrainingOptions

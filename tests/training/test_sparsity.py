@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search
-from anmi.retrieval.sparse import SparseIndex, inference_free, sparse_vectors
+from anmi.retrieval.sparse import SparseIndex
+from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sparsity import SparsityOptions
 from anmi.training.sparsity import penalty

@@ -17,6 +17,7 @@ from anmi import seeds
 from anmi.errors import AnmiError
 from anmi.evaluation.audit import clustered_auc
 from anmi.evaluation.significance import interval
+from anmi.retrieval.index import row_products
 
 FALSE_KINDS: Final = ("swap", "entity", "number", "date", "negation", "antonym", "generated")
 # True statements: to prefer the own document to them is retrieval, not a matter of facts.
@@ -67,7 +68,7 @@ def factuality_pairs(
 
 
 def pair_similarities(pairs: pd.DataFrame, encode: Encode) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the cosines of each pair's query with its own document and with the variant, float64 [P].
+    """Return the similarities of each pair's query with its own document and with the variant, float64 [P].
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def pair_similarities(pairs: pd.DataFrame, encode: Encode) -> tuple[NDArray[np.f
         cosine = np.empty(len(pairs), np.float64)
         for start in range(0, len(pairs), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            cosine[rows] = np.einsum("pd,pd->p", queries[query[rows]], documents[document[rows]], dtype=np.float64)
+            cosine[rows] = row_products(queries[query[rows]], documents[document[rows]])
         found.append(cosine)
     return found[0], found[1]
 

@@ -19,6 +19,7 @@ from anmi.retrieval.pool import own_documents, without
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from anmi.retrieval.index import Vectors
     from anmi.store import Store
 
 
@@ -113,20 +114,15 @@ def search(
     Returns documents and scores, int32 and float32 [Q, k], best first. The store is for models that are used more than
     once; see :func:`anmi.retrieval.encoders.encode` for the rest.
     """
-    from anmi.retrieval.dense import DenseIndex
-    from anmi.retrieval.encoders import is_sparse
+    from anmi.retrieval.index import build_index
 
-    if is_sparse(model):
-        from anmi.retrieval.sparse import SparseIndex, sparse_vectors
-
-        index = SparseIndex.build(sparse_vectors(model, document_texts, "document"), [""] * len(document_texts))
-        return index.search(sparse_vectors(model, query_texts, "query"), k)
     options: dict[str, Any] = {"store": store, "precision": precision, "batch_size": batch_size}
     label = f"encoding for {description}" if description else ""
     documents = vectors(model, document_texts, "document", description=label, **options)
     queries = vectors(model, query_texts, "query", **options)
-    dense = DenseIndex.build(documents, [str(i) for i in range(len(document_texts))])
-    return dense.search(queries, k)
+    index: Any = build_index(documents, [str(i) for i in range(len(document_texts))])
+    found: tuple[NDArray[np.int32], NDArray[np.float32]] = index.search(queries, k)
+    return found
 
 
 def ranked(
@@ -160,17 +156,22 @@ def vectors(
     precision: str = "auto",
     batch_size: int = 64,
     description: str = "",
-) -> NDArray[np.float32]:
+) -> Vectors:
     """Encode texts with the model's prompt for them.
 
     A static encoder does not tokenise again what this process read before.
 
-    Returns float32 [T, D], rows of length 1. See :func:`anmi.retrieval.encoders.encode`.
+    Returns float32 [T, D], rows of length 1, see :func:`anmi.retrieval.encoders.encode`; of a sparse retriever
+    [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`.
     """
     from anmi.evaluation.static_tokens import encode_static, is_readable
-    from anmi.retrieval.encoders import encode
+    from anmi.retrieval.encoders import encode, is_sparse
     from anmi.retrieval.prompts import prompts_of
 
+    if is_sparse(model):
+        from anmi.retrieval.sparse.model import sparse_vectors
+
+        return sparse_vectors(model, texts, role, description=description)
     if store is None and is_readable(model):
         prompt = prompts_of(model)[role]
         return encode_static(model, [prompt + text for text in texts])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import logging
 import shutil
 import tempfile
@@ -90,7 +91,7 @@ def check_name(name: str) -> None:
 
 
 def load_encoder(name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN) -> SentenceTransformer:
-    """Load a bi-encoder that knows its prompts.
+    """Load a bi-encoder that knows its prompts, or a sparse retriever, which has none.
 
     Parameters
     ----------
@@ -117,7 +118,10 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
             verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
         place = str(_distilled(models) if name == "static" else minilm_folder()) if name in NAMES else name
         try:
-            model = SentenceTransformer(str(checked_model(place)), device=device(), trust_remote_code=False)
+            folder = checked_model(place)
+            if is_sparse_folder(folder):
+                return _sparse(folder, name)
+            model = SentenceTransformer(str(folder), device=device(), trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise AnmiError(
                 f'encoder "{name}" could not be loaded ({str(error).splitlines()[0][:200]}); give a folder that holds '
@@ -169,6 +173,20 @@ def is_routed(model: SentenceTransformer) -> bool:
 def is_sparse(model: Any) -> bool:
     """Tell whether the model gives weights of terms, compared by inner products, instead of directions."""
     return type(model).__name__ == "SparseEncoder"
+
+
+def is_sparse_folder(folder: Path) -> bool:
+    """Tell whether a folder holds a SparseEncoder of sentence-transformers."""
+    file = folder / "config_sentence_transformers.json"
+    return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("model_type") == "SparseEncoder"
+
+
+def _sparse(folder: Path, name: str) -> Any:
+    from anmi.retrieval.sparse.model import load_sparse
+
+    model = load_sparse(folder)
+    _CALLED[model] = short_name(name)
+    return model
 
 
 def _distilled(models: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+Encode = Callable[[Sequence[str]], Any]
 _TABLE: Final = "StaticEmbedding"
 _WEIGHTS: Final = "embedding.weight"
 _LEAST: Final = 1e-12
@@ -76,7 +76,7 @@ def token_table(folder: Path) -> TokenTable | None:
 def open_encoder(
     folder: Path, max_length: int | None, precision: Literal["auto", "float32", "bfloat16"], batch_size: int = 64
 ) -> Encode:
-    """Return a function from queries to unit vectors, with the model's own prompt.
+    """Return a function from queries to unit vectors, with the model's own prompt; for a sparse retriever to terms.
 
     Parameters
     ----------
@@ -91,9 +91,10 @@ def open_encoder(
         The folder holds more than data, or no such model.
     """
     from anmi.retrieval.model_folder import check_folder
+    from anmi.retrieval.sparse import term_table
 
     check_folder(folder)
-    if (table := token_table(folder)) is not None:
+    if (table := token_table(folder) or term_table(folder)) is not None:
         return table
     from anmi.retrieval.encoders import encode, load_encoder
 

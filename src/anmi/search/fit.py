@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,32 +14,6 @@ from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, Spreads, fuse
 from anmi.search.weights import FittedWeight, fit_weight
-
-_MOST: Final = 2000
-
-
-def spread_of_cosines(queries: NDArray[np.float32], documents: NDArray[np.float32]) -> float:
-    """Return the standard deviation of the cosines of a query with all documents, the mean over queries.
-
-    Parameters
-    ----------
-    queries, documents
-        Unit vectors, [Q, D] and [N, D]. Without queries the first 2,000 documents ask.
-
-    Examples
-    --------
-    >>> documents = np.array([[1, 0], [0, 1]], np.float32)
-    >>> spread_of_cosines(documents[:1], documents)
-    0.5
-    """
-    asked = (queries if len(queries) else documents)[:_MOST].astype(np.float64)
-    # By moments of the documents, so that no matrix of all cosines is made.
-    mean = documents.mean(axis=0, dtype=np.float64)
-    square = (documents.T @ documents).astype(np.float64) / max(len(documents), 1)
-    variance = np.einsum("qd,de,qe->q", asked, square, asked, optimize=True) - (asked @ mean) ** 2
-    found = float(np.sqrt(np.maximum(variance, 0)).mean()) if len(asked) else 0.0
-    # Of one document, or of documents that are all alike, nothing is put in order by the encoder anyway.
-    return round(found, 6) if found > 1e-6 else 1.0
 
 
 def fit_on_dev(

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.fusion import DEPTH, Fused, Method, Ranked, Spreads, fuse
+from anmi.retrieval.index import Index, Vectors, build_index, load_index
 from anmi.search.documents import Documents, write
 from anmi.search.encoder import Encode, open_encoder
 from anmi.search.folder import README, copy_model, opened, seal
@@ -44,7 +44,7 @@ class HybridSearch:
     """
 
     def __init__(
-        self, bm25: BM25Index, dense: DenseIndex, documents: Documents | pd.DataFrame, model: Path,
+        self, bm25: BM25Index, dense: Index, documents: Documents | pd.DataFrame, model: Path,
         settings: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.bm25 = bm25
@@ -63,7 +63,7 @@ class HybridSearch:
         model: Path,
         bm25: BM25Index,
         corpus: pd.DataFrame,
-        embeddings: NDArray[np.float32],
+        embeddings: Vectors,
         *,
         encoder: Mapping[str, Any],
         dense_spread: float,
@@ -84,7 +84,7 @@ class HybridSearch:
         corpus
             ``document_id, title, text`` of N documents.
         embeddings
-            Of the documents by the model, unit vectors, float32 [N, D].
+            Of the documents by the model: unit vectors, float32 [N, D], or a sparse retriever's, [N, V].
         encoder
             ``max_length``, ``precision`` and ``batch_size`` that the documents were encoded with.
         dense_spread, weight, method, depth
@@ -99,7 +99,7 @@ class HybridSearch:
             "documents": len(corpus), "encoder": dict(encoder),
             "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
         }  # fmt: skip
-        dense = DenseIndex.build(embeddings, corpus.document_id.tolist(), index)
+        dense = build_index(embeddings, corpus.document_id.tolist(), index)
         return HybridSearch(bm25, dense, corpus, model, settings)
 
     def save(self, path: Path) -> None:
@@ -129,7 +129,7 @@ class HybridSearch:
         folder = Path(path)
         settings = opened(folder)
         places = {name: folder / place for name, place in _PLACES.items()}
-        bm25, dense = BM25Index.load(places["bm25"]), DenseIndex.load(places["dense"])
+        bm25, dense = BM25Index.load(places["bm25"]), load_index(places["dense"])
         return HybridSearch(bm25, dense, Documents(places["documents"]), places["model"], settings)
 
     @cached_property
@@ -190,8 +190,8 @@ class HybridSearch:
         how = self.settings
         return fuse(bm25, dense, k, Spreads(bm25_spread, how["dense_spread"]), how["method"], how["weight"])
 
-    def vectors(self) -> NDArray[np.float32] | None:
-        """Return the vectors of all documents, float32 [N, D]; None where the index keeps them only approximately."""
+    def vectors(self) -> Vectors | None:
+        """Return the vectors of all documents, [N, D]; None where the index keeps them only approximately."""
         return self.dense.vectors()
 
     def _hits(self, found: Fused) -> list[list[Hit]]:

@@ -9,13 +9,8 @@ from sentence_transformers import SparseEncoder
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import load_encoder
-from anmi.retrieval.sparse import (
-    LexicalExpansion,
-    inference_free,
-    inverse_document_frequency,
-    load_sparse,
-    sparse_vectors,
-)
+from anmi.retrieval.sparse.document import LexicalExpansion
+from anmi.retrieval.sparse.model import inference_free, inverse_document_frequency, load_sparse, sparse_vectors
 
 TEXTS = [
     "The red fox jumps over the lazy dog.",

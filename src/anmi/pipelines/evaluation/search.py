@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
@@ -47,7 +46,8 @@ def build_search(
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import vectors
     from anmi.retrieval.encoders import load_encoder
-    from anmi.search.fit import fit_on_dev, spread_of_cosines
+    from anmi.retrieval.index import spread_of_scores
+    from anmi.search.fit import fit_on_dev
 
     how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
     model = load_encoder(str(trained_model), store.path / "models", dense.max_length)
@@ -56,7 +56,7 @@ def build_search(
     dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else [])
     texts = dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist()
     hybrid = params.hybrid
-    spread = spread_of_cosines(vectors(model, texts, "query", **how), embeddings)
+    spread = spread_of_scores(vectors(model, texts, "query", **how), embeddings)
     fit, weight = None, hybrid.weight
     if weight is None and hybrid.method == "convex":
         trained = set(queries.query_id[queries.split == "train"])
@@ -134,14 +134,14 @@ def exact(search: HybridSearch, corpus: pd.DataFrame, dense: DenseParams, store:
 
     All systems are measured by exact search, or an approximate index would count against the trained encoder alone.
     """
-    from anmi.retrieval.dense import DenseIndex
+    from anmi.retrieval.index import build_index
 
-    if search.dense.settings["kind"] == "flat":
+    if search.dense.settings["kind"] in ("flat", "inverted"):
         return search.dense
     found = search.vectors()
     if found is None:
         found = _documents(search, corpus, dense, store)
-    return DenseIndex.build(found, search.document_ids)
+    return build_index(found, search.document_ids)
 
 
 def changed(
@@ -149,16 +149,17 @@ def changed(
 ) -> HybridSearch:
     """Return the search over documents of which some have another text; only these are encoded."""
     from anmi.corpus.texts import document_texts
-    from anmi.retrieval.dense import DenseIndex
+    from anmi.retrieval.index import build_index
 
     old, new = document_texts(before), document_texts(after)
     other = np.array([a != b for a, b in zip(old, new, strict=True)], bool)
     found = search.vectors()
-    if found is None:
+    # Rows of a sparse matrix cannot be replaced in place, and encode fast.
+    if found is None or search.dense.settings["kind"] == "inverted":
         found = _documents(search, after, dense, store)
     elif other.any():
         found[other] = _documents(search, after[other], dense, store)
-    index = DenseIndex.build(found, search.document_ids)
+    index = build_index(found, search.document_ids)
     return HybridSearch(reindexed(search.bm25, after), index, after, search.model, search.settings)
 
 
@@ -172,7 +173,7 @@ def reindexed(index: BM25Index, corpus: pd.DataFrame) -> BM25Index:
     )
 
 
-def _documents(search: HybridSearch, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> NDArray[np.float32]:
+def _documents(search: HybridSearch, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import vectors
     from anmi.retrieval.encoders import load_encoder

@@ -157,7 +157,8 @@ def train_retriever(
     )
 
     def load() -> Any:
-        return load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
+        model = load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
+        return _sparse_start(model, corpus, store) if options.retriever == "sparse" else model
 
     def rank_dev(model: Any) -> pd.DataFrame:
         return dev_ranking(model, *dev_tables, dense.precision)
@@ -192,6 +193,17 @@ def train_retriever(
         "dev_run": result.dev_run.reindex(columns=["query_id", "document_id", "score", "rank"]),
         "training_summary": result.summary | about,
     }
+
+
+def _sparse_start(encoder: Any, corpus: pd.DataFrame, store: Store) -> Any:
+    """Return the untrained sparse retriever of a corpus, from the tables of a static encoder."""
+    from anmi.corpus.texts import document_texts
+    from anmi.retrieval.encoders import is_static, load_encoder
+    from anmi.retrieval.sparse.model import inference_free
+
+    if not is_static(encoder):
+        encoder = load_encoder("static", store.path / "models")
+    return inference_free(encoder, document_texts(corpus))
 
 
 def labels_used(

@@ -1,17 +1,10 @@
 """Learned sparse retrieval without a network for queries (arXiv 2411.04403): terms with weights, in an inverted index.
 
-A query is its terms with their idf; a document is its own terms, weighed, and further ones that training adds.
+A query is its terms with their idf; a document is its own terms, weighed, and further ones that training adds. Searching
+needs no PyTorch: the modules that do, ``model`` and ``document``, are not imported here.
 """
 
-from anmi.retrieval.sparse.document import LexicalExpansion
 from anmi.retrieval.sparse.index import SparseIndex
-from anmi.retrieval.sparse.model import inference_free, inverse_document_frequency, load_sparse, sparse_vectors
+from anmi.retrieval.sparse.query import TermTable, term_table
 
-__all__ = [
-    "LexicalExpansion",
-    "SparseIndex",
-    "inference_free",
-    "inverse_document_frequency",
-    "load_sparse",
-    "sparse_vectors",
-]
+__all__ = ["SparseIndex", "TermTable", "term_table"]

@@ -15,6 +15,7 @@ from anmi.errors import AnmiError
 from anmi.retrieval.bm25 import best
 
 _SETTINGS: Final = "settings.json"
+_KIND: Final = "inverted"
 _ARRAYS: Final = ("data", "indices", "indptr")
 _CELLS: Final = 4_000_000
 
@@ -28,6 +29,8 @@ class SparseIndex:
         float32 [V, N], a row per term: which documents hold it, and what it weighs there.
     document_ids
         Of the N documents.
+    settings
+        ``kind`` (always "inverted"), ``documents`` (N) and ``terms`` (V).
 
     Examples
     --------
@@ -40,6 +43,7 @@ class SparseIndex:
     def __init__(self, postings: scipy.sparse.csr_matrix, document_ids: list[str]) -> None:
         self.postings = postings
         self.document_ids = document_ids
+        self.settings = {"kind": _KIND, "documents": postings.shape[1], "terms": postings.shape[0]}
 
     @staticmethod
     def build(vectors: scipy.sparse.csr_matrix, document_ids: Sequence[str], share: float = 0.0) -> SparseIndex:
@@ -107,13 +111,22 @@ class SparseIndex:
         """Write the index into the folder ``path``."""
         for name in _ARRAYS:
             np.save(path / f"{name}.npy", getattr(self.postings, name))
-        settings = {"shape": list(self.postings.shape), "document_ids": self.document_ids}
+        settings = self.settings | {"document_ids": self.document_ids}
         (path / _SETTINGS).write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
+
+    @staticmethod
+    def is_one(path: Path) -> bool:
+        """Tell whether a folder holds such an index."""
+        return all((path / f"{name}.npy").is_file() for name in _ARRAYS)
+
+    def vectors(self) -> scipy.sparse.csr_matrix:
+        """Return the documents that were indexed, float32 [N, V]."""
+        return self.postings.T.tocsr()
 
     @staticmethod
     def load(path: Path) -> SparseIndex:
         """Open an index, its arrays memory-mapped."""
         settings = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
         arrays = tuple(np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
-        postings = scipy.sparse.csr_matrix(arrays, shape=tuple(settings["shape"]), copy=False)
+        postings = scipy.sparse.csr_matrix(arrays, shape=(settings["terms"], settings["documents"]), copy=False)
         return SparseIndex(postings, settings["document_ids"])

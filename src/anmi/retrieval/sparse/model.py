@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import device, is_static
@@ -28,6 +29,8 @@ THRESHOLD: Final = 0.2
 SCALE: Final = 5.0
 # idf of tokens that stand in no document (the released code of the paper).
 UNSEEN: Final = 1.0
+_QUERY: Final = "query_0_SparseStaticEmbedding"
+_DOCUMENT: Final = "document_0_LexicalExpansion"
 _SPECIAL: Final = ("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -99,16 +102,20 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
 
 
 def load_sparse(folder: Path) -> SparseEncoder:
-    """Open what ``save`` of a model from :func:`inference_free` wrote.
+    """Open what ``save`` of a model from :func:`inference_free` wrote, or another SparseEncoder.
 
-    sentence-transformers itself opens the folder only with ``trust_remote_code=True``, as it does with every class that
-    is not its own.
+    sentence-transformers itself opens a folder with :class:`LexicalExpansion` only with ``trust_remote_code=True``, as
+    it does with every class that is not its own.
     """
     from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
     check_folder(folder)
-    query = SparseStaticEmbedding.load(str(folder), subfolder="query_0_SparseStaticEmbedding", local_files_only=True)
-    document = LexicalExpansion.load(str(folder), subfolder="document_0_LexicalExpansion", local_files_only=True)
+    if not (folder / _DOCUMENT).is_dir():
+        from sentence_transformers import SparseEncoder
+
+        return SparseEncoder(str(folder), device=device(), trust_remote_code=False, local_files_only=True)
+    query = SparseStaticEmbedding.load(str(folder), subfolder=_QUERY, local_files_only=True)
+    document = LexicalExpansion.load(str(folder), subfolder=_DOCUMENT, local_files_only=True)
     return _routed(query, document, device())
 
 
@@ -121,13 +128,18 @@ def _routed(query: Any, document: LexicalExpansion, where: str) -> SparseEncoder
 
 
 def sparse_vectors(
-    model: SparseEncoder, texts: Sequence[str], role: Literal["query", "document"], batch_size: int = 64
+    model: SparseEncoder,
+    texts: Sequence[str],
+    role: Literal["query", "document"],
+    batch_size: int = 64,
+    description: str = "",
 ) -> scipy.sparse.csr_matrix:
-    """Encode texts: float32 [T, V], rows in the order of the texts, columns ascending."""
+    """Encode texts: float32 [T, V], rows in the order of the texts, columns ascending; a progress bar if described."""
     parts = []
     model.eval()
     with torch.inference_mode():
-        for start in range(0, len(texts), batch_size):
+        starts = range(0, len(texts), batch_size)
+        for start in tqdm(starts, desc=description, unit="batch", disable=not description, delay=2):
             features: dict[str, Any] = model.preprocess(list(texts[start : start + batch_size]), task=role)
             features = {name: v.to(model.device) if torch.is_tensor(v) else v for name, v in features.items()}
             parts.append(scipy.sparse.csr_matrix(model({**features, "task": role})["sentence_embedding"].cpu().numpy()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -75,6 +75,12 @@ class TrainingOptions(BaseModel):
     )
     pseudo_queries: PseudoQueryOptions = Field(
         PseudoQueryOptions(), description="What is learned from the corpus itself, beside the labels."
+    )
+    retriever: Literal["dense", "sparse"] = Field(
+        "dense",
+        description="What is trained. dense: the encoder, by cosines. sparse: weights of terms for an inverted index, "
+        "with queries that need no network; it starts from tables of a static encoder, whichever encoder mines, and "
+        "has no temperature unless one is given. dense: the better on queries whose words the documents do not use.",
     )
     sparsity: SparsityOptions = Field(
         SparsityOptions(), description="What terms of documents cost a sparse retriever; dense encoders ignore it."
@@ -162,6 +168,22 @@ class TrainingOptions(BaseModel):
     checkpoints_kept: int = Field(
         2, ge=1, description="The newest so many stay. 2: the one before remains should the newest be damaged."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_temperature(cls, value: Any) -> Any:
+        """Inner products of terms have no temperature; that of cosines would make every difference a certainty."""
+        if isinstance(value, dict) and value.get("retriever") == "sparse":
+            return {"temperature": {"fixed": {"value": 1.0}}, **value}
+        return value
+
+    @model_validator(mode="after")
+    def _fits_the_retriever(self) -> TrainingOptions:
+        if self.retriever == "sparse" and self.sources.kind == "mixed":
+            raise ValueError("mixed sources interpolate directions, and a sparse retriever has none; use mined ones")
+        if self.retriever == "sparse" and self.encoders == "two":
+            raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
+        return self
 
     @model_validator(mode="after")
     def _counted(self) -> TrainingOptions:
