@@ -11,6 +11,7 @@ stay. From the repository's root, with a data root of a mining of the collection
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import tempfile
 import time
@@ -24,10 +25,9 @@ import scipy.sparse
 
 from adaptation_peers import Mined, fresh
 from anmi.evaluation.metrics import evaluate
-from anmi.evaluation.retrieval import Ranking, dev_metric
+from anmi.evaluation.retrieval import Ranking, dev_metric, vectors
 from anmi.evaluation.significance import compare, interval
-from anmi.pipelines.training.nodes import dev_ranking
-from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.bm25 import BM25Index, best
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.sparse import SparseIndex
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
@@ -36,6 +36,7 @@ from anmi.training.checkpoint import CheckpointPlan
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import PseudoRows
 from anmi.training.refit import train_twice
+from anmi.training.trainer import train
 
 RESULT = Path(__file__).parent / "results" / "sparse.json"
 KINDS = ("title", "cloze", "keyphrase")
@@ -48,54 +49,137 @@ def main() -> None:
     parser.add_argument("collection", help="its name in the table")
     parser.add_argument("mined", type=Path, help="data root of a mining of it")
     parser.add_argument("--penalty", type=float, nargs="+", default=[1e-4], help="λ")
+    parser.add_argument("--share", type=float, nargs="+", default=[0.0], help="of the largest weight, to prune below")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hybrid", action="store_true", help="measure hybrids with a dense encoder instead")
     asked = parser.parse_args()
-    mined = Mined(asked.mined)
+    mined, about = Mined(asked.mined), {"collection": asked.collection, "seed": asked.seed}
     bm25 = BM25Index.load(mined.newest("bm25/bm25_index"))
-    about = {"collection": asked.collection, "labels": 1.0, "seeds": 1}
+    if asked.hybrid:
+        save("hybrids", about, [about | line for line in hybrids(mined, bm25, asked)])
+        return
+    rows = []
     tests = mined.asked("test")
     began = time.perf_counter()
     lexical = bm25.search(tests.text.tolist(), DEPTH)
     seconds = time.perf_counter() - began
     base = measured(mined, tests, *lexical)
-    rows = [about | {"base": "bm25", "recipe": "bm25"} | columns(base, base) | bm25_cost(bm25, mined, tests, seconds)]
+    rows = [{"base": "bm25", "recipe": "bm25"} | columns(base, base) | bm25_cost(bm25, mined, tests, seconds)]
     untrained = inference_free(fresh("static"), mined.texts)
-    rows.append(about | {"base": "static", "recipe": "untrained", "labels": 0.0} | row(mined, untrained, base))
+    rows.append({"base": "static", "recipe": "untrained", "labels": 0.0} | row(mined, untrained, base))
     for weight in asked.penalty:
-        model = trained(mined, weight, asked.epochs, asked.seed)
-        rows.append(about | {"base": "static", "recipe": "anmi", "penalty": weight} | row(mined, model, base))
-        print(json.dumps(rows[-1]), flush=True)
-    known = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.is_file() else []
-    kept = [line for line in known if line["collection"] != asked.collection]
-    RESULT.write_text(json.dumps({"rows": [*kept, *rows]}, indent=1) + "\n", encoding="utf-8")
+        model = trained(mined, sparse_options(weight, asked.epochs), asked.seed)
+        for share in asked.share:
+            known = {"base": "static", "recipe": "sparse", "labels": 1.0, "penalty": weight, "share": share}
+            rows.append(known | row(mined, model, base, share))
+            print(json.dumps(rows[-1]), flush=True)
+    save("rows", about, [about | line for line in rows])
 
 
-def trained(mined: Mined, penalty: float, epochs: int, seed: int) -> Any:
-    """Train on the corpus and its labels, twice."""
+def save(part: str, about: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+    """Put lines in the place of those of the same collection and seed."""
+    result = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
+    kept = [line for line in result.get(part, []) if any(line[name] != about[name] for name in about)]
+    result[part] = sorted([*kept, *lines], key=lambda line: (line["collection"], line["seed"]))
+    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def kinds_of(mined: Mined) -> list[str]:
+    """Return the kinds of pseudo-queries that the collection offers."""
     pseudo = mined.table("adaptation/pseudo_queries.parquet")
-    kinds = [kind for kind in KINDS if kind in set(pseudo.kind[pseudo.split == "train"])]
+    return [kind for kind in KINDS if kind in set(pseudo.kind[pseudo.split == "train"])]
+
+
+def sparse_options(penalty: float, epochs: int) -> dict[str, Any]:
+    """Return what makes the recipe sparse of the recipe anmi."""
+    return {"epochs": epochs, "retriever": "sparse", "sparsity": {"weight": penalty}}
+
+
+def trained(mined: Mined, changes: dict[str, Any], seed: int, *, refit: bool = True) -> Any:
+    """Train on the corpus and its labels: twice, or on those of train alone."""
+    kinds, tables = kinds_of(mined), (mined.corpus, mined.queries, mined.qrels)
+    options = TrainingOptions(negatives=NEGATIVES, pseudo_queries={"kinds": kinds, "batch_size": 256}, **changes)
     rows = mined.table("selection/training_rows.parquet")
-    options = TrainingOptions(
-        epochs=epochs, negatives=NEGATIVES, temperature={"fixed": {"value": 1.0}}, sparsity={"weight": penalty},
-        pseudo_queries={"kinds": kinds, "batch_size": 256},
-    )  # fmt: skip
+    pseudo = mined.table("adaptation/pseudo_queries.parquet")
     related = RelatedDocuments.from_table(mined.related_documents, mined.document_ids)
-    tables = (mined.corpus, mined.queries, mined.qrels)
+
+    def load() -> Any:
+        encoder = fresh("static")
+        return inference_free(encoder, mined.texts) if options.retriever == "sparse" else encoder
+
     with tempfile.TemporaryDirectory() as scratch:
-        return train_twice(
-            of_split(rows, "train"), of_split(rows, "dev"), load=lambda: inference_free(fresh("static"), mined.texts),
-            options=options, output=Path(scratch) / "model", evaluate_dev=dev_metric(*tables, 20_000, "auto", seed),
-            seed=seed, checkpoints=CheckpointPlan(folder=Path(scratch) / "checkpoints"),
-            pseudo=PseudoRows(pseudo, kinds, related, mined.document_ids) if kinds else None,
-            rank_dev=lambda model: dev_ranking(model, *tables, "auto"),
-        ).model  # fmt: skip
+        common: dict[str, Any] = {
+            "options": options, "output": Path(scratch) / "model", "seed": seed,
+            "evaluate_dev": dev_metric(*tables, 20_000, "auto", seed),
+            "checkpoints": CheckpointPlan(folder=Path(scratch) / "checkpoints"),
+            "pseudo": PseudoRows(pseudo, kinds, related, mined.document_ids) if kinds else None,
+        }  # fmt: skip
+        if not refit:
+            return train(of_split(rows, "train"), encoder=load(), **common).model
+        return train_twice(of_split(rows, "train"), of_split(rows, "dev"), load=load, **common).model
 
 
-def row(mined: Mined, model: Any, base: pd.DataFrame) -> dict[str, Any]:
+def hybrids(mined: Mined, bm25: BM25Index, asked: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure every combination of BM25, a dense and a sparse retriever, both trained on train, weights by dev.
+
+    Scores of all documents are divided by their standard deviation for the query.
+    """
+    models = {
+        "dense": trained(mined, {"epochs": asked.epochs}, asked.seed, refit=False),
+        "sparse": trained(mined, sparse_options(asked.penalty[0], asked.epochs), asked.seed, refit=False),
+    }
+    scores = {split: unit_scores(mined, bm25, models, mined.asked(split)) for split in ("dev", "test")}
+    lines = []
+    for parts in (("bm25",), ("dense",), ("sparse",), ("bm25", "dense"), ("bm25", "sparse"), ("dense", "sparse"),
+                  ("bm25", "dense", "sparse")):  # fmt: skip
+        by_weights = {
+            weights: together(mined, scores["dev"], parts, weights, "dev") for weights in mixtures(len(parts))
+        }
+        best = max(by_weights, key=lambda weights: by_weights[weights]["ndcg@10"].mean())
+        found = together(mined, scores["test"], parts, best, "test")
+        if parts == ("bm25", "dense"):
+            base = found
+        mean, low, high = interval(found["ndcg@10"].to_numpy(), seed=1)
+        lines.append({
+            "parts": "+".join(parts), "weights": best, "dev": round(float(by_weights[best]["ndcg@10"].mean()), 4),
+            "ndcg_10": round(mean, 4), "low": round(low, 4), "high": round(high, 4),
+            "recall_1000": round(float(found[f"recall@{DEPTH}"].mean()), 4),
+        })  # fmt: skip
+    against = compare(found["ndcg@10"].to_numpy(), base["ndcg@10"].reindex(found.index).to_numpy(), seed=1)
+    lines[-1] |= {"over_bm25+dense": round(against.difference, 4), "p_value": round(against.p_value, 5)}
+    return lines
+
+
+def mixtures(count: int) -> list[tuple[float, ...]]:
+    """Return the weights of so many parts in steps of a tenth."""
+    tenths = itertools.product(range(1, 11), repeat=count)
+    return [tuple(part / 10 for part in parts) for parts in tenths if sum(parts) == 10]
+
+
+def unit_scores(mined: Mined, bm25: BM25Index, models: dict[str, Any], asked: pd.DataFrame) -> dict[str, Any]:
+    """Return [Q, N] of each system."""
+    texts = asked.text.tolist()
+    found = {"bm25": np.concatenate([scores for _, scores in bm25.scored(texts, len(mined.texts))])}
+    for name, model in models.items():
+        product = vectors(model, texts, "query") @ vectors(model, mined.texts, "document").T
+        found[name] = product.toarray() if scipy.sparse.issparse(product) else product
+    # From 0 up, so that none is taken for a document that shares no term.
+    found = {name: values - values.min(axis=1, keepdims=True) for name, values in found.items()}
+    return {name: values / np.maximum(values.std(axis=1, keepdims=True), 1e-9) for name, values in found.items()}
+
+
+def together(mined: Mined, scores: dict[str, Any], parts: Any, weights: Any, split: str) -> pd.DataFrame:
+    """Return the metrics of a mixture."""
+    mixed = sum(weight * scores[name] for name, weight in zip(parts, weights, strict=True))
+    documents, values = best(mixed, DEPTH)
+    return measured(mined, mined.asked(split), documents, values)
+
+
+def row(mined: Mined, model: Any, base: pd.DataFrame, share: float = 0.0) -> dict[str, Any]:
     """Measure a model on test."""
     asked = mined.asked("test")
-    index = SparseIndex.build(sparse_vectors(model, mined.texts, "document"), mined.document_ids)
+    index = SparseIndex.build(sparse_vectors(model, mined.texts, "document"), mined.document_ids, share)
     began = time.perf_counter()
     queries = sparse_vectors(model, asked.text.tolist(), "query")
     found = index.search(queries, DEPTH)
