@@ -160,7 +160,7 @@ def mixtures(count: int) -> list[tuple[float, ...]]:
 def unit_scores(mined: Mined, bm25: BM25Index, models: dict[str, Any], asked: pd.DataFrame) -> dict[str, Any]:
     """Return [Q, N] of each system."""
     texts = asked.text.tolist()
-    found = {"bm25": np.concatenate([scores for _, scores in bm25.scored(texts, len(mined.texts))])}
+    found = {"bm25": np.concatenate([scores.copy() for _, scores in bm25.scored(texts, DEPTH)])}
     for name, model in models.items():
         product = vectors(model, texts, "query") @ vectors(model, mined.texts, "document").T
         found[name] = product.toarray() if scipy.sparse.issparse(product) else product

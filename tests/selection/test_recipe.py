@@ -54,7 +54,7 @@ def test_the_published_recipes_are_there_and_ask_for_seven_negatives() -> None:
     others = {"in_batch": 0, "hans": 3, "hans_as_published": 3}
     others |= {name: 0 for name in book.names() if name.startswith("dnh_")}
     others |= dict.fromkeys(
-        ("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_bandit", "naive_top_15", "nv_retriever_15"), 15
+        ("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_bandit", "sparse", "naive_top_15", "nv_retriever_15"), 15
     )
     assert {name: book.get(name).negatives for name in book.names() if book.get(name).negatives != 7} == others
 

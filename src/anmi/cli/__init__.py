@@ -11,6 +11,7 @@ from anmi.cli import (
     explain,
     export,
     negatives,
+    opensearch,
     package,
     results,
     run,
@@ -25,7 +26,7 @@ __all__ = ["anmi", "cli"]
 _COMMANDS = [
     *(ablation.ablation, airflow.airflow, audit.audit, explain.explain, export.export, negatives.negatives),
     *(champion.champion, champion.rollback, runs.runs, runs.resume, runs.reproduce, runs.prune),
-    *(results.results, search.search, store.store, task.task),
+    *(results.results, search.search, opensearch.opensearch, store.store, task.task),
 ]
 anmi = click.Group("anmi", commands=_COMMANDS, help="Look at what the last run brought.")
 _OWN = [run.run, package.package, anmi]

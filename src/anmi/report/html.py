@@ -36,6 +36,7 @@ from anmi.report.inputs import (
 from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, page
 from anmi.report.pseudo_queries import pseudo_queries
+from anmi.report.sparse_terms import sparse_terms
 
 _TEMPLATE: Final = "report.html.jinja"
 _TEXT_LENGTH: Final = 220
@@ -66,6 +67,7 @@ def render(inputs: ReportInputs) -> str:
         judges=_judges(inputs.judges),
         judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges)],
         pseudo_queries=pseudo_queries(inputs.pseudo_queries),
+        sparse_terms=sparse_terms(inputs.sparse_terms),
         training=embedded(figures.training(inputs.training_log)),
         passes=inputs.passes,
         hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),

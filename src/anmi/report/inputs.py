@@ -64,6 +64,8 @@ class ReportInputs:
     test_queries: str = "labels"
     # The artifact pseudo_query_summary; without kinds the section is omitted.
     pseudo_queries: Mapping[str, Any] = field(default_factory=dict)
+    # The artifact sparse_terms; empty omits the section.
+    sparse_terms: Mapping[str, Any] = field(default_factory=dict)
     # Whose weights the trained model has, where they are not those of the last step; of two passes the second's end.
     kept_epoch: int | None = None
     # From passes_sentence; empty of a single pass.

@@ -16,13 +16,16 @@ _SNIPPET: Final = 120
 _ID: Final = 40
 
 
-def hits_table(question: str, hits: Sequence[Hit]) -> Table:
-    """Return the hits of a question, best first, with rank and score by each part; – where a part does not list it."""
+def hits_table(question: str, hits: Sequence[Hit], kind: str = "dense") -> Table:
+    """Return the hits of a question, best first, with rank and score by each part; – where a part does not list it.
+
+    ``kind`` is what the encoder is called.
+    """
     table = Table(title=escape(visible(question)), title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("document")
     table.add_column("title and text")
-    for name in ("score", "BM25: rank", "score", "dense: rank", "score"):
+    for name in ("score", "BM25: rank", "score", f"{kind}: rank", "score"):
         table.add_column(name, justify="right", no_wrap=True)
     for hit in hits:
         text = f"{hit.title} – {hit.text}" if hit.title else hit.text

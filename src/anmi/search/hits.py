@@ -19,7 +19,8 @@ class Hit:
     score
         By which it was ranked; compares documents of one query only.
     bm25_rank, bm25_score, dense_rank, dense_score
-        What each part says; None where the document is not among the best that the part was asked for.
+        What each part says, ``dense`` being the encoder, also where that is sparse; None where the document is not
+        among the best that the part was asked for.
     """
 
     rank: int

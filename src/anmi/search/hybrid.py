@@ -16,6 +16,7 @@ from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import DEPTH, Fused, Method, Ranked, Spreads, fuse
 from anmi.retrieval.index import Index, Vectors, build_index, load_index
+from anmi.retrieval.sparse import SparseIndex
 from anmi.search.documents import Documents, write
 from anmi.search.encoder import Encode, open_encoder
 from anmi.search.folder import README, copy_model, opened, seal
@@ -25,8 +26,8 @@ from anmi.search.readme import text_of
 if TYPE_CHECKING:
     import pandas as pd
 
-System = Literal["hybrid", "bm25", "dense"]
-SYSTEMS: Final = ("hybrid", "bm25", "dense")
+System = Literal["hybrid", "bm25", "dense", "sparse"]
+SYSTEMS: Final = ("hybrid", "bm25", "dense", "sparse")
 _PACKAGES: Final = ("anmi", "sentence-transformers", "bm25s", "faiss-cpu")
 _PLACES: Final = {"model": "model", "bm25": "bm25", "dense": "dense", "documents": "documents.parquet"}
 
@@ -38,6 +39,8 @@ class HybridSearch:
 
     Attributes
     ----------
+    dense
+        Index of the encoder's vectors, of either :attr:`kind`.
     settings
         ``method``, ``weight`` and ``depth`` of :func:`anmi.retrieval.fusion.fuse`, ``dense_spread``, ``encoder`` (how
         the model is run), ``versions``, and what :meth:`build` was told of the collection and the fit.
@@ -114,7 +117,7 @@ class HybridSearch:
         else:
             write(self._documents, path / _PLACES["documents"])
         copy_model(self.model, path / _PLACES["model"])
-        (path / README).write_text(text_of(self.settings), encoding="utf-8")
+        (path / README).write_text(text_of(self.settings, self.kind), encoding="utf-8")
         seal(path, {name: value for name, value in self.settings.items() if name not in ("files", "format")})
 
     @staticmethod
@@ -131,6 +134,11 @@ class HybridSearch:
         places = {name: folder / place for name, place in _PLACES.items()}
         bm25, dense = BM25Index.load(places["bm25"]), load_index(places["dense"])
         return HybridSearch(bm25, dense, Documents(places["documents"]), places["model"], settings)
+
+    @property
+    def kind(self) -> Literal["dense", "sparse"]:
+        """What the encoder gives: a direction, or weights of terms."""
+        return "sparse" if isinstance(self.dense, SparseIndex) else "dense"
 
     @cached_property
     def encode(self) -> Encode:
@@ -153,7 +161,7 @@ class HybridSearch:
         k
             Documents per query, at most. ``hybrid`` fuses lists of :attr:`settings` ``depth`` and has no more.
         system
-            ``hybrid``, ``bm25`` or ``dense``.
+            ``hybrid``, ``bm25``, or what the encoder is: :attr:`kind`.
 
         Raises
         ------
@@ -161,8 +169,8 @@ class HybridSearch:
             An empty question, k below 1, or an unknown system.
         """
         asked = [queries] if isinstance(queries, str) else list(queries)
-        if system not in SYSTEMS:
-            raise AnmiError(f'unknown system "{system}"; {nearest(system, SYSTEMS)}')
+        if system not in (known := ("hybrid", "bm25", self.kind)):
+            raise AnmiError(f'unknown system "{system}"; {nearest(system, known)}')
         if k < 1:
             raise AnmiError(f"k is {k}, and a search returns at least 1 document")
         if blank := [place for place, text in enumerate(asked, start=1) if not text.strip()]:
@@ -176,14 +184,14 @@ class HybridSearch:
         depth = max(self.settings["depth"], 1) if system == "hybrid" else k
         none = Ranked(np.full((len(queries), 0), PADDING, np.int32), np.zeros((len(queries), 0), np.float32))
         sparse, spread, dense = none, np.ones(len(queries), np.float32), none
-        if system != "dense":
+        if system in ("hybrid", "bm25"):
             documents, scores, spread = self.bm25.search_and_spread(queries, depth)
             sparse = Ranked(documents, scores)
         if system != "bm25":
             dense = Ranked(*self.dense.search(self.encode(queries), depth))
         if system == "hybrid":
             return self.fused(sparse, dense, spread, k)
-        return fuse(sparse, dense, k, Spreads(np.ones(len(queries)), 1.0), weight=float(system == "dense"))
+        return fuse(sparse, dense, k, Spreads(np.ones(len(queries)), 1.0), weight=float(system != "bm25"))
 
     def fused(self, bm25: Ranked, dense: Ranked, bm25_spread: NDArray[np.float32], k: int) -> Fused:
         """Fuse lists for the same queries, as this search does it."""
@@ -195,7 +203,7 @@ class HybridSearch:
         return self.dense.vectors()
 
     def _hits(self, found: Fused) -> list[list[Hit]]:
-        texts = self._texts(np.unique(found.documents[found.documents != PADDING]).tolist())
+        texts = self.texts(np.unique(found.documents[found.documents != PADDING]).tolist())
         results = []
         for rows in zip(*found, strict=True):
             hits = []
@@ -209,7 +217,8 @@ class HybridSearch:
             results.append(hits)
         return results
 
-    def _texts(self, rows: list[int]) -> dict[int, dict[str, str]]:
+    def texts(self, rows: list[int]) -> dict[int, dict[str, str]]:
+        """Return ``document_id``, ``title`` and ``text`` of documents, by their rows in the corpus."""
         if isinstance(self._documents, Documents):
             return self._documents[rows]
         found = self._documents.iloc[rows][["document_id", "title", "text"]].to_dict("records")
