@@ -1,14 +1,18 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search
+from anmi.retrieval.encoders import load_encoder, minilm_folder
 from anmi.retrieval.sparse import SparseIndex
-from anmi.retrieval.sparse.model import inference_free, sparse_vectors
+from anmi.retrieval.sparse.model import inference_free, of_masked_lm, sparse_vectors
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sparsity import SparsityOptions
 from anmi.training.sparsity import penalty
@@ -40,10 +44,10 @@ def model(word_encoder):
     return made
 
 
-def fit(model, weight: float):
+def fit(model, weight: float, learning_rate: float = 0.05, **others):
     options = TrainingOptions(
-        epochs=20, batch_size=10, learning_rate=0.05, temperature={"fixed": {"value": 1.0}},
-        sparsity={"weight": weight, "steps": 10},
+        epochs=20, batch_size=10, learning_rate=learning_rate, retriever="sparse",
+        sparsity={"weight": weight, "steps": 10}, **others,
     )  # fmt: skip
     return train(rows(), encoder=model, options=options, output=None, seed=1, show_progress=False)
 
@@ -80,3 +84,55 @@ def test_a_penalty_that_empties_all_documents_is_told(model):
         module.threshold.fill_(2)
     with pytest.raises(AnmiError, match="smaller penalty"):
         search(model, QUERIES, DOCUMENTS, 3)
+
+
+@pytest.fixture(scope="module")
+def masked_lm(tmp_path_factory) -> Path:
+    """A BERT of two small layers that knows the words, and nothing of them."""
+    folder = tmp_path_factory.mktemp("bert")
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    BertForMaskedLM(BertConfig(vocab_size=65, **size)).save_pretrained(folder)
+    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    return folder
+
+
+def test_a_masked_language_model_learns_it_too(masked_lm, tmp_path):
+    model = of_masked_lm(str(masked_lm), DOCUMENTS)
+    query = model[0].sub_modules["query"][0]
+    assert not query.weight[:5].any() and query.weight[5:].all()
+    features = model.preprocess(DOCUMENTS[:2], task="document")
+    # The paper's formula: the maximum over tokens of log(1 + relu(logit)), padding left out.
+    network = BertForMaskedLM.from_pretrained(masked_lm).eval()
+    with torch.no_grad():
+        logits = network(input_ids=features["input_ids"], attention_mask=features["attention_mask"]).logits
+    expected = torch.log1p(torch.relu(logits.masked_fill(features["attention_mask"][..., None] == 0, -1e9)).amax(dim=1))
+    np.testing.assert_allclose(
+        sparse_vectors(model, DOCUMENTS[:2], "document").toarray(), expected, rtol=1e-3, atol=1e-3
+    )
+    before, _ = search(model, QUERIES, DOCUMENTS, 3)
+    trained = fit(model, 1e-4, learning_rate=5e-3, precision="float32").model
+    found, _ = search(trained, QUERIES, DOCUMENTS, 3)
+    assert (before[:, 0] == np.arange(20)).sum() <= 5
+    assert (found[:, 0] == np.arange(20)).sum() >= 15
+    trained.save(str(tmp_path / "model"), create_model_card=False)
+    again, _ = search(load_encoder(str(tmp_path / "model"), tmp_path), QUERIES, DOCUMENTS, 3)
+    assert (again == found).all()
+
+
+def test_a_base_without_a_head_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(AnmiError, match=r"no head that predicts masked tokens.*BertModel.*sparsity\.base"):
+        of_masked_lm(str(minilm_folder()), DOCUMENTS)
+    with pytest.raises(AnmiError, match="could not be loaded"):
+        of_masked_lm(str(tmp_path), DOCUMENTS)
+
+
+def test_without_a_temperature_and_never_with_mixed_sources():
+    assert TrainingOptions(retriever="sparse").temperature.value == 1
+    assert TrainingOptions(retriever="sparse", temperature={"fixed": {"value": 0.5}}).temperature.value == 0.5
+    assert TrainingOptions().temperature.kind == "learnable"
+    with pytest.raises(ValueError, match="interpolate directions"):
+        TrainingOptions(retriever="sparse", sources="mixed", negatives=3)
+    with pytest.raises(ValueError, match="leave out encoders"):
+        TrainingOptions(retriever="sparse", encoders="two")

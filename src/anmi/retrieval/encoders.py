@@ -36,6 +36,7 @@ MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fa
 Role = Literal["query", "document"]
 NAMES: Final = ("minilm", "static")
 STATIC_DIMENSIONS: Final = 256
+_TABLES: Final = ("StaticEmbedding", "SparseStaticEmbedding", "LexicalExpansion")
 # What people call a loaded model.
 _CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 
@@ -160,9 +161,9 @@ def device() -> str:
 
 
 def is_static(model: SentenceTransformer) -> bool:
-    """Tell whether the model looks tokens up in a table instead of running a network."""
+    """Tell whether the model looks tokens up in tables instead of running a network."""
     first = [route[0] for route in model[0].sub_modules.values()] if is_routed(model) else [model[0]]
-    return all(type(module).__name__ == "StaticEmbedding" for module in first)
+    return all(type(module).__name__ in _TABLES for module in first)
 
 
 def is_routed(model: SentenceTransformer) -> bool:

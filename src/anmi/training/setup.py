@@ -10,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 
-from anmi.retrieval.encoders import is_sparse, is_static
+from anmi.retrieval.encoders import is_static
 from anmi.training.options import TrainingOptions
 
 STATIC_LEARNING_RATE: Final = 2e-2
@@ -21,8 +21,7 @@ def training_arguments(
     options: TrainingOptions, encoder: SentenceTransformer, seed: int, scratch: Path, steps: int
 ) -> SentenceTransformerTrainingArguments:
     """Return what the library's trainer is told; ``steps`` are those of the whole training."""
-    is_table = is_static(encoder) or is_sparse(encoder)
-    by_kind = STATIC_LEARNING_RATE if is_table else TRANSFORMER_LEARNING_RATE
+    by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(scratch),
         num_train_epochs=options.epochs,

@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from anmi.retrieval.encoders import is_routed, is_static
+from anmi.retrieval.encoders import is_routed, is_sparse, is_static
 from anmi.retrieval.prompts import prompts_of
 
 
@@ -26,7 +26,7 @@ class Tokeniser:
 
     def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
         self._encoder = encoder
-        self._static = is_static(encoder)
+        self._static = is_static(encoder) and not is_sparse(encoder)
         self._routed = is_routed(encoder)
         self._cut = {} if max_length is None or self._static else {"max_length": max_length}
         self._prompts = prompts_of(encoder)

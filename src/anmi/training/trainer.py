@@ -210,7 +210,7 @@ def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> 
 
     A table of token vectors has no matrix products to gain from it and stays float32.
     """
-    if options.precision == "auto" and (is_static(encoder) or is_sparse(encoder)):
+    if options.precision == "auto" and is_static(encoder):
         return torch.float32
     return torch.bfloat16 if resolve_precision(options.precision) == "bfloat16" else torch.float32
 
@@ -267,7 +267,7 @@ def _loop(
     if data:
         loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
-    per_pass = sys.maxsize if is_static(encoder) or is_sparse(encoder) else options.texts_per_pass
+    per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
     loop.recorder, loop.curriculum = recorder, curriculum
     recorder.objective, recorder.sampler = objective, loop.sampler

@@ -158,7 +158,7 @@ def train_retriever(
 
     def load() -> Any:
         model = load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
-        return _sparse_start(model, corpus, store) if options.retriever == "sparse" else model
+        return model if options.retriever == "dense" else _sparse_start(model, options.sparsity.base, corpus, store)
 
     def rank_dev(model: Any) -> pd.DataFrame:
         return dev_ranking(model, *dev_tables, dense.precision)
@@ -195,12 +195,14 @@ def train_retriever(
     }
 
 
-def _sparse_start(encoder: Any, corpus: pd.DataFrame, store: Store) -> Any:
-    """Return the untrained sparse retriever of a corpus, from the tables of a static encoder."""
+def _sparse_start(encoder: Any, base: str | None, corpus: pd.DataFrame, store: Store) -> Any:
+    """Return the untrained sparse retriever of a corpus, of a masked language model or tables of a static encoder."""
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import is_static, load_encoder
-    from anmi.retrieval.sparse.model import inference_free
+    from anmi.retrieval.sparse.model import inference_free, of_masked_lm
 
+    if base is not None:
+        return of_masked_lm(base, document_texts(corpus))
     if not is_static(encoder):
         encoder = load_encoder("static", store.path / "models")
     return inference_free(encoder, document_texts(corpus))

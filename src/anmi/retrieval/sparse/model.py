@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import device, is_static
-from anmi.retrieval.model_folder import check_folder
+from anmi.retrieval.encoders import device, is_static, quiet
+from anmi.retrieval.model_folder import check_folder, checked_model
 from anmi.retrieval.sparse.document import LexicalExpansion
 from anmi.retrieval.sparse.lexicon import lexicon
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer, SparseEncoder
+    from transformers import PreTrainedTokenizerBase
 
 # Share of all terms that a document begins with beside its own, by cosine. Many, because a term below the threshold has
 # no gradient: training only takes terms away. On SciFact's dev queries 1,700 of 29,500 (290 after training) have an
@@ -75,23 +76,14 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
     AnmiError
         The encoder runs a network, or no document holds a token.
     """
-    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
-
     if not is_static(encoder):
         raise AnmiError(
             "an inference-free sparse retriever begins with the table of a static encoder: give encoder=static"
         )
     tokenizer, table = lexicon(encoder, texts)
-    rows = [row[:max_length] for row in tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+    rows = _rows(tokenizer, texts, max_length)
+    query = query_table(tokenizer, rows)
     lengths = np.array([len(row) for row in rows])
-    if not lengths.sum():
-        raise AnmiError("no document holds a token that the encoder knows, so there are no terms to search by")
-    frequency = np.zeros(len(tokenizer), np.int64)
-    for row in rows:
-        frequency[np.unique(row).astype(np.int64)] += 1
-    idf = torch.from_numpy(inverse_document_frequency(frequency, len(rows)))
-    idf[tokenizer.all_special_ids] = 0
-    idf[torch.from_numpy(2 * frequency > len(rows))] = 0
     document = LexicalExpansion(tokenizer, table.shape[1], float(lengths.mean()), max_seq_length=max_length)
     with torch.no_grad():
         document.token.copy_(table)
@@ -100,11 +92,86 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
         # Marks such as [PAD] are nobody's terms.
         document.threshold[tokenizer.all_special_ids] = 2.0
         document.log_scale.fill_(np.log(SCALE))
+    return _routed(query, [document], str(encoder.device))
+
+
+def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> SparseEncoder:
+    """Return an untrained sparse retriever whose documents go through a masked language model (arXiv 2411.04403).
+
+    Parameters
+    ----------
+    name
+        Folder or name of a transformers model with a head that predicts masked tokens.
+    texts
+        Documents of the corpus, for the weights of queries.
+    max_length
+        Most tokens of a document.
+
+    Raises
+    ------
+    AnmiError
+        The model has no such head, or cannot be loaded.
+    """
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+    from transformers import AutoConfig
+
+    with quiet():
+        try:
+            folder = checked_model(name)
+            kinds = AutoConfig.from_pretrained(folder, local_files_only=True).architectures or []
+        except (OSError, ValueError) as error:
+            raise AnmiError(
+                f'masked language model "{name}" could not be loaded ({str(error).splitlines()[0][:200]}); give the '
+                "folder of one, or set ANMI_ONLINE=1 to fetch a name from the hub"
+            ) from error
+        if not any(kind.endswith("ForMaskedLM") for kind in kinds):
+            raise AnmiError(
+                f'"{name}" has no head that predicts masked tokens (its architecture is {", ".join(kinds) or "unknown"}'
+                "), from which documents would get their terms; give a model saved as …ForMaskedLM, such as a BERT, or "
+                "leave out training.options.sparsity.base to start from tables of a static encoder"
+            )
+        network = Transformer(str(folder), transformer_task="fill-mask", model_kwargs={"local_files_only": True})
+    network.max_seq_length = min(max_length, network.max_seq_length or max_length)
+    query = query_table(network.tokenizer, _rows(network.tokenizer, texts, max_length))
+    return _routed(query, [network, SpladePooling(pooling_strategy="max")], device())
+
+
+def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> Any:
+    """Return the queries' side of a corpus: the idf of every token, learnable, 0 for what no query is to ask for.
+
+    Parameters
+    ----------
+    tokenizer
+        Of V tokens.
+    rows
+        The tokens of every document.
+
+    Raises
+    ------
+    AnmiError
+        No document holds a token.
+    """
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    if not any(len(row) for row in rows):
+        raise AnmiError("no document holds a token that the encoder knows, so there are no terms to search by")
+    frequency = np.zeros(len(tokenizer), np.int64)
+    for row in rows:
+        frequency[np.unique(row).astype(np.int64)] += 1
+    idf = torch.from_numpy(inverse_document_frequency(frequency, len(rows)))
+    idf[tokenizer.all_special_ids] = 0
+    idf[torch.from_numpy(2 * frequency > len(rows))] = 0
     query = SparseStaticEmbedding(tokenizer, weight=idf, frozen=False)
     # What weighs nothing in queries stays so in training, or queries would look at most of the corpus again.
-    asked = (idf != 0).to(query.weight.device)
+    asked = idf != 0
     query.weight.register_hook(lambda gradient: gradient * asked.to(gradient.device))
-    return _routed(query, document, str(encoder.device))
+    return query
+
+
+def _rows(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[list[int]]:
+    with quiet():
+        return [row[:max_length] for row in tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
 
 
 def _threshold(table: torch.Tensor, rows: Sequence[Sequence[int]]) -> float:
@@ -131,14 +198,14 @@ def load_sparse(folder: Path) -> SparseEncoder:
         return SparseEncoder(str(folder), device=device(), trust_remote_code=False, local_files_only=True)
     query = SparseStaticEmbedding.load(str(folder), subfolder=_QUERY, local_files_only=True)
     document = LexicalExpansion.load(str(folder), subfolder=_DOCUMENT, local_files_only=True)
-    return _routed(query, document, device())
+    return _routed(query, [document], device())
 
 
-def _routed(query: Any, document: LexicalExpansion, where: str) -> SparseEncoder:
+def _routed(query: Any, document: list[Any], where: str) -> SparseEncoder:
     from sentence_transformers import SparseEncoder
     from sentence_transformers.base.modules import Router
 
-    router = Router.for_query_document(query_modules=[query], document_modules=[document])
+    router = Router.for_query_document(query_modules=[query], document_modules=document)
     return SparseEncoder(modules=[router], device=where, similarity_fn_name="dot")
 
 
