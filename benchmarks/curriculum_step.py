@@ -36,7 +36,8 @@ from transformers.trainer_callback import PrinterCallback
 
 from anmi.corpus.texts import document_texts
 from anmi.pipelines.reporting.nodes import machine, versions
-from anmi.retrieval.encoders import load_encoder, quiet
+from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.kinds import quiet
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 

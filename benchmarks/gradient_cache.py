@@ -88,7 +88,8 @@ def one(kind: str, rows: int, threads: int) -> dict[str, Any]:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from anmi.retrieval.encoders import minilm_folder, quiet, resolve_precision
+    from anmi.retrieval.encoders import minilm_folder, resolve_precision
+    from anmi.retrieval.kinds import quiet
 
     torch.set_num_threads(threads)
     with quiet():

@@ -18,7 +18,8 @@ def text_pair_classifier(tmp_path: Path) -> Make:
         import torch
         from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-        from anmi.retrieval.encoders import minilm_folder, quiet
+        from anmi.retrieval.encoders import minilm_folder
+        from anmi.retrieval.kinds import quiet
 
         torch.manual_seed(seed)
         config = BertConfig(

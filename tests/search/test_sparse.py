@@ -21,8 +21,10 @@ from anmi.errors import AnmiError
 from anmi.evaluation.sparse_terms import sparse_terms
 from anmi.report.sparse_terms import sparse_terms as section
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import fingerprint, is_sparse, load_encoder
-from anmi.retrieval.index import spread_of_scores
+from anmi.retrieval.encoders import fingerprint, load_encoder
+from anmi.retrieval.index import SHARE, spread_of_scores
+from anmi.retrieval.kinds import is_sparse
+from anmi.retrieval.sparse.index import pruned
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch
 from anmi.search.opensearch import export_opensearch
@@ -64,7 +66,7 @@ def folder(retriever: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def products(retriever: Any) -> Any:
     queries = sparse_vectors(retriever, QUESTIONS, "query")
-    return (queries @ sparse_vectors(retriever, corpus().text.tolist(), "document").T).toarray()
+    return (queries @ pruned(sparse_vectors(retriever, corpus().text.tolist(), "document"), SHARE).T).toarray()
 
 
 def test_it_finds_what_the_model_says(retriever: Any, folder: Path) -> None:

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from anmi.retrieval.encoders import minilm_folder, quiet
+from anmi.retrieval.encoders import minilm_folder
+from anmi.retrieval.kinds import quiet
 from anmi.training.batch import Batcher, Row
 from anmi.training.losses import WeightedInfoNCE
 from anmi.training.objective import ContrastiveObjective

@@ -122,7 +122,7 @@ def test_a_masked_language_model_learns_it_too(masked_lm, tmp_path):
 
 
 def test_a_base_without_a_head_is_refused_with_what_to_do(tmp_path):
-    with pytest.raises(AnmiError, match=r"no head that predicts masked tokens.*BertModel.*sparsity\.base"):
+    with pytest.raises(AnmiError, match=r"no head that predicts masked tokens.*BertModel.*masked_lm"):
         of_masked_lm(str(minilm_folder()), DOCUMENTS)
     with pytest.raises(AnmiError, match="could not be loaded"):
         of_masked_lm(str(tmp_path), DOCUMENTS)

@@ -165,7 +165,8 @@ def vectors(
     [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`.
     """
     from anmi.evaluation.static_tokens import encode_static, is_readable
-    from anmi.retrieval.encoders import encode, is_sparse
+    from anmi.retrieval.encoders import encode
+    from anmi.retrieval.kinds import is_sparse
     from anmi.retrieval.prompts import prompts_of
 
     if is_sparse(model):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from anmi.retrieval.encoders import is_routed, is_static
+from anmi.retrieval.kinds import is_routed, is_static
 
 # 4 bytes each, of all texts that are kept.
 _MOST_TOKENS: Final = 25_000_000

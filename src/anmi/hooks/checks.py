@@ -39,6 +39,7 @@ from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
+from anmi.retrieval.sparse.base import check_base
 from anmi.selection.recipe import RecipeBook
 from anmi.training.options import TrainingOptions
 
@@ -117,6 +118,8 @@ class CheckHooks:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             options = merged_options(recipe, catalog.load("params:training"))
             check_packages(options)
+            if options.masked_lm is not None:
+                check_base(options.masked_lm)
             self._draws_on_facts = options.sources.kind == "mixed"
             self._asks_corpus = bool(options.pseudo_queries.kinds)
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
@@ -270,6 +273,8 @@ def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path)
                 options = merged_options(recipes.get(recipe), training)
                 check_numbers("training", training.options, options)
                 check_packages(options)
+                if options.masked_lm is not None:
+                    check_base(options.masked_lm)
             except (AnmiError, ValidationError) as error:
                 reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
                 raise AnmiError(f'ablation set "{ablation.set}", recipe "{recipe}", {reason}') from None

@@ -28,7 +28,8 @@ from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.judging.calibration import Method
 from anmi.judging.pointwise import AT_ONCE, SEPARATOR, JudgeOptions, checked, logits, split
-from anmi.retrieval.encoders import MINILM_SHA256, device, minilm_folder, quiet, resolve_precision, verify
+from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, resolve_precision, verify
+from anmi.retrieval.kinds import device, quiet
 from anmi.store import Store
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from scipy.special import expit
 from anmi.judging.chat import ChatJudge, ChatOptions
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, open_cross_encoder
 from anmi.judging.preferences import PairwiseJudge
-from anmi.retrieval.encoders import fingerprint, quiet, resolve_precision, short_name
+from anmi.retrieval.encoders import fingerprint, resolve_precision, short_name
+from anmi.retrieval.kinds import quiet
 from anmi.store import Store
 
 

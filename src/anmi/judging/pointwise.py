@@ -22,15 +22,14 @@ from anmi.retrieval.encoders import (
     Role,
     autocast,
     called,
-    device,
     embedding_fingerprint,
     encode,
     fingerprint,
     load_encoder,
-    quiet,
     resolve_precision,
     short_name,
 )
+from anmi.retrieval.kinds import device, quiet
 from anmi.retrieval.model_folder import checked_model
 from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store

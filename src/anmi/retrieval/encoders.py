@@ -9,8 +9,8 @@ import logging
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakKeyDictionary
@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from anmi.errors import AnmiError, nearest
 from anmi.fingerprint import hash_file
+from anmi.retrieval.kinds import device, is_routed, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
@@ -36,7 +37,6 @@ MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fa
 Role = Literal["query", "document"]
 NAMES: Final = ("minilm", "static")
 STATIC_DIMENSIONS: Final = 256
-_TABLES: Final = ("StaticEmbedding", "SparseStaticEmbedding", "LexicalExpansion")
 # What people call a loaded model.
 _CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 
@@ -62,24 +62,6 @@ def verify(file: Path, sha256: str) -> None:
             f"{file}: SHA-256 is {found[:12]}… but {sha256[:12]}… was expected; "
             "the weights are damaged or not the ones meant: install the package again"
         )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the load reports, progress bars and warnings of loading and training."""
-    from transformers.utils import logging as transformers_logging
-
-    # A cross-encoder started from a bi-encoder is what we want, not something to be warned of.
-    chatty = logging.getLogger("sentence_transformers")
-    levels = transformers_logging.get_verbosity(), chatty.level
-    chatty.setLevel(logging.ERROR)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(levels[0])
-        chatty.setLevel(levels[1])
 
 
 def check_name(name: str) -> None:
@@ -153,29 +135,6 @@ def called(model: Any, prompt: str = "") -> str:
     return f'{name} "{textwrap.shorten(prompt, 32, placeholder="…")}"' if name and prompt.strip() else name
 
 
-def device() -> str:
-    """Return the device models run on: ``cuda`` where there is one, else ``cpu``."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def is_static(model: SentenceTransformer) -> bool:
-    """Tell whether the model looks tokens up in tables instead of running a network."""
-    first = [route[0] for route in model[0].sub_modules.values()] if is_routed(model) else [model[0]]
-    return all(type(module).__name__ in _TABLES for module in first)
-
-
-def is_routed(model: SentenceTransformer) -> bool:
-    """Tell whether the model encodes queries and documents with separate weights."""
-    return type(model[0]).__name__ == "Router"
-
-
-def is_sparse(model: Any) -> bool:
-    """Tell whether the model gives weights of terms, compared by inner products, instead of directions."""
-    return type(model).__name__ == "SparseEncoder"
-
-
 def is_sparse_folder(folder: Path) -> bool:
     """Tell whether a folder holds a SparseEncoder of sentence-transformers."""
     file = folder / "config_sentence_transformers.json"
@@ -183,9 +142,9 @@ def is_sparse_folder(folder: Path) -> bool:
 
 
 def _sparse(folder: Path, name: str) -> Any:
-    from anmi.retrieval.sparse.model import load_sparse
+    from anmi.retrieval.sparse.folder import load_sparse
 
-    model = load_sparse(folder)
+    model = load_sparse(folder, device())
     _CALLED[model] = short_name(name)
     return model
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.engine.threads import for_threads
-from anmi.retrieval.encoders import Role, device, embed, is_static, load_encoder
+from anmi.retrieval.encoders import Role, embed, load_encoder
+from anmi.retrieval.kinds import device, is_static
 from anmi.retrieval.prompts import Prompts
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from anmi.retrieval.encoders import is_routed
+from anmi.retrieval.kinds import is_routed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import is_static
+from anmi.retrieval.kinds import is_static
 from anmi.training.batch import Batcher
 from anmi.training.checkpoint import Checkpoints, number, read
 from anmi.training.curriculum import Curriculum

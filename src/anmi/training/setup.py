@@ -10,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 
-from anmi.retrieval.encoders import is_static
+from anmi.retrieval.kinds import is_static
 from anmi.training.options import TrainingOptions
 
 STATIC_LEARNING_RATE: Final = 2e-2

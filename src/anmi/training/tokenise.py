@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from anmi.retrieval.encoders import is_routed, is_sparse, is_static
+from anmi.retrieval.kinds import is_routed, is_sparse, is_static
 from anmi.retrieval.prompts import prompts_of
 
 

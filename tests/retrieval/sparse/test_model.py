@@ -12,7 +12,8 @@ from anmi.errors import AnmiError
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.sparse import term_table
 from anmi.retrieval.sparse.document import LexicalExpansion
-from anmi.retrieval.sparse.model import inference_free, inverse_document_frequency, load_sparse, sparse_vectors
+from anmi.retrieval.sparse.folder import load_sparse
+from anmi.retrieval.sparse.model import inference_free, inverse_document_frequency, sparse_vectors
 
 TEXTS = [
     "The red fox jumps over the lazy dog.",
@@ -89,7 +90,7 @@ def test_queries_need_no_network_and_hold_only_their_own_tokens(model):
 def test_the_saved_folder_gives_the_same(model, by: str, tmp_path: Path):
     model.save(str(tmp_path / "model"))
     again = (
-        load_sparse(tmp_path / "model")
+        load_sparse(tmp_path / "model", "cpu")
         if by == "anmi"
         else SparseEncoder(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
     )

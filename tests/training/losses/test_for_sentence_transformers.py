@@ -5,7 +5,8 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import minilm_folder, quiet
+from anmi.retrieval.encoders import minilm_folder
+from anmi.retrieval.kinds import quiet
 from anmi.training.losses import (
     DebiasedContrastive,
     Distillation,

@@ -158,7 +158,7 @@ def train_retriever(
 
     def load() -> Any:
         model = load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
-        return model if options.retriever == "dense" else _sparse_start(model, options.sparsity.base, corpus, store)
+        return model if options.retriever == "dense" else _sparse_start(model, options.masked_lm, corpus, store)
 
     def rank_dev(model: Any) -> pd.DataFrame:
         return dev_ranking(model, *dev_tables, dense.precision)
@@ -198,10 +198,13 @@ def train_retriever(
 def _sparse_start(encoder: Any, base: str | None, corpus: pd.DataFrame, store: Store) -> Any:
     """Return the untrained sparse retriever of a corpus, of a masked language model or tables of a static encoder."""
     from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import is_static, load_encoder
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.kinds import is_static
+    from anmi.retrieval.sparse.base import check_base
     from anmi.retrieval.sparse.model import inference_free, of_masked_lm
 
     if base is not None:
+        check_base(base)
         return of_masked_lm(base, document_texts(corpus))
     if not is_static(encoder):
         encoder = load_encoder("static", store.path / "models")

@@ -12,12 +12,29 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
-from anmi.retrieval.bm25 import best
+from anmi.retrieval.best import best
 
 _SETTINGS: Final = "settings.json"
 _KIND: Final = "inverted"
 _ARRAYS: Final = ("data", "indices", "indptr")
 _CELLS: Final = 4_000_000
+
+
+def pruned(vectors: scipy.sparse.csr_matrix, share: float) -> scipy.sparse.csr_matrix:
+    """Return documents, [N, V], without terms that weigh less than a share of the document's largest weight.
+
+    Examples
+    --------
+    >>> pruned(scipy.sparse.csr_matrix([[1.0, 4.0], [1.0, 0.0]]), 0.5).toarray().tolist()
+    [[0.0, 4.0], [1.0, 0.0]]
+    """
+    kept = scipy.sparse.csr_matrix(vectors, dtype=np.float32, copy=True)
+    if share > 0:
+        row = np.repeat(np.arange(kept.shape[0]), np.diff(kept.indptr))
+        largest = kept.max(axis=1).toarray().ravel()
+        kept.data[kept.data < share * largest[row]] = 0
+    kept.eliminate_zeros()
+    return kept
 
 
 class SparseIndex:
@@ -68,12 +85,7 @@ class SparseIndex:
             raise AnmiError(f"{vectors.shape[0]} vectors were given for {len(document_ids)} documents")
         if vectors.nnz and not (np.isfinite(vectors.data).all() and vectors.data.min() >= 0):
             raise AnmiError("a term of a document weighs less than 0 or is not finite: train again at a smaller rate")
-        kept = scipy.sparse.csr_matrix(vectors, dtype=np.float32, copy=True)
-        if share > 0:
-            row = np.repeat(np.arange(kept.shape[0]), np.diff(kept.indptr))
-            largest = kept.max(axis=1).toarray().ravel()
-            kept.data[kept.data < share * largest[row]] = 0
-        kept.eliminate_zeros()
+        kept = pruned(vectors, share)
         if not kept.nnz:
             raise AnmiError(
                 "no document has a term, so nothing could be found: train with a smaller penalty on documents' terms"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -13,9 +12,11 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import device, is_static, quiet
-from anmi.retrieval.model_folder import check_folder, checked_model
+from anmi.retrieval.kinds import device, is_static, quiet
+from anmi.retrieval.model_folder import checked_model
+from anmi.retrieval.sparse.base import check_base
 from anmi.retrieval.sparse.document import LexicalExpansion
+from anmi.retrieval.sparse.folder import routed
 from anmi.retrieval.sparse.lexicon import lexicon
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ _SAMPLE: Final = 200
 SCALE: Final = 5.0
 # idf of tokens that stand in no document (the released code of the paper).
 UNSEEN: Final = 1.0
-_QUERY: Final = "query_0_SparseStaticEmbedding"
-_DOCUMENT: Final = "document_0_LexicalExpansion"
 
 
 def inverse_document_frequency(frequency: NDArray[np.int64], documents: int) -> NDArray[np.float32]:
@@ -92,7 +91,7 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
         # Marks such as [PAD] are nobody's terms.
         document.threshold[tokenizer.all_special_ids] = 2.0
         document.log_scale.fill_(np.log(SCALE))
-    return _routed(query, [document], str(encoder.device))
+    return routed(query, [document], str(encoder.device))
 
 
 def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> SparseEncoder:
@@ -114,27 +113,20 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
     """
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sparse_encoder.modules import SpladePooling
-    from transformers import AutoConfig
 
     with quiet():
         try:
             folder = checked_model(name)
-            kinds = AutoConfig.from_pretrained(folder, local_files_only=True).architectures or []
         except (OSError, ValueError) as error:
             raise AnmiError(
                 f'masked language model "{name}" could not be loaded ({str(error).splitlines()[0][:200]}); give the '
                 "folder of one, or set ANMI_ONLINE=1 to fetch a name from the hub"
             ) from error
-        if not any(kind.endswith("ForMaskedLM") for kind in kinds):
-            raise AnmiError(
-                f'"{name}" has no head that predicts masked tokens (its architecture is {", ".join(kinds) or "unknown"}'
-                "), from which documents would get their terms; give a model saved as …ForMaskedLM, such as a BERT, or "
-                "leave out training.options.sparsity.base to start from tables of a static encoder"
-            )
+        check_base(str(folder))
         network = Transformer(str(folder), transformer_task="fill-mask", model_kwargs={"local_files_only": True})
     network.max_seq_length = min(max_length, network.max_seq_length or max_length)
     query = query_table(network.tokenizer, _rows(network.tokenizer, texts, max_length))
-    return _routed(query, [network, SpladePooling(pooling_strategy="max")], device())
+    return routed(query, [network, SpladePooling(pooling_strategy="max")], device())
 
 
 def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> Any:
@@ -181,32 +173,6 @@ def _threshold(table: torch.Tensor, rows: Sequence[Sequence[int]]) -> float:
     unit = torch.nn.functional.normalize
     cosines = unit(torch.stack([table[list(row)].mean(dim=0) for row in sample]), dim=1) @ unit(table, dim=1).T
     return float(np.quantile(cosines.numpy(), 1 - FURTHER))
-
-
-def load_sparse(folder: Path) -> SparseEncoder:
-    """Open what ``save`` of a model from :func:`inference_free` wrote, or another SparseEncoder.
-
-    sentence-transformers itself opens a folder with :class:`LexicalExpansion` only with ``trust_remote_code=True``, as
-    it does with every class that is not its own.
-    """
-    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
-
-    check_folder(folder)
-    if not (folder / _DOCUMENT).is_dir():
-        from sentence_transformers import SparseEncoder
-
-        return SparseEncoder(str(folder), device=device(), trust_remote_code=False, local_files_only=True)
-    query = SparseStaticEmbedding.load(str(folder), subfolder=_QUERY, local_files_only=True)
-    document = LexicalExpansion.load(str(folder), subfolder=_DOCUMENT, local_files_only=True)
-    return _routed(query, [document], device())
-
-
-def _routed(query: Any, document: list[Any], where: str) -> SparseEncoder:
-    from sentence_transformers import SparseEncoder
-    from sentence_transformers.base.modules import Router
-
-    router = Router.for_query_document(query_modules=[query], document_modules=document)
-    return SparseEncoder(modules=[router], device=where, similarity_fn_name="dot")
 
 
 def sparse_vectors(

@@ -10,11 +10,6 @@ class SparsityOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base: str | None = Field(
-        None,
-        description="Folder or name of a masked language model, by which documents get their terms, as in the paper; "
-        "it wants weight .05 and a GPU. None: tables that begin as those of a static encoder.",
-    )
     weight: float = Field(
         1e-4,
         ge=0,

@@ -82,6 +82,12 @@ class TrainingOptions(BaseModel):
         "with queries that need no network; it starts from tables of a static encoder, whichever encoder mines, and "
         "has no temperature unless one is given. dense: the better on queries whose words the documents do not use.",
     )
+    masked_lm: str | None = Field(
+        None,
+        description="Of a sparse retriever: folder or name of a masked language model, by which documents get their "
+        "terms, as in arXiv 2411.04403. None: they get them from tables, since no such model is packaged. Empty: "
+        "recipes as published, which have to be given one.",
+    )
     sparsity: SparsityOptions = Field(
         SparsityOptions(), description="What terms of documents cost a sparse retriever; dense encoders ignore it."
     )
@@ -183,6 +189,8 @@ class TrainingOptions(BaseModel):
             raise ValueError("mixed sources interpolate directions, and a sparse retriever has none; use mined ones")
         if self.retriever == "sparse" and self.encoders == "two":
             raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
+        if self.retriever == "dense" and self.masked_lm is not None:
+            raise ValueError("masked_lm gives documents their terms; a dense retriever starts from `encoder`")
         return self
 
     @model_validator(mode="after")

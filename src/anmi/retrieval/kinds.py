@@ -1,0 +1,54 @@
+"""What kind of encoder a model is, where models run, and how to load one without a word."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_TABLES: Final = ("StaticEmbedding", "SparseStaticEmbedding", "LexicalExpansion")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the load reports, progress bars and warnings of loading and training."""
+    from transformers.utils import logging as transformers_logging
+
+    # A cross-encoder started from a bi-encoder is what we want, not something to be warned of.
+    chatty = logging.getLogger("sentence_transformers")
+    levels = transformers_logging.get_verbosity(), chatty.level
+    chatty.setLevel(logging.ERROR)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(levels[0])
+        chatty.setLevel(levels[1])
+
+
+def device() -> str:
+    """Return the device models run on: ``cuda`` where there is one, else ``cpu``."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def is_static(model: SentenceTransformer) -> bool:
+    """Tell whether the model looks tokens up in tables instead of running a network."""
+    first = [route[0] for route in model[0].sub_modules.values()] if is_routed(model) else [model[0]]
+    return all(type(module).__name__ in _TABLES for module in first)
+
+
+def is_routed(model: SentenceTransformer) -> bool:
+    """Tell whether the model encodes queries and documents with separate weights."""
+    return type(model[0]).__name__ == "Router"
+
+
+def is_sparse(model: Any) -> bool:
+    """Tell whether the model gives weights of terms, compared by inner products, instead of directions."""
+    return type(model).__name__ == "SparseEncoder"
