@@ -30,7 +30,8 @@ from anmi.corpus.sources import load_collection
 from anmi.corpus.splits import position
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import side_by_side, vectors
-from anmi.retrieval.bm25 import BM25Index, best
+from anmi.retrieval.best import best
+from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.fusion import Ranked, Spreads, aligned, fuse
 from anmi.search.weights import GRID, bagged

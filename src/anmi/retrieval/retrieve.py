@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, SOURCES, Candidates
 from anmi.retrieval import pool, random
-from anmi.retrieval.bm25 import BM25Index, best, score_and_rank
+from anmi.retrieval.best import best
+from anmi.retrieval.bm25 import BM25Index, score_and_rank
 from anmi.retrieval.dense import DenseIndex, similarities_and_ranks
 from anmi.retrieval.related import RelatedDocuments
 
