@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import torch
 from sentence_transformers.base.modules.input_module import InputModule
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+# Logarithm of a factor that is taken for 0: an infinite one would make every difference of weights infinite.
+NOTHING: Final = -30.0
+_LEAST: Final = 1e-9
 
 
 class LexicalExpansion(InputModule):  # type: ignore[misc]
@@ -86,7 +90,8 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         row, token = pairs // self.get_embedding_dimension(), pairs % self.get_embedding_dimension()
         often = often.float()
         saturated = (self.k1 + 1) * often / (often + self.k1 * (1 - self.b + self.b * lengths[row] / self.average))
-        own = saturated * self.log_factor.exp()[token]
+        factor = self.log_factor.exp()[token]
+        own = saturated * factor * (factor > _LEAST)
         features["sentence_embedding"] = further.index_put((row, token), own, accumulate=True)
         return features
 

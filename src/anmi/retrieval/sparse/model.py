@@ -15,7 +15,7 @@ from anmi.errors import AnmiError
 from anmi.retrieval.kinds import device, is_static, quiet
 from anmi.retrieval.model_folder import checked_model
 from anmi.retrieval.sparse.base import check_base
-from anmi.retrieval.sparse.document import LexicalExpansion
+from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion
 from anmi.retrieval.sparse.folder import routed
 from anmi.retrieval.sparse.lexicon import lexicon
 
@@ -56,10 +56,11 @@ def inverse_document_frequency(frequency: NDArray[np.int64], documents: int) -> 
 def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_length: int = 512) -> SparseEncoder:
     """Return an untrained sparse retriever of a corpus: BM25 over sub-words, and the terms nearest to each document.
 
-    Queries are looked up: every token they hold weighs its idf on this corpus. Special tokens weigh nothing, nor do
-    tokens that more than half of the documents hold, where the idf of Robertson and Spärck Jones falls below 0; on
-    SciFact they are three quarters of the work and of no use. Documents are :class:`LexicalExpansion`. The score is
-    the inner product.
+    Queries are looked up: every token they hold weighs its idf on this corpus, special tokens nothing. Documents are
+    :class:`LexicalExpansion`. Tokens that more than half of the documents hold, where the idf of Robertson and Spärck
+    Jones falls below 0, are no terms of a document because it holds them: on SciFact they are three quarters of the
+    work and of no use. As further terms they remain, so that training can tell documents by "how" and "who". The score
+    is the inner product.
 
     Parameters
     ----------
@@ -91,6 +92,8 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
         # Marks such as [PAD] are nobody's terms.
         document.threshold[tokenizer.all_special_ids] = 2.0
         document.log_scale.fill_(np.log(SCALE))
+        common = 2 * _frequency(rows, len(tokenizer)) > len(rows)
+        document.log_factor[torch.from_numpy(common)] = NOTHING
     return routed(query, [document], str(encoder.device))
 
 
@@ -130,7 +133,7 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
 
 
 def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> Any:
-    """Return the queries' side of a corpus: the idf of every token, learnable, 0 for what no query is to ask for.
+    """Return the queries' side of a corpus: the idf of every token, learnable, and 0 for special ones.
 
     Parameters
     ----------
@@ -148,17 +151,17 @@ def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]
 
     if not any(len(row) for row in rows):
         raise AnmiError("no document holds a token that the encoder knows, so there are no terms to search by")
-    frequency = np.zeros(len(tokenizer), np.int64)
-    for row in rows:
-        frequency[np.unique(row).astype(np.int64)] += 1
-    idf = torch.from_numpy(inverse_document_frequency(frequency, len(rows)))
+    idf = torch.from_numpy(inverse_document_frequency(_frequency(rows, len(tokenizer)), len(rows)))
     idf[tokenizer.all_special_ids] = 0
-    idf[torch.from_numpy(2 * frequency > len(rows))] = 0
-    query = SparseStaticEmbedding(tokenizer, weight=idf, frozen=False)
-    # What weighs nothing in queries stays so in training, or queries would look at most of the corpus again.
-    asked = idf != 0
-    query.weight.register_hook(lambda gradient: gradient * asked.to(gradient.device))
-    return query
+    return SparseStaticEmbedding(tokenizer, weight=idf, frozen=False)
+
+
+def _frequency(rows: Sequence[Sequence[int]], count: int) -> NDArray[np.int64]:
+    """Return how many documents hold each token, [V]."""
+    found = np.zeros(count, np.int64)
+    for row in rows:
+        found[np.unique(row).astype(np.int64)] += 1
+    return found
 
 
 def _rows(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[list[int]]:
