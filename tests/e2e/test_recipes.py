@@ -75,6 +75,26 @@ def test_a_recipe_selects_and_trains(recipe: str, mined: Any, in_process: Any) -
     assert (recipe == "anmi_2_1_curriculum") == ("difficulty" in log)
 
 
+def test_a_sparse_retriever_from_candidates_to_report_and_export(mined: Any, in_process: Any, tmp_path: Path) -> None:
+    from anmi.search import HybridSearch
+
+    stages = "selection,training,evaluation,reporting"
+    done = in_process(mined, "run", "--pipelines", stages, "--params", "recipe=sparse,training.refit=false")
+    assert done.exit_code == 0, done.output + str(done.exception)
+    metrics = mined.table("evaluation", "metrics.parquet").query("metric == 'ndcg@10' and bucket == 'all'")
+    value = metrics.set_index("system").value
+    assert value["sparse"] > 0.8 * value["bm25"], "it begins as BM25 over sub-words"
+    terms = mined.json("evaluation", "sparse_terms.json")
+    assert any(term["further"] for document in terms["documents"] for term in document["terms"])
+    (report,) = (mined.data / "reporting/report.html").glob("*/report.html")
+    assert "What documents are found by" in report.read_text(encoding="utf-8")
+    (folder,) = (mined.data / "evaluation/search_index").glob("*/search_index")
+    assert HybridSearch.load(folder).search("mean of an array", 3, "sparse")[0]
+    written = in_process(mined, "anmi", "opensearch", str(tmp_path / "files"), "--question", "mean of an array")
+    assert written.exit_code == 0, written.output
+    assert (tmp_path / "files" / "query.json").is_file()
+
+
 def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_catalog: Any) -> None:
     from anmi.selection.recipe import Runner
 
