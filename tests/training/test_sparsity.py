@@ -77,6 +77,47 @@ def test_the_penalty_is_the_papers(step: int, weight: float, steps: int):
     assert float(penalty(documents, SparsityOptions(weight=weight, steps=steps), step)) == pytest.approx(expected)
 
 
+@given(st.data())
+def test_places_idf_and_free_terms_are_as_the_slow_reference(data):
+    shape = data.draw(st.tuples(st.integers(1, 6), st.integers(1, 5)))
+    values = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=30, max_size=30)))
+    documents = values[: shape[0] * shape[1]].reshape(shape)
+    places = np.array(data.draw(st.lists(st.integers(-1, shape[0] - 1), min_size=6, max_size=6))).reshape(3, 2)
+    places[:, 0] = np.maximum(places[:, 0], 0)
+    idf = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=shape[1], max_size=shape[1])))
+    free = data.draw(st.integers(0, 3))
+    expected = 0.0
+    for place in places.T:
+        stands = [documents[i] for i in place if i >= 0]
+        for term in range(shape[1]) if stands else ():
+            if idf[term]:
+                weights = [d[term] / idf[term] if np.count_nonzero(d * idf) > free else 0.0 for d in stands]
+                expected += (sum(weights) / len(weights)) ** 2
+    found = penalty(
+        torch.tensor(documents), SparsityOptions(weight=1, steps=1, free_terms=free), 1,
+        places=torch.tensor(places), idf=torch.tensor(idf),
+    )  # fmt: skip
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+def test_common_terms_go_first_where_the_penalty_is_by_idf(word_encoder):
+    kept, texts = {}, [f"{text} w0" for text in DOCUMENTS]
+    table = rows().assign(positive=texts, negatives=[[texts[(i + 1) % 20]] for i in range(20)])
+    for by_idf in (False, True):
+        made = inference_free(word_encoder(WORDS), texts)
+        with torch.no_grad():
+            made[0].sub_modules["document"][0].threshold.fill_(-1)
+        options = TrainingOptions(
+            epochs=8, batch_size=10, learning_rate=0.05, retriever="sparse",
+            sparsity={"weight": 0.1, "steps": 1, "by_idf": by_idf, "each_place": True},
+        )  # fmt: skip
+        train(table, encoder=made, options=options, output=None, seed=1, show_progress=False)
+        vectors = sparse_vectors(made, texts, "document").toarray()
+        common = made[0].sub_modules["document"][0].tokenizer.convert_tokens_to_ids("w0")
+        kept[by_idf] = vectors[:, common].mean() / vectors.mean()
+    assert kept[True] < kept[False] / 2
+
+
 def test_a_penalty_that_empties_all_documents_is_told(model):
     with torch.no_grad():
         module = model[0].sub_modules["document"][0]

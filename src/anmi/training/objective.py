@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from anmi.training.facts import Facts
 from anmi.training.failures import not_finite
 from anmi.training.options.sparsity import SparsityOptions
-from anmi.training.sparsity import penalty
+from anmi.training.sparsity import penalty, query_weights
 
 
 class ContrastiveObjective(nn.Module):
@@ -55,6 +55,7 @@ class ContrastiveObjective(nn.Module):
         self.recompute = recompute
         self.margin = margin
         self.sparsity = sparsity
+        self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
         # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
         self.encoded: tuple[Tensor, Tensor] | None = None
         self.violations: float | None = None
@@ -88,7 +89,8 @@ class ContrastiveObjective(nn.Module):
         losses = self.loss(similarity.gather(1, own)[:, 0], similarity, batch["weights"].log(), facts)
         result: Tensor = (losses * batch["query_weight"]).mean()
         if self.sparsity is not None:
-            result = result + penalty(documents, self.sparsity, batch.get("step", 0))
+            places = torch.cat([own, batch["negatives"]], dim=1) if self.sparsity.each_place else None
+            result = result + penalty(documents, self.sparsity, batch.get("step", 0), places=places, idf=self.idf)
         if not bool(torch.isfinite(result)):
             wrong = [
                 q for q, value in zip(batch["query_ids"], losses.tolist(), strict=True) if not math.isfinite(value)

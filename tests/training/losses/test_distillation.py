@@ -53,6 +53,39 @@ def test_it_is_the_formula(positive, others, t, label_temperature, share):
     assert loss(*block, facts).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
+def minmax(values):
+    known = [value for value in values if not math.isnan(value)]
+    return [(value - min(known)) / (max(known) - min(known) + 1e-6) if known else math.nan for value in values]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    first=st.lists(st.one_of(st.floats(-20, 20), st.just(math.nan)), min_size=4, max_size=4),
+    second=st.lists(st.one_of(st.floats(0, 30), st.just(math.nan)), min_size=4, max_size=4),
+    similarities=st.lists(st.floats(-1, 1), min_size=4, max_size=4),
+)
+def test_several_judges_are_scaled_in_every_row_and_averaged(first, second, similarities):
+    exact = {"dtype": torch.float64}
+    loss = Distillation(Temperature(1.0).double(), ["dense", "bm25"], share=1.0)
+    both = {"dense": first, "bm25": second}
+    facts = Facts(
+        positive_judged={name: torch.tensor(values[:1], **exact) for name, values in both.items()},
+        judged={name: torch.tensor([values[1:]], **exact) for name, values in both.items()},
+    )
+    found = loss(
+        torch.tensor(similarities[:1], **exact), torch.tensor([similarities[1:]], **exact), torch.zeros(1, 3, **exact),
+        facts,
+    )  # fmt: skip
+    means = []
+    for said in zip(minmax(first), minmax(second), strict=True):
+        known = [value for value in said if not math.isnan(value)]
+        means.append(sum(known) / len(known) if known else math.nan)
+    known = [(s, mean) for s, mean in zip(similarities, means, strict=True) if not math.isnan(mean)]
+    usable = not math.isnan(means[0]) and len(known) > 1
+    expected = slow_kl(*zip(*known, strict=True), loss.temperature()[0].item(), 1 / 30) if usable else 0.0
+    assert found.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
 def facts_of(judged, positive_column):
     return Facts(
         positive_column=torch.tensor([positive_column]),

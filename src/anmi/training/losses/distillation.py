@@ -17,6 +17,10 @@ from anmi.training.losses.judgments import all_judgments, judgments
 # By column, where zero of the scale lies, its unit, and the temperature at which its soft labels are taken. Of Elo the
 # strength e counts, of which it is 1000 + 200 e; logits and strengths are spread much wider than probabilities.
 _SCALES: Final = {"p_relevant": (0.0, 1.0, 0.1), "cross": (0.0, 1.0, 1.0), "elo": (1000.0, 200.0, 1.0)}
+# Of several judges the mean of scores between 0 and 1; 1/30 is the S of 30 of arXiv 2411.04403.
+_TOGETHER: Final = (0.0, 1.0, 1 / 30)
+# So that a judge for whom all documents of a row are equal divides by no zero (the released code of that paper).
+_LEAST: Final = 1e-6
 
 
 class Distillation(nn.Module):
@@ -34,11 +38,12 @@ class Distillation(nn.Module):
     temperature
         The module that gives t.
     column
-        Judgments: ``p_relevant``, ``cross`` (logits) or ``elo``.
+        Judgments: ``p_relevant``, ``cross`` (logits) or ``elo``. Of several, which may be ``bm25`` and ``dense`` as
+        well, each is scaled to between 0 and 1 in every row, and the mean of those that judged a document counts.
     share
         Of the distillation, in [0, 1].
     label_temperature
-        Above 0; None is 0.1 for ``p_relevant``, and 1 for ``cross`` and for the strength behind ``elo``.
+        Above 0; None is 0.1 for ``p_relevant``, 1 for ``cross`` and for the strength behind ``elo``, 1/30 for several.
     uncertain
         Uncertain documents a row brings at most; none with another column than ``p_relevant``, which alone is known
         of them.
@@ -46,7 +51,7 @@ class Distillation(nn.Module):
     References
     ----------
     Qu et al., "RocketQA", NAACL 2021, for labels of a cross-encoder; Hinton, Vinyals and Dean, "Distilling the
-    Knowledge in a Neural Network", 2015.
+    Knowledge in a Neural Network", 2015; Geng et al., arXiv 2411.04403, for a teacher of several.
 
     Examples
     --------
@@ -60,24 +65,26 @@ class Distillation(nn.Module):
     def __init__(
         self,
         temperature: nn.Module,
-        column: str = "p_relevant",
+        column: str | Sequence[str] = "p_relevant",
         share: float = 0.5,
         label_temperature: float | None = None,
         uncertain: int = 0,
     ) -> None:
         super().__init__()
         self.temperature = temperature
-        self.columns = (column,)
+        self.columns = (column,) if isinstance(column, str) else tuple(column)
         self.share = checked_share("share", share)
-        self.centre, self.unit, usual = _SCALES[column]
+        self.together = not isinstance(column, str)
+        self.centre, self.unit, usual = _SCALES[column] if isinstance(column, str) else _TOGETHER
         self.label_temperature = usual if label_temperature is None else label_temperature
         # Of documents whose relevance is uncertain nothing but their probability is kept in the rows.
-        self.uncertain = uncertain if column == "p_relevant" else 0
+        self.uncertain = uncertain if self.columns == ("p_relevant",) else 0
         self._divergence = torch.tensor(0.0)
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Refuse rows without any judgment."""
-        all_judgments(rows, self.columns[0])
+        for column in self.columns:
+            all_judgments(rows, column)
 
     def forward(
         self,
@@ -87,13 +94,9 @@ class Distillation(nn.Module):
         facts: Facts = NOTHING_KNOWN,
     ) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
-        own, judged = judgments(facts, self.columns[0])
         temperatures = self.temperature(facts)
         contrastive = infonce(positive_similarity, negative_similarity, log_weights, temperatures)
-        if facts.positive_column is not None:
-            # The row's own positive is a column like any other, and stands before all of them already.
-            judged = judged.scatter(1, facts.positive_column[:, None], torch.nan)
-        divergence = self._kl(positive_similarity, negative_similarity, own, judged, temperatures)
+        divergence = self._kl(positive_similarity, negative_similarity, self._judged(facts), temperatures)
         self._divergence = divergence.detach().mean()
         return self.share * divergence + (1 - self.share) * contrastive
 
@@ -101,15 +104,19 @@ class Distillation(nn.Module):
         """Return the mean divergence of the last batch."""
         return {"divergence": float(self._divergence)}
 
-    def _kl(
-        self,
-        positive: Tensor,
-        documents: Tensor,
-        positive_judged: Tensor,
-        judged: Tensor,
-        temperatures: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        labels = (torch.cat([positive_judged[:, None], judged], dim=1) - self.centre) / self.unit
+    def _judged(self, facts: Facts) -> Tensor:
+        """Return the judgments of the positive and of all documents, [B, 1 + N]; NaN is unknown."""
+        found = []
+        for column in self.columns:
+            own, judged = judgments(facts, column)
+            if facts.positive_column is not None:
+                # The row's own positive is a column like any other, and stands before all of them already.
+                judged = judged.scatter(1, facts.positive_column[:, None], torch.nan)
+            found.append(torch.cat([own[:, None], judged], dim=1))
+        return torch.stack([scaled(values) for values in found]).nanmean(dim=0) if self.together else found[0]
+
+    def _kl(self, positive: Tensor, documents: Tensor, judged: Tensor, temperatures: tuple[Tensor, Tensor]) -> Tensor:
+        labels = (judged - self.centre) / self.unit
         known = torch.isfinite(labels)
         usable = known[:, :1] & known[:, 1:].any(dim=1, keepdim=True)
         known = known & usable
@@ -122,3 +129,17 @@ class Distillation(nn.Module):
         )
         difference = (told - found).masked_fill(~known, 0.0)
         return (told.exp() * difference).sum(dim=1)
+
+
+def scaled(judged: Tensor) -> Tensor:
+    """Return judgments [B, N] scaled to between 0 and 1 in every row; NaN stays NaN.
+
+    Examples
+    --------
+    >>> [round(x, 3) for x in scaled(torch.tensor([[4.0, 1.0, torch.nan, 2.0]]))[0].tolist()]
+    [1.0, 0.0, nan, 0.333]
+    """
+    known = torch.isfinite(judged)
+    low = judged.masked_fill(~known, torch.inf).amin(dim=1, keepdim=True)
+    high = judged.masked_fill(~known, -torch.inf).amax(dim=1, keepdim=True)
+    return ((judged - low) / (high - low + _LEAST)).masked_fill(~known, torch.nan)

@@ -102,19 +102,25 @@ class TripletOptions(PartOptions):
     margin: float = Field(0.2, gt=0, le=2, description="In cosine distance. 0.2: FaceNet's, for unit vectors.")
 
 
+Teacher = Literal["bm25", "dense", "cross", "p_relevant", "elo"]
+
+
 class DistillationOptions(PartOptions):
     """Learns the judges' soft labels, beside InfoNCE."""
 
     kind = "distillation"
-    column: Literal["cross", "p_relevant", "elo"] = Field(
-        "p_relevant", description="Whose judgment. p_relevant: the fused, calibrated one."
+    column: Literal["cross", "p_relevant", "elo"] | tuple[Teacher, ...] = Field(
+        "p_relevant",
+        description="Whose judgment. p_relevant: the fused, calibrated one. Of a list, such as [bm25, dense, "
+        "p_relevant], each is scaled to between 0 and 1 in every row, and their mean is learned (arXiv 2411.04403).",
+        min_length=1,
     )
     share: float = Field(0.5, ge=0, le=1, description="Of the distillation; the rest is InfoNCE. 0.5: both alike.")
     label_temperature: float | None = Field(
         None,
         gt=0,
-        description="Softmax of the judgments is taken at this. None: 0.1 for p_relevant, that of methods §3.1, and 1 "
-        "for logits (cross) and strengths (of which Elo is 1000 + 200 e), which are spread far wider.",
+        description="Softmax of the judgments is taken at this. None: 0.1 for p_relevant, that of methods §3.1; 1 for "
+        "logits (cross) and strengths (of which Elo is 1000 + 200 e), which are spread far wider; 1/30 for a list.",
     )
     uncertain: int = Field(
         0,
@@ -127,7 +133,7 @@ class DistillationOptions(PartOptions):
     @property
     def reads(self) -> tuple[str, ...]:
         """The soft labels."""
-        return (self.column,)
+        return (self.column,) if isinstance(self.column, str) else self.column
 
 
 class EntityOptions(PartOptions):
