@@ -54,7 +54,10 @@ def test_the_loss_is_that_of_the_formula_whatever_the_block(seed: int, temperatu
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(validation, "_MOST_VALUES", block)
         found = mean_loss(queries, documents, query, np.concatenate(own), sparse.csr_array(masked), temperature)
+        terms = [sparse.csr_matrix(vectors) for vectors in (queries, documents)]
+        of_terms = mean_loss(*terms, query, np.concatenate(own), sparse.csr_array(masked), temperature)
     assert found == pytest.approx(slow(queries, documents, own, masked, temperature), rel=1e-4, abs=1e-5)
+    assert of_terms == pytest.approx(found, rel=1e-4, abs=1e-5)
 
 
 def test_a_query_without_negatives_has_no_loss() -> None:

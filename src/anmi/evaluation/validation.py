@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import issparse
 
 from anmi.candidates import PADDING
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import DevPool, dev_pool, side_by_side, vectors
+from anmi.retrieval.index import Vectors, row_products
 from anmi.retrieval.pool import own_documents
 from anmi.retrieval.related import RelatedDocuments
 
@@ -43,8 +45,9 @@ def dev_loss(
 ) -> Callable[[SentenceTransformer], float] | None:
     """Return a function that gives a model's mean loss on the dev queries; None when there are none.
 
-    For a query and a document of its own it is −log softmax of the document's cosine divided by the temperature, among
-    the own document and all documents of the pool that are not barred: the contrastive loss (van den Oord et al.,
+    For a query and a document of its own it is −log softmax of the document's cosine divided by the temperature, or of
+    a sparse retriever's score, among the own document and all documents of the pool that are not barred: the
+    contrastive loss (van den Oord et al.,
     arXiv 1807.03748) with the pool for negatives. It is 0 for a model that tells everything apart and about log N, in
     nats, for one that tells nothing apart among N documents.
 
@@ -78,14 +81,16 @@ def dev_loss(
     def measure(model: SentenceTransformer) -> float:
         found = vectors(model, asked, "query", precision=precision)
         documents = vectors(model, texts, "document", precision=precision)
-        return mean_loss(found, documents, query, place, masked, _TEMPERATURE)
+        # As training compares them: inner products of terms have no temperature.
+        temperature = 1.0 if issparse(documents) else _TEMPERATURE
+        return mean_loss(found, documents, query, place, masked, temperature)
 
     return measure
 
 
 def mean_loss(
-    queries: NDArray[np.float32],
-    documents: NDArray[np.float32],
+    queries: Vectors,
+    documents: Vectors,
     query: NDArray[np.int64],
     place: NDArray[np.int64],
     masked: sparse.csr_array,
@@ -101,18 +106,18 @@ def mean_loss(
     >>> round(mean_loss(vectors, vectors, own, own, masked, 1.0), 4)  # log(1 + 2 / e)
     0.5514
     """
-    others = np.empty(len(queries), np.float64)
-    own = np.einsum("pd,pd->p", queries[query], documents[place]).astype(np.float64) / temperature
+    asked, pool = queries.shape[0], documents.shape[0]
+    others = np.empty(asked, np.float64)
+    own = row_products(queries[query], documents[place]) / temperature
     # A matrix product of a block of queries; the pool itself bounds how wide it is.
-    block = max(1, _MOST_VALUES // max(len(documents), 1))
-    buffer = np.empty((min(block, len(queries)), len(documents)), np.float32)
-    for start in range(0, len(queries), block):
-        part = buffer[: len(queries[start : start + block])]
-        np.matmul(queries[start : start + block] / np.float32(temperature), documents.T, out=part)
+    block = max(1, _MOST_VALUES // max(pool, 1))
+    for start in range(0, asked, block):
+        product = queries[start : start + block] / np.float32(temperature) @ documents.T
+        part = product if isinstance(product, np.ndarray) else product.toarray()
         left, right = masked.indptr[start], masked.indptr[start + len(part)]
         row = np.repeat(np.arange(len(part)), np.diff(masked.indptr[start : start + len(part) + 1]))
         part[row, masked.indices[left:right]] = -np.inf
-        # Cosines are at most 1, so this never overflows, and what it lets vanish is below e⁻⁸⁰ of the largest.
+        # Never overflows, and what it lets vanish is below e⁻⁸⁰ of the largest.
         highest = part.max(axis=1, keepdims=True)
         highest[~np.isfinite(highest)] = 0.0
         part -= highest
@@ -120,7 +125,7 @@ def mean_loss(
         with np.errstate(divide="ignore"):
             others[start : start + len(part)] = np.log(part.sum(axis=1, dtype=np.float64)) + highest[:, 0]
     losses = np.logaddexp(0.0, others[query] - own)
-    total, count = np.bincount(query, losses, len(queries)), np.bincount(query, minlength=len(queries))
+    total, count = np.bincount(query, losses, asked), np.bincount(query, minlength=asked)
     return float((total / count).mean())
 
 
