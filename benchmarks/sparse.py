@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hybrid", action="store_true", help="measure hybrids with a dense encoder instead")
+    parser.add_argument("--curve", action="store_true", help="keep the rows as the curve of λ, and draw it")
     asked = parser.parse_args()
     mined, about = Mined(asked.mined), {"collection": asked.collection, "seed": asked.seed}
     bm25 = BM25Index.load(mined.newest("bm25/bm25_index"))
@@ -75,7 +76,9 @@ def main() -> None:
             known = {"base": "static", "recipe": "sparse", "labels": 1.0, "penalty": weight, "share": share}
             rows.append(known | row(mined, model, base, share))
             print(json.dumps(rows[-1]), flush=True)
-    save("rows", about, [about | line for line in rows])
+    save("curve" if asked.curve else "rows", about, [about | line for line in rows])
+    if asked.curve:
+        draw(rows, RESULT.with_name(f"sparse_{asked.collection}.svg"))
 
 
 def save(part: str, about: dict[str, Any], lines: list[dict[str, Any]]) -> None:
@@ -84,6 +87,30 @@ def save(part: str, about: dict[str, Any], lines: list[dict[str, Any]]) -> None:
     kept = [line for line in result.get(part, []) if any(line[name] != about[name] for name in about)]
     result[part] = sorted([*kept, *lines], key=lambda line: (line["collection"], line["seed"]))
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw nDCG@10 over what a query looks at, and over its time, for every λ beside BM25."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    # So that drawing again gives the same bytes.
+    matplotlib.rcParams["svg.hashsalt"] = "anmi"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    base, trained = rows[0], sorted((row for row in rows if "penalty" in row), key=lambda row: row["penalty"])
+    measures = (("postings_per_query", "postings a query looks at"), ("milliseconds_per_query", "milliseconds a query"))
+    for axis, (name, label) in zip(axes, measures, strict=True):
+        axis.plot([row[name] for row in trained], [row["ndcg_10"] for row in trained], "o-", label="sparse, by λ")
+        for row in trained:
+            axis.annotate(f"{row['penalty']:g}", (row[name], row["ndcg_10"]), (4, -10), textcoords="offset points")
+        axis.plot(base[name], base["ndcg_10"], "s", label="BM25")
+        axis.set(xlabel=label, xscale="log")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("nDCG@10")
+    axes[0].legend()
+    figure.savefig(path, metadata={"Date": None})
 
 
 def kinds_of(mined: Mined) -> list[str]:
