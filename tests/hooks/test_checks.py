@@ -125,6 +125,14 @@ def test_encoders_that_cannot_be(tmp_path: Path, name: str, hint: str) -> None:
         check_encoder(name, tmp_path)
 
 
+def test_a_sparse_retriever_is_no_encoder_to_mine_with(tmp_path: Path) -> None:
+    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "SparseEncoder"}')
+    with pytest.raises(AnmiError, match=r"is a sparse retriever.*recipe=sparse"):
+        check_encoder(str(tmp_path), tmp_path)
+    with pytest.raises(AnmiError, match="is a sparse retriever"):
+        check_encoder(tmp_path.name, tmp_path.parent)
+
+
 @pytest.mark.parametrize("name", ["api_docs", "beir:x", "pairs:a_*.jsonl;b.jsonl", "ir_datasets:beir/scifact/train"])
 def test_collections_that_can_be(name: str) -> None:
     check_collection(name)

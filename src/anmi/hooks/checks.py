@@ -39,7 +39,7 @@ from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
-from anmi.retrieval.sparse.base import check_base
+from anmi.retrieval.sparse.base import check_base, is_sparse_folder
 from anmi.selection.recipe import RecipeBook
 from anmi.training.options import TrainingOptions
 
@@ -289,6 +289,11 @@ def check_encoder(encoder: Any, project: Path) -> None:
     >>> check_encoder("sentence-transformers/all-mpnet-base-v2", Path())
     """
     name = str(encoder)
+    if any(is_sparse_folder(place) for place in (Path(name), project / name)):
+        raise AnmiError(
+            f'encoder "{name}" is a sparse retriever, and mining compares directions: give encoder=static or a dense '
+            "model, and recipe=sparse to train a sparse one"
+        )
     if name in ENCODERS or _HUB_NAME.fullmatch(name) or is_folder(name) or is_folder(str(project / name)):
         return
     if Path(name).suffix or name.startswith((".", "/", "~")) or name.count("/") > 1:

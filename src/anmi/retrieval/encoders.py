@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import logging
 import shutil
 import tempfile
@@ -25,6 +24,7 @@ from anmi.retrieval.kinds import device, is_routed, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
+from anmi.retrieval.sparse.base import is_sparse_folder
 from anmi.store import Store
 
 if TYPE_CHECKING:
@@ -133,12 +133,6 @@ def called(model: Any, prompt: str = "") -> str:
     """Return what a model from :func:`load_encoder` is called in the store, with the start of its prompt if any."""
     name = _CALLED.get(model, "")
     return f'{name} "{textwrap.shorten(prompt, 32, placeholder="…")}"' if name and prompt.strip() else name
-
-
-def is_sparse_folder(folder: Path) -> bool:
-    """Tell whether a folder holds a SparseEncoder of sentence-transformers."""
-    file = folder / "config_sentence_transformers.json"
-    return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("model_type") == "SparseEncoder"
 
 
 def _sparse(folder: Path, name: str) -> Any:

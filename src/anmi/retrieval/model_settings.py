@@ -42,7 +42,9 @@ def modules_of(model: Any) -> list[Any]:
         if not path:
             continue
         settings = module.get_config_dict() if hasattr(module, "get_config_dict") else module.extra_repr()
-        found.append((path, type(module).__name__, settings, getattr(module, "max_seq_length", None)))
+        # A router's is that of its routes, and where they differ it warns of it.
+        longest = None if type(module).__name__ == "Router" else getattr(module, "max_seq_length", None)
+        found.append((path, type(module).__name__, settings, longest))
         # The layers of a network share its configuration, the routes of a model may share a tokenizer.
         config: Any = getattr(module, "config", None)
         tokenizer: Any = getattr(module, "tokenizer", None)

@@ -88,6 +88,12 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
         options = TrainingOptions(**{"negatives": recipe.negatives, **recipe.training, **params.options})
     except ValidationError as error:
         raise AnmiError(f"training: {_sentence(error)}") from error
+    # Here, since options may name it for a recipe that says what is trained.
+    if options.retriever == "dense" and options.masked_lm is not None:
+        raise AnmiError(
+            "training: masked_lm gives documents of a sparse retriever their terms, and a dense one starts from "
+            "`encoder`; take recipe=sparse_infonce or retriever=sparse, or leave out masked_lm"
+        )
     if options.labels == 0 and not options.pseudo_queries.kinds:
         raise AnmiError(
             "training: labels 0 leaves nothing to train on; name kinds of pseudo-queries, such as "

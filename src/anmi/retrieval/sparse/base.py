@@ -1,4 +1,4 @@
-"""Whether a model can be what a sparse retriever starts from; light, so that a run is refused before it mines."""
+"""What a folder can be to a sparse retriever; light, so that a run is refused before it mines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from pathlib import Path
 
 from anmi.errors import AnmiError
 from anmi.retrieval.model_folder import is_folder
+
+
+def is_sparse_folder(folder: Path) -> bool:
+    """Tell whether a folder holds a SparseEncoder of sentence-transformers."""
+    file = folder / "config_sentence_transformers.json"
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(settings, dict) and settings.get("model_type") == "SparseEncoder"
 
 
 def check_base(name: str) -> None:

@@ -129,7 +129,8 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
         network = Transformer(str(folder), transformer_task="fill-mask", model_kwargs={"local_files_only": True})
     network.max_seq_length = min(max_length, network.max_seq_length or max_length)
     query = query_table(network.tokenizer, _rows(network.tokenizer, texts, max_length))
-    return routed(query, [network, SpladePooling(pooling_strategy="max")], device())
+    pooling = SpladePooling(pooling_strategy="max", embedding_dimension=len(query.weight))
+    return routed(query, [network, pooling], device())
 
 
 def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> Any:

@@ -189,8 +189,6 @@ class TrainingOptions(BaseModel):
             raise ValueError("mixed sources interpolate directions, and a sparse retriever has none; use mined ones")
         if self.retriever == "sparse" and self.encoders == "two":
             raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
-        if self.retriever == "dense" and self.masked_lm is not None:
-            raise ValueError("masked_lm gives documents their terms; a dense retriever starts from `encoder`")
         return self
 
     @model_validator(mode="after")
