@@ -2,7 +2,8 @@
 
 Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that dev chose, and on
 pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of collections that are not asked for
-stay. From the repository's root, with a data root of a mining of the collection with ``encoder=static``:
+stay. ``--page`` only writes the tables of docs/sparse.md. From the repository's root, with a data root of a mining of the
+collection with ``encoder=static``:
 
     ANMI_DATA_ROOT=data/peers/scifact kedro run --pipelines mining --params collection=beir:../shared/data/scifact
     python benchmarks/sparse.py scifact data/peers/scifact
@@ -40,6 +41,10 @@ from anmi.training.refit import train_twice
 from anmi.training.trainer import train
 
 RESULT = Path(__file__).parent / "results" / "sparse.json"
+PAGE = Path(__file__).parents[1] / "docs" / "sparse.md"
+MARKS = ("<!-- figures -->\n", "<!-- end of figures -->")
+# What the index of a search leaves out, and what the table of the page shows.
+SHARE = 0.1
 KINDS = ("title", "cloze", "keyphrase")
 DEPTH = 1000
 NEGATIVES = 7
@@ -47,15 +52,19 @@ NEGATIVES = 7
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collection", help="its name in the table")
-    parser.add_argument("mined", type=Path, help="data root of a mining of it")
+    parser.add_argument("collection", nargs="?", help="its name in the table")
+    parser.add_argument("mined", nargs="?", type=Path, help="data root of a mining of it")
     parser.add_argument("--penalty", type=float, nargs="+", default=[1e-4], help="λ")
     parser.add_argument("--share", type=float, nargs="+", default=[0.0], help="of the largest weight, to prune below")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hybrid", action="store_true", help="measure hybrids with a dense encoder instead")
     parser.add_argument("--curve", action="store_true", help="keep the rows as the curve of λ, and draw it")
+    parser.add_argument("--page", action="store_true", help="only write the tables of docs/sparse.md")
     asked = parser.parse_args()
+    if asked.page:
+        write_page(json.loads(RESULT.read_text(encoding="utf-8")))
+        return
     mined, about = Mined(asked.mined), {"collection": asked.collection, "seed": asked.seed}
     bm25 = BM25Index.load(mined.newest("bm25/bm25_index"))
     if asked.hybrid:
@@ -87,6 +96,40 @@ def save(part: str, about: dict[str, Any], lines: list[dict[str, Any]]) -> None:
     kept = [line for line in result.get(part, []) if any(line[name] != about[name] for name in about)]
     result[part] = sorted([*kept, *lines], key=lambda line: (line["collection"], line["seed"]))
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def write_page(result: dict[str, Any]) -> None:
+    """Put the means over seeds into the page."""
+    rows = pd.DataFrame(result["rows"])
+    shown = rows[(rows.recipe != "sparse") | (rows.share == SHARE)]
+    names = ["ndcg_10", "recall_1000", "terms_per_document", "postings_per_query", "milliseconds_per_query"]
+    order = pd.CategoricalDtype(["bm25", "untrained", "sparse"], ordered=True)
+    shown = shown.assign(recipe=shown.recipe.astype(order))
+    means = shown.groupby(["collection", "recipe"], observed=True)[[*names, "p_value"]].mean()
+    seeds = shown.groupby(["collection", "recipe"], observed=True).seed.nunique()
+    lines = [
+        "| collection | retriever | nDCG@10 | p against BM25 | recall@1000 | terms a document | postings a query | ms |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (collection, recipe), of in means.iterrows():
+        p = "" if recipe == "bm25" else f"{of.p_value:.4f}"
+        called = {"bm25": "BM25", "untrained": "untrained", "sparse": "`sparse`"}[str(recipe)]
+        count = seeds[collection, recipe]
+        lines.append(
+            f"| {collection} | {called}{f', {count} seeds' if count > 1 else ''} | {of.ndcg_10:.3f} | {p} | "
+            f"{of.recall_1000:.3f} | {of.terms_per_document:.0f} | {of.postings_per_query:,.0f} | "
+            f"{of.milliseconds_per_query:.2f} |"
+        )
+    mixtures = pd.DataFrame(result.get("hybrids", []))
+    if not mixtures.empty:
+        lines += ["", "Mixtures, nDCG@10, weights in tenths chosen on dev; both encoders were trained on train alone:"]
+        table = mixtures.pivot_table("ndcg_10", "parts", "collection", sort=False)
+        table["mean"] = table.mean(axis=1)
+        lines += ["", f"| parts | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
+        lines += [f"| {parts} | {' | '.join(f'{value:.3f}' for value in of)} |" for parts, of in table.iterrows()]
+    before, rest = PAGE.read_text(encoding="utf-8").split(MARKS[0])
+    page = before + MARKS[0] + "\n".join(["", *lines, "", ""]) + MARKS[1] + rest.split(MARKS[1], 1)[1]
+    PAGE.write_text(page, encoding="utf-8")
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
