@@ -2,8 +2,8 @@
 
 Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that dev chose, and on
 pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of collections that are not asked for
-stay. ``--page`` only writes the tables of docs/sparse.md. From the repository's root, with a data root of a mining of the
-collection with ``encoder=static``:
+stay. ``--page`` only writes the tables of docs/sparse.md. From the repository's root, with a data root of a mining of
+the collection with ``encoder=static``:
 
     ANMI_DATA_ROOT=data/peers/scifact kedro run --pipelines mining --params collection=beir:../shared/data/scifact
     python benchmarks/sparse.py scifact data/peers/scifact
@@ -108,7 +108,7 @@ def write_page(result: dict[str, Any]) -> None:
     means = shown.groupby(["collection", "recipe"], observed=True)[[*names, "p_value"]].mean()
     seeds = shown.groupby(["collection", "recipe"], observed=True).seed.nunique()
     lines = [
-        "| collection | retriever | nDCG@10 | p against BM25 | recall@1000 | terms a document | postings a query | ms |",
+        "| collection | retriever | nDCG@10 | p, to BM25 | recall@1000 | terms a document | postings a query | ms |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for (collection, recipe), of in means.iterrows():

@@ -81,9 +81,11 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         ends = torch.cat([offsets[1:], offsets.new_tensor([len(tokens)])])
         lengths = ends - offsets
         direction = functional.normalize(functional.embedding_bag(tokens, self.token, offsets, mode="mean"), dim=1)
-        further = torch.log1p(torch.relu(self.log_scale.exp() * (direction @ self.expansion.T - self.threshold)))
-        # A text without tokens has no direction, and a threshold below 0 would give it terms.
-        further = further * (lengths > 0)[:, None]
+        similarity = direction @ self.expansion.T
+        # Most terms are below their threshold, and so are looked at only once. A text without tokens has no direction,
+        # and a threshold below 0 would give it terms.
+        near = ((similarity.detach() > self.threshold.detach()) & (lengths > 0)[:, None]).nonzero(as_tuple=True)
+        further = torch.log1p(self.log_scale.exp() * (similarity[near] - self.threshold[near[1]]))
         places = torch.repeat_interleave(torch.arange(len(offsets), device=tokens.device), lengths)
         # As (document, token) pairs: most of [B, V] is 0.
         pairs, often = torch.unique(places * self.get_embedding_dimension() + tokens, return_counts=True)
@@ -92,7 +94,10 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         saturated = (self.k1 + 1) * often / (often + self.k1 * (1 - self.b + self.b * lengths[row] / self.average))
         factor = self.log_factor.exp()[token]
         own = saturated * factor * (factor > _LEAST)
-        features["sentence_embedding"] = further.index_put((row, token), own, accumulate=True)
+        every = torch.cat([near[0], row]), torch.cat([near[1], token])
+        features["sentence_embedding"] = torch.zeros_like(similarity).index_put(
+            every, torch.cat([further, own]), accumulate=True
+        )
         return features
 
     def save(self, output_path: str, *_: Any, safe_serialization: bool = True, **__: Any) -> None:
