@@ -76,7 +76,7 @@ def main() -> None:
     lexical = bm25.search(tests.text.tolist(), DEPTH)
     seconds = time.perf_counter() - began
     base = measured(mined, tests, *lexical)
-    rows = [{"base": "bm25", "recipe": "bm25"} | columns(base, base) | bm25_cost(bm25, mined, tests, seconds)]
+    rows = [{"base": "bm25", "recipe": "bm25"} | columns(mined, base, base) | bm25_cost(bm25, mined, tests, seconds)]
     untrained = inference_free(fresh("static"), mined.texts)
     rows.append({"base": "static", "recipe": "untrained", "labels": 0.0} | row(mined, untrained, base))
     for weight in asked.penalty:
@@ -261,7 +261,7 @@ def row(mined: Mined, model: Any, base: pd.DataFrame, share: float = 0.0) -> dic
         "postings_per_query": round(index.postings_per_query(queries)),
         "milliseconds_per_query": round(1000 * seconds / len(asked), 3),
     }
-    return columns(measured(mined, asked, *found), base) | cost
+    return columns(mined, measured(mined, asked, *found), base) | cost
 
 
 def measured(mined: Mined, asked: pd.DataFrame, documents: Any, scores: Any) -> pd.DataFrame:
@@ -271,14 +271,18 @@ def measured(mined: Mined, asked: pd.DataFrame, documents: Any, scores: Any) -> 
     return evaluate(truth, ranking.run(documents, scores), (10, DEPTH), ignore_identical_ids=False)
 
 
-def columns(found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
-    """Return means, an interval, and the test against BM25."""
+def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
+    """Return means, an interval, and the test against BM25; ``unseen``: no relevant document was a training positive."""
+    relevant = mined.qrels[mined.qrels.relevance > 0].merge(mined.queries[["query_id", "split"]], on="query_id")
+    known = set(relevant.document_id[relevant.split != "test"])
+    seen = set(relevant.query_id[relevant.document_id.isin(known)])
+    unseen = found[~found.index.isin(seen)]
     mean, low, high = interval(found["ndcg@10"].to_numpy(), seed=1)
     against = compare(found["ndcg@10"].to_numpy(), base["ndcg@10"].reindex(found.index).to_numpy(), seed=1)
     return {
         "ndcg_10": round(mean, 4), "low": round(low, 4), "high": round(high, 4),
         "recall_1000": round(float(found[f"recall@{DEPTH}"].mean()), 4), "p_value": round(against.p_value, 5),
-        "queries": len(found),
+        "queries": len(found), "ndcg_10_unseen": round(float(unseen["ndcg@10"].mean()), 4), "unseen": len(unseen),
     }  # fmt: skip
 
 
