@@ -272,7 +272,7 @@ def measured(mined: Mined, asked: pd.DataFrame, documents: Any, scores: Any) -> 
 
 
 def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
-    """Return means, an interval, and the test against BM25; ``unseen``: no relevant document was a training positive."""
+    """Return means, an interval, and the test against BM25; unseen: no relevant document was a training positive."""
     relevant = mined.qrels[mined.qrels.relevance > 0].merge(mined.queries[["query_id", "split"]], on="query_id")
     known = set(relevant.document_id[relevant.split != "test"])
     seen = set(relevant.query_id[relevant.document_id.isin(known)])
