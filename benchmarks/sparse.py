@@ -276,9 +276,9 @@ def measured(mined: Mined, asked: pd.DataFrame, documents: Any, scores: Any) -> 
 
 def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
     """Return means, an interval, and the test against BM25; unseen: no relevant document was a training positive."""
-    relevant = mined.qrels[mined.qrels.relevance > 0].merge(mined.queries[["query_id", "split"]], on="query_id")
-    known = set(relevant.document_id[relevant.split != "test"])
-    seen = set(relevant.query_id[relevant.document_id.isin(known)])
+    relevant = mined.qrels[mined.qrels.relevance > 0]
+    tested = relevant.query_id.isin(found.index)
+    seen = set(relevant.query_id[tested & relevant.document_id.isin(relevant.document_id[~tested])])
     unseen = found[~found.index.isin(seen)]
     mean, low, high = interval(found["ndcg@10"].to_numpy(), seed=1)
     against = compare(found["ndcg@10"].to_numpy(), base["ndcg@10"].reindex(found.index).to_numpy(), seed=1)
