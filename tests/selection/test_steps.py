@@ -46,6 +46,7 @@ def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bo
             "dense_rank": column(rng.permuted(np.tile(np.arange(1.0, width + 1), (queries, 1)), axis=1)),
             "bm25": column(rng.gamma(2, 3, shape)),
             "p_relevant": column(rng.random(shape), missing=0.2),
+            "p_cross": np.where(filled, documents % 7 / 7, np.nan).astype(np.float32),
             "elo": column(rng.normal(900, 250, shape), missing=0.1),
             "gap_se": column(rng.uniform(20, 200, shape)),
             "related": column(rng.choice(3, shape, p=[0.8, 0.1, 0.1])),
@@ -129,7 +130,9 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("confidence", {"power": 2}),
     ("zone_weight", {}),
     ("min_weight", {"weight": 0.3}),
+    ("confidence", {"column": "p_cross"}),
     ("top", {"by": "dense"}),
+    ("top", {"by": "weight"}),
     ("random", {}),
     ("draw", {"by": "dense"}),
     ("simans", {"scale": False, "weigh": True}),
@@ -283,6 +286,18 @@ def test_weights_multiply() -> None:
 def test_confidence_is_one_minus_the_probability() -> None:
     after = apply(elo_block([1.0, 2.0], p_relevant=[0.0, 0.75]), "confidence", power=2)
     assert after.weight[0].tolist() == pytest.approx([1.0, 0.0625])
+
+
+def test_confidence_may_be_that_of_the_cross_encoder_alone() -> None:
+    block = elo_block([1.0, 2.0], p_relevant=[0.9, 0.9], p_cross=[0.25, 0.5])
+    np.testing.assert_allclose(apply(block, "confidence", column="p_cross").weight, [[0.75, 0.5]])
+
+
+def test_the_largest_weights_go_first() -> None:
+    block = elo_block([1.0, 2.0, 3.0], p_cross=[0.8, 0.1, 0.4], dense=[0.9, 0.1, 0.2])
+    taken = apply(apply(block, "confidence", column="p_cross"), "top", negatives=2, by="weight")
+    assert taken.negatives.tolist() == [[False, True, True]]
+    assert taken.columns["choice"][0, 1:].tolist() == [1, 2]
 
 
 def test_the_danger_zone_by_estimate_and_by_interval() -> None:

@@ -15,16 +15,17 @@ from anmi.selection.steps.registry import Context, Params, step
 class Confidence(Params):
     """How the judged probability becomes a weight."""
 
+    column: str = Field("p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own.")
     unjudged: float = Field(
         0.5, ge=0, le=1, description="Weight factor of a candidate nobody judged; half, since nothing is known of it."
     )
     power: float = Field(1.0, gt=0, description="Exponent of (1 − p); above 1 doubts count more.")
 
 
-@step("confidence", Confidence, requires=lambda p: {"p_relevant"})
+@step("confidence", Confidence, requires=lambda p: {p.column})
 def confidence(block: Candidates, params: Confidence, context: Context) -> Candidates:
     """Multiply the weight by the judge's confidence 1 − P(relevant) (methods §3.1)."""
-    judged = block.columns["p_relevant"]
+    judged = block.columns[params.column]
     trust = np.where(np.isnan(judged), params.unjudged, (1.0 - judged) ** params.power)
     return replace(block, weight=(block.weight * trust).astype(np.float32))
 
