@@ -47,6 +47,7 @@ MODELS = {
     "bm25": BM25Params, "dense": DenseParams, "elo": EloParams, "consistency": ConsistencyParams,
     "denoising": DenoisingParams,
 }  # fmt: skip
+DEPTHS = {"dense": "depth", "random": "random"}
 SETTINGS: dict[str, Any] = {
     "bm25": {"depth": 12, "shard": 9}, "dense": {"depth": 12, "random": 12, "precision": "float32"}, "elo": {},
     "consistency": {}, "denoising": {"cross_encoder": READY, "depth": 10},
@@ -104,7 +105,7 @@ class Nights:
             "ingestion": IngestionParams(most_changed=0.5),
             "selection": SelectionParams(), "training": TrainingParams(), "training.refit": False,
         }  # fmt: skip
-        settings = under(SETTINGS, book.get(recipe).mining)
+        settings = under(book.get(recipe).mining, SETTINGS)
         params |= {name: model.model_validate(settings[name]) for name, model in MODELS.items()}
         given = {
             **self.tables, **self.left, "knowledge": self.knowledge, "collection_info": info, "store": self.store,
@@ -153,7 +154,8 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     catalog, chosen = nights().mine(recipe), BOOK.get(recipe)
     candidates = catalog.load("candidates").whole()
     bits = np.bitwise_or.reduce(candidates.source, axis=None)
-    assert bits == SOURCES["random"] | sum(SOURCES[name] for name in chosen.sources)
+    left_out = {name for name in ("dense", "random") if chosen.mining.get("dense", {}).get(DEPTHS[name]) == 0}
+    assert bits == sum(SOURCES[name] for name in {"random", *chosen.sources} - left_out)
     for name in ("bm25", "dense"):
         assert (name in candidates.columns) == (name in chosen.sources)
     width = 256 if "dense" in chosen.sources else 0
@@ -162,7 +164,9 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     added = {name: catalog.load(name) for name in COLUMNS}
     assert bool(added["consistency"]) == ("bm25" in chosen.sources)
     assert bool(added["evidence"]) == chosen.judged
-    assert bool(added["judgments"]) == bool(chosen.requires & {"cross", "p_cross", "soft_label", "elo", "gap_se"})
+    judges = EloParams.model_validate(chosen.mining.get("elo", {})).judges
+    asked = {"cross", "p_cross", "soft_label"} | ({"elo", "gap_se"} if "cross" in judges else set())
+    assert bool(added["judgments"]) == bool(chosen.requires & asked)
     assert bool(added["ratings"]) == bool(chosen.requires & {"elo", "elo_se", "gap_se"})
     block = rated(catalog.load("candidates"), **added).whole()
     missing = chosen.requires - {"p_relevant"} - block.columns.keys() - block.query_columns.keys()

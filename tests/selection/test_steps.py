@@ -273,9 +273,19 @@ def test_zone_weights_at_their_borders() -> None:
     assert after.weight[0].tolist() == pytest.approx(expected)
     chosen = apply(after, "top", negatives=11, by="zone_preference")
     order = [gaps[i] for i in np.argsort(chosen.columns["choice"][0])]
-    # Goldilocks first, then medium, soft, easy and danger; within a zone the smaller gap.
-    assert order[:8] == [200, 399, 400, 599, 100, 199, 600, 5000]
-    assert set(order[8:10]) == {-50, 99}
+    # Goldilocks first, then by the gap alone: soft before medium, though it weighs less. Danger never before another.
+    assert order[:10] == [200, 399, 100, 199, 400, 599, 600, 5000, -50, 99]
+
+
+@given(st.lists(st.floats(-2000, 4000, width=32), min_size=1, max_size=20, unique=True))
+def test_goldilocks_goes_first_and_then_the_gap_as_the_report_has_it(gaps: list[float]) -> None:
+    block = elo_block(gaps)
+    found = (1500 - block.columns["elo"][0]).tolist()  # as far as float32 keeps them
+    after = apply(apply(block, "elo_gap"), "zone_weight")
+    chosen = apply(after, "top", negatives=len(gaps), by="zone_preference")
+    place = chosen.columns["choice"][0]
+    taken = [found[i] for i in sorted(np.flatnonzero(np.isfinite(place)), key=lambda i: place[i])]
+    assert taken == sorted((g for g in found if g >= 100), key=lambda g: (not 200 <= g < 400, g))
 
 
 def test_weights_multiply() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -10,6 +11,9 @@ from pydantic import Field, model_validator
 from anmi.candidates import Candidates
 from anmi.selection.steps.elo_zones import BORDERS, gap
 from anmi.selection.steps.registry import Context, Params, step
+
+# More than two gaps differ by, in Elo, and few enough digits for a float32 beside them.
+_AHEAD: Final = 20_000.0
 
 
 class Confidence(Params):
@@ -51,11 +55,13 @@ class ZoneWeight(Params):
 def zone_weight(block: Candidates, params: ZoneWeight, context: Context) -> Candidates:
     """Multiply the weight by that of the Elo-gap zone; note the zone's order of preference (methods §2).
 
-    The zone of the largest weight is preferred, and inside a zone the smaller gap.
+    The zone of the largest weight goes first, then all others by their gap, the smaller before the larger, whatever
+    their weights; what weighs nothing comes last.
     """
     distance = gap(block)
     zone = np.digitize(distance, params.borders)
     weights = np.where(np.isnan(distance), 0.0, np.asarray(params.weights)[zone])
-    preference = weights - np.nan_to_num(distance, nan=1e6) * 1e-6
+    first = (weights > 0) & (zone == np.argmax(params.weights))
+    preference = _AHEAD * first - _AHEAD * (weights == 0) - np.nan_to_num(distance, nan=_AHEAD)
     block = block.with_columns({"zone_preference": preference})
     return replace(block, weight=(block.weight * weights).astype(np.float32))
