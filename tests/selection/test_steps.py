@@ -340,6 +340,15 @@ def test_unjudged_candidates_are_rejected_under_their_own_name_unless_kept() -> 
     assert apply(block, "denoise", unjudged="keep").undecided.tolist() == [[True, False, True]]
 
 
+@pytest.mark.parametrize(("name", "bar"), [("conservative", 0.3), ("balanced", 0.5), ("curated", 0.7)])
+def test_thresholds_of_the_cross_encoder_have_names(name: str, bar: float) -> None:
+    block = elo_block([1.0] * 4, p_cross=[0.29, 0.45, 0.65, 0.75], p_relevant=[0.9] * 4)
+    kept = apply(block, "denoise", column="p_cross", threshold=name).undecided[0]
+    assert kept.tolist() == (block.columns["p_cross"][0] < bar).tolist()
+    with pytest.raises(ValueError, match='no preset "bold"'):
+        apply(block, "denoise", threshold="bold")
+
+
 def heldout_rows(own: list[float], candidates: list[float] | None = None, **others: Any) -> Candidates:
     """One row per own positive, each judged by a model that did not see it."""
     count = len(own)
