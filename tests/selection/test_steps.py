@@ -139,9 +139,11 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("simans", {"form": "rank"}),
     ("mixture", {"per": "query", "fewest": 10}),
     ("mixture", {"per": "query", "fewest": 10, "measure": "elo_gap", "family": "beta"}),
+    ("mixture", {"per": "query", "fewest": 10, "components": 3}),
 ]
 POOLED: list[tuple[str, dict[str, Any]]] = [
     ("mixture", {"fewest": 10}),
+    ("mixture", {"fewest": 10, "components": 3}),
     ("mixture", {"fewest": 10, "measure": "elo_gap", "family": "beta"}),
     ("denoise", {"max_false_negative_rate": 0.3}),
     ("simans", {}),
