@@ -59,11 +59,13 @@ def build_optimizer(
     ]
     temperature = {id(p) for p in getattr(loss, "temperature", nn.Module()).parameters()}
     predictor = {id(p) for p in getattr(loss, "predictor", nn.Module()).parameters()}
+    drawing = {id(p) for p in getattr(loss, "drawing", nn.Module()).parameters()}
     own = list(loss.parameters())
     for parameters, of in (
         ([p for p in own if id(p) in temperature], options.temperature),
         ([p for p in own if id(p) in predictor], options.hardness),
-        ([p for p in own if id(p) not in temperature | predictor], options.loss),
+        ([p for p in own if id(p) in drawing], options.draw),
+        ([p for p in own if id(p) not in temperature | predictor | drawing], options.loss),
     ):
         rate = getattr(of, "learning_rate", learning_rate)
         groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})

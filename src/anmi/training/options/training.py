@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.training.options.curricula import CurriculumOptions, NoCurriculum, WindowOptions
+from anmi.training.options.drawing import DrawOptions, FirstDraw, SimAnsDraw
 from anmi.training.options.hardness import HansOptions, HardnessOptions, NoAdaptation
 from anmi.training.options.losses import InfoNCEOptions, LossOptions
 from anmi.training.options.pseudo import PseudoQueryOptions
@@ -111,10 +112,10 @@ class TrainingOptions(BaseModel):
     negatives: int | None = Field(
         None, ge=0, description="Use at most so many mined negatives of a row, best first. None: all the recipe gave."
     )
-    draw: Literal["first", "random"] = Field(
-        "first",
-        description="Where a row has more mined negatives than that: the first in every step, or others at random "
-        "in each. first: the best are the best. A curriculum always draws, from its window.",
+    draw: DrawOptions = Field(
+        FirstDraw(),
+        description="Where a row has more mined negatives than that: first, random or simans. first: the best are the "
+        "best. A curriculum always draws, from its window.",
     )
     warmup: float = Field(
         0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises. 0.1: customary."
@@ -192,6 +193,18 @@ class TrainingOptions(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _draws_in_one_way(self) -> TrainingOptions:
+        if not isinstance(self.draw, SimAnsDraw):
+            return self
+        other = {"sources": self.sources.kind, "curriculum": self.curriculum.kind, "hardness": self.hardness.kind}
+        for name, kind in other.items():
+            if kind not in ("mined", "none"):
+                raise ValueError(f"draw simans chooses the negatives of a step, and so does {name} {kind}; take one")
+        if self.loss.kind in ("triplet", "margin_mse"):
+            raise ValueError(f"draw simans learns by the weights of negatives, which {self.loss.kind} has no place for")
+        return self
+
+    @model_validator(mode="after")
     def _counted(self) -> TrainingOptions:
         if self.sources.kind == "mixed" and self.negatives is None:
             raise ValueError("with mixed sources `negatives` says how many are drawn for a row, such as 7")
@@ -204,6 +217,7 @@ class TrainingOptions(BaseModel):
         wanted = {
             "loss": self.loss.kind if self.loss.reads or self.loss.kind in ("triplet", "entity") else "",
             "temperature": self.temperature.kind if self.temperature.reads else "",
+            "draw": self.draw.kind if self.draw.reads else "",
             "curriculum": self.curriculum.kind if not isinstance(self.curriculum, NoCurriculum) else "",
             "hardness": self.hardness.kind if not isinstance(self.hardness, NoAdaptation) else "",
             "sources": self.sources.kind if not isinstance(self.sources, MinedSources) else "",
@@ -220,9 +234,9 @@ class TrainingOptions(BaseModel):
         """Whether the negatives of a row are not the same in every step: which they were shows only afterwards."""
         varied = isinstance(self.hardness, HansOptions) and self.hardness.negatives.on
         by_window = isinstance(self.curriculum, WindowOptions)
-        return self.sources.kind == "mixed" or by_window or self.draw == "random" or varied
+        return self.sources.kind == "mixed" or by_window or not isinstance(self.draw, FirstDraw) or varied
 
     @property
     def reads(self) -> set[str]:
         """Judgments that the training rows must hold."""
-        return {*self.loss.reads, *self.temperature.reads, *self.curriculum.reads}
+        return {*self.loss.reads, *self.temperature.reads, *self.curriculum.reads, *self.draw.reads}
