@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from anmi.training.options.curricula import CurriculumOptions, NoCurriculum, WindowOptions
 from anmi.training.options.drawing import DrawOptions, FirstDraw, SimAnsDraw
@@ -118,7 +118,9 @@ class TrainingOptions(BaseModel):
         "best. A curriculum always draws, from its window.",
     )
     warmup: float = Field(
-        0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises. 0.1: customary."
+        0.1,
+        ge=0,
+        description="Share of the steps in which the learning rate rises, or from 1 on their number. 0.1: customary.",
     )
     scheduler: Literal["linear", "cosine", "constant_with_warmup"] = Field(
         "linear", description="What the learning rate does after warm-up. linear: falls to 0 by the last step."
@@ -191,6 +193,13 @@ class TrainingOptions(BaseModel):
         if self.retriever == "sparse" and self.encoders == "two":
             raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
         return self
+
+    @field_validator("warmup")
+    @classmethod
+    def _whole_steps(cls, value: float) -> float:
+        if value >= 1 and value != int(value):
+            raise ValueError(f"a share below 1, or a whole number of steps, was expected, and not {value:g}")
+        return value
 
     @model_validator(mode="after")
     def _draws_in_one_way(self) -> TrainingOptions:
