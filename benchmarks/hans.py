@@ -98,7 +98,7 @@ def arms(mean_hardness: float) -> dict[str, dict[str, Any]]:
     all queries alike, so that what is left is due to adapting.
     """
     book = recipe_book(yaml.safe_load((ROOT / "conf/base/parameters_recipes.yml").read_text())["recipes"])
-    found = {name: dict(book.get(name).training) | {"negatives": 3} for name in ("hans", "hans_as_published")}
+    found = {name: dict(book.get(name).training) | {"negatives": 3} for name in ("hans", "hans_formulas")}
     plain = {name: value for name, value in found["hans"].items() if name != "hardness"}
     matched = {
         "temperature": {"fixed": {"value": round(0.07 * (1 - mean_hardness / 2), 4)}},

@@ -47,3 +47,27 @@ def test_what_is_missing_is_missing_each_time(conf: Path) -> None:
     for _ in range(2):
         with pytest.raises(MissingConfigException):
             found["catalog"]
+
+
+def test_what_the_chosen_recipe_says_of_mining_stands_under_what_is_set(conf: Path) -> None:
+    (conf / "base" / "parameters.yml").write_text(
+        """
+        recipe: plain
+        bm25: {}
+        elo: {variant: zelo}
+        recipes:
+          plain: {description: Plain.}
+          stated: {description: Stated., mining: {bm25: {k1: 1.5, b: 0.75}, elo: {depth: 50, variant: paraphrase}}}
+          heir: {extends: stated}
+          lost: {extends: lost}
+        """,
+        encoding="utf-8",
+    )
+    assert loader(conf)["parameters"]["bm25"] == {}
+    for name in ("stated", "heir"):
+        found = loader(conf, recipe=name, bm25={"b": 0.4})["parameters"]
+        assert found["bm25"] == {"k1": 1.5, "b": 0.4}
+        assert found["elo"] == {"variant": "zelo", "depth": 50}, "a file says more than a recipe"
+    # That these are no recipes is for those to say who validate them.
+    for name in ("lost", "unknown"):
+        assert loader(conf, recipe=name)["parameters"]["bm25"] == {}

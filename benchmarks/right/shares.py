@@ -52,7 +52,7 @@ def _measured(collection: str, work: Path) -> dict[str, tuple[str, str | None, A
     from anmi.selection.rated import RATED
 
     plan = _plan(work)
-    job, place = plan.mining(collection)
+    job, place = plan.mining(collection, *plan.groups)
     if not job.is_done:
         mine(job)
     data = place.mined

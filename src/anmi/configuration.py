@@ -11,6 +11,7 @@ from kedro.config import OmegaConfigLoader
 from omegaconf.resolvers import oc
 
 from anmi.errors import AnmiError
+from anmi.selection.inheritance import with_mining
 
 LOADER_ARGS: Final[dict[str, Any]] = {
     "base_env": "base",
@@ -25,6 +26,8 @@ LOADER_ARGS: Final[dict[str, Any]] = {
 
 class ConfigLoader(OmegaConfigLoader):  # type: ignore[misc]
     """Reads each part of the configuration once; a run asks for its parameters four times.
+
+    What the chosen recipe says of mining stands under what the files and the command line say, for all who ask.
 
     Examples
     --------
@@ -42,7 +45,8 @@ class ConfigLoader(OmegaConfigLoader):  # type: ignore[misc]
         """Return a part as a copy of its own; see :class:`kedro.config.OmegaConfigLoader`."""
         if key not in self._read:
             try:
-                self._read[key] = super().__getitem__(key)
+                found = super().__getitem__(key)
+                self._read[key] = with_mining(found) if key == "parameters" else found
             except (UnicodeDecodeError, AttributeError, TypeError):
                 damaged = self._damaged()
                 if damaged is None:

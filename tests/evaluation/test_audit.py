@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -157,6 +158,20 @@ def test_shards_do_not_matter(block: Candidates, planted: PlantedTruth, size: in
     assert (
         found_share(shards(block, size), planted) == found_share([block], planted) == (len(planted) - 1) / len(planted)
     )
+
+
+def test_mined_without_an_encoder_the_shares_are_the_same_and_the_gap_is_unknown(
+    block: Candidates, planted: PlantedTruth
+) -> None:
+    book = recipe_book({"any": {"description": "Any.", "steps": ["random"]}})
+    judges = {name: values for name, values in block.columns.items() if not name.startswith("dense")}
+    blind = replace(block, columns=judges, positive_columns={})
+    found, expected = (
+        audit_recipes(CandidateShards.of([each]), planted, book, seed=5).iloc[0] for each in (blind, block)
+    )
+    assert np.isnan(found.gap) and not np.isnan(expected.gap)
+    same = ["false_negative_rate", "false_negatives", "coverage", "negatives", "failed"]
+    assert found[same].to_dict() == expected[same].to_dict()
 
 
 def test_lost_queries_are_named(block: Candidates, planted: PlantedTruth) -> None:

@@ -13,10 +13,12 @@ from anmi.hooks.checks import (
     check_collection,
     check_encoder,
     check_evaluation,
+    check_mining,
     check_packages,
     check_recipe,
 )
 from anmi.hooks.parameters import check_model, check_names, check_switch
+from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -84,6 +86,17 @@ def test_names_and_recipes() -> None:
     check_recipe("anmi_2_1", {"anmi_2_1": {}})
     with pytest.raises(AnmiError, match='no recipe "anmi_21": did you mean "anmi_2_1"'):
         check_recipe("anmi_21", {"anmi_2_1": {}, "random": {}})
+
+
+def test_what_any_recipe_says_of_mining_is_checked() -> None:
+    def stated(**settings: Any) -> dict[str, Any]:
+        return {"mine": {"description": "x", "steps": ["random"], "mining": {"bm25": settings}}}
+
+    check_mining(stated(k1=1.5, engine="rank_bm25", epsilon=0.25), {"bm25": BM25Params})
+    with pytest.raises(AnmiError, match=r'recipe "mine", mining: there is no parameter "bm25.k2": did you mean "k1"'):
+        check_mining(stated(k2=1.5), {"bm25": BM25Params})
+    with pytest.raises(AnmiError, match="epsilon is a setting of rank_bm25"):
+        check_mining(stated(epsilon=0.25), {"bm25": BM25Params})
 
 
 def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,17 +25,18 @@ def soft(queries: int = 20, size: int = 15, degree: int = 4) -> tuple[np.ndarray
     return first, second, np.where(valid, ndtr((a - b) / np.sqrt(2)), np.nan), truth
 
 
-def test_the_paraphrase_is_its_formula() -> None:
+@pytest.mark.parametrize("deviation", [np.sqrt(2), 1.0])
+def test_the_paraphrase_is_its_formula(deviation: float) -> None:
     first, second, share, _ = soft(queries=2, size=9)
-    found = paraphrase.fit(first, second, share, np.full(2, 9), "paraphrase", steps=7)
+    found = paraphrase.fit(first, second, share, np.full(2, 9), "paraphrase", steps=7, deviation=deviation)
     for q in range(2):
         e = np.zeros(9)
         for step in range(7):
             gradient = np.zeros(9)
             for a, b, p in zip(first[q], second[q], share[q], strict=True):
                 if not np.isnan(p):
-                    z = (e[a] - e[b]) / np.sqrt(2)
-                    slope = (p * norm.pdf(z) / norm.cdf(z) - (1 - p) * norm.pdf(z) / norm.cdf(-z)) / np.sqrt(2)
+                    z = (e[a] - e[b]) / deviation
+                    slope = (p * norm.pdf(z) / norm.cdf(z) - (1 - p) * norm.pdf(z) / norm.cdf(-z)) / deviation
                     gradient[a] += slope
                     gradient[b] -= slope
             e += gradient / (1 + 0.1 * step)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
@@ -212,6 +212,30 @@ def test_documents_that_nothing_joins_to_the_positive_stay_unrated_and_are_count
     assert "judged documents stay unrated" in caplog.text
 
 
+@pytest.mark.parametrize("variant", ["star", "paraphrase"])
+def test_as_published_preferences_are_of_five_times_the_difference_and_gaps_without_root_two(variant: str) -> None:
+    one = Candidates(
+        query_ids=np.array(["q"]), positives=np.array([[7]], np.int32), documents=np.array([[3]], np.int32),
+        source=np.ones((1, 1), np.uint8), columns={"dense": np.array([[0.3]], np.float32)},
+        positive_columns={"dense": np.array([[0.7]], np.float32)},
+    )  # fmt: skip
+    told = {"judges": {"dense": 1.0}, "variant": variant, "temperature": 0.2, "prior_precision": 1e-6}
+    for difference, deviation in (("case_v", np.sqrt(2)), ("unit", 1.0)):
+        found = rated(one, difference=difference, **told)
+        gap = found.positive_columns["elo"][0, 0] - found.columns["elo"][0, 0]
+        # A single comparison is met exactly: Φ(gap / (200 s)) = σ(5 · 0.4).
+        assert gap == pytest.approx(200 * deviation * ndtri(1 / (1 + np.exp(-5 * 0.4))), rel=0.01)
+
+
+def test_in_the_unit_of_the_report_all_gaps_and_errors_are_narrower_by_root_two() -> None:
+    wide, narrow = (rated(block(), votes=1.0, **told) for told in ({}, {"difference": "unit", "prior_precision": 0.02}))
+    for name in ("elo_se", "gap_se"):
+        np.testing.assert_allclose(narrow.columns[name] * np.sqrt(2), wide.columns[name], rtol=1e-5)
+    np.testing.assert_allclose((narrow.columns["elo"] - 1000) * np.sqrt(2), wide.columns["elo"] - 1000, atol=0.01)
+    with pytest.raises(ValidationError, match=r"zelo.* has a deviation of its own"):
+        RatingOptions(variant="zelo", difference="unit")
+
+
 @pytest.mark.parametrize("variant", ["paraphrase", "zelo"])
 def test_the_variants_rate_alike_but_without_errors(variant: str) -> None:
     found, proper = rated(block(), variant=variant), rated(block())
@@ -229,6 +253,7 @@ def test_the_variants_rate_alike_but_without_errors(variant: str) -> None:
         {"judges": {"dense": 1.0}},
         {"judges": {"dense": 0.5, "bm25": 1.0, "cross": 0.0}},
         {"variant": "zelo"},
+        {"temperature": 0.2},
     ],
     ids=str,
 )

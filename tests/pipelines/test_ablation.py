@@ -162,11 +162,30 @@ def test_cells_have_one_pass_unless_the_ablation_asks_for_two() -> None:
     for refit in (False, True):
         asked = AblationParams.model_validate(RAW | ({"refit": True} if refit else {}))
         plan = Plan(asked, book, branches, 1, Path("work"), Path("store"), ROOT)
-        job, place = plan.mining("docs")
-        cells = plan.cells(place)
+        job, place = plan.mining("docs", *plan.groups)
+        cells = plan.cells(place, *plan.groups)
         assert {each.training.refit for each in cells} == {job.parameters["training.refit"]} == {refit}
         targets |= {each.target for each in cells}
     assert len(targets) == 2 * len(cells)
+
+
+def test_recipes_that_state_settings_of_mining_are_mined_apart_under_what_is_set() -> None:
+    names = AblationParams.model_validate(RAW).chosen.recipes
+    # The last one states something; what is set for the run stays above it.
+    raw = {**RECIPES, names[-1]: {**RECIPES[names[-1]], "mining": {"bm25": {"k1": 1.5, "b": 0.75}}}}
+    branches: dict[str, Any] = {
+        "ingestion": IngestionParams(), "adaptation": AdaptationParams(), "denoising": DenoisingParams(),
+        "dense": DenseParams(), "training": TrainingParams(), "bm25": BM25Params(b=0.5),
+    }  # fmt: skip
+    plan = Plan(AblationParams.model_validate(RAW), recipe_book(raw), branches, 1, Path("work"), Path("store"), ROOT)
+    assert plan.groups == [tuple(names[:-1]), (names[-1],)]
+    made = [plan.mining("docs", group) for group in plan.groups]
+    found = [(job.parameters["bm25"].k1, job.parameters["bm25"].b) for job, _ in made]
+    assert found == [(BM25Params().k1, 0.5), (1.5, 0.5)]
+    assert made[0][0].folder != made[1][0].folder
+    cells = [plan.cells(place, group) for group, (_, place) in zip(plan.groups, made, strict=True)]
+    assert {cell.recipe for cell in cells[1]} == {names[-1]} and names[-1] not in {cell.recipe for cell in cells[0]}
+    assert sum(map(len, cells)) == len(names) * len(plan.params.chosen.seeds)
 
 
 def test_a_set_says_itself_whether_it_refits_and_one_on_dev_never_does() -> None:

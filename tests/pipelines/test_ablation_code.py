@@ -123,9 +123,9 @@ branches = {"ingestion": IngestionParams(), "bm25": BM25Params(depth=20), "consi
             "dense": DenseParams(depth=20), "denoising": DenoisingParams(), "elo": EloParams(), "audit": AuditParams(),
             "training": TrainingParams(), "adaptation": AdaptationParams()}
 plan = Plan(params, book, branches, 1, place / "work", place / "store", project)
-job, where = plan.mining("small")
+job, where = plan.mining("small", *plan.groups)
 mining.mine(job)
-(cell,) = plan.cells(where)
+(cell,) = plan.cells(where, *plan.groups)
 cells.select(cell.selection)
 cells.run_cell(cell)
 assert cells.read(cell.target)["queries"]

@@ -63,9 +63,15 @@ class Run:
     """What the nodes made of a collection."""
 
     def __init__(
-        self, models: tuple[str, Path], folder: Path, labelled: bool, dense: DenseParams, **hybrid: Any
+        self,
+        models: tuple[str, Path],
+        folder: Path,
+        labelled: bool,
+        dense: DenseParams,
+        deep: Any = "cutoffs",
+        **hybrid: Any,
     ) -> None:
-        self.params = EvaluationParams(cutoffs=(10, 20), resamples=100, hybrid=HybridParams(**hybrid))
+        self.params = EvaluationParams(cutoffs=(10, 20), resamples=100, hybrid=HybridParams(**hybrid), ranked=deep)
         given = tables()
         if not labelled:
             given["queries"], given["qrels"] = given["queries"][:0], given["qrels"][:0]
@@ -151,6 +157,25 @@ def test_systems_are_measured_by_exact_search_whatever_is_deployed(
     )
     np.testing.assert_allclose(made.exact.vectors(), vectors, atol=1e-5)
     assert (made.search.settings["weight"], made.search.settings["fit"]) == (0.25, None)
+
+
+def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(
+    models: tuple[str, Path], tmp_path: Path
+) -> None:
+    made = Run(models, tmp_path, True, DENSE, "all")
+    corpus, queries, qrels, _ = made.tables.values()
+    assert len(corpus) > 20, "more than the largest cut-off"
+    found = made.runs[made.runs.system == "mine"]
+    assert (found.groupby("query_id").document_id.nunique() == len(corpus)).all()
+    table = score_runs(made.runs, **made.tables, params=made.params)
+    ranks = table[table.system == "mine"].set_index("query_id")["rank"]
+    model = load_encoder(str(models[1]), tmp_path)
+    documents = model.encode_document(document_texts(corpus), normalize_embeddings=True)
+    texts, relevant = queries.set_index("query_id").text, qrels.groupby("query_id").document_id.first()
+    for query in ranks.index:
+        scores = documents @ model.encode_query([texts[query]], normalize_embeddings=True)[0]
+        own = scores[corpus.document_id.tolist().index(relevant[query])]
+        assert (scores > own + 1e-5).sum() < ranks[query] <= (scores >= own - 1e-5).sum()
 
 
 def test_without_a_dev_run_both_parts_count_the_same(models: tuple[str, Path], tmp_path: Path) -> None:

@@ -79,6 +79,19 @@ def test_both_engines_follow_the_formula(texts: list[str], queries: list[str]) -
             np.testing.assert_allclose(found, np.array(expected) * factor, rtol=1e-4, atol=1e-5)
 
 
+def test_frequent_terms_have_a_share_of_the_mean_idf_in_the_published_miner(tmp_path: Path) -> None:
+    texts = ["red fox", "red whale", "red owl", "red den hole", "cat"]
+    index = BM25Index.build(texts, "en", kind="whitespace", engine="rank_bm25", k1=1.5, b=0.75, epsilon=0.25)
+    rare, frequent = np.log(4.5 / 1.5), np.log(1.5 / 4.5)
+    # The mean is over the terms as their idf was before.
+    mean = (6 * rare + frequent) / 7
+    expected = 0.25 * mean * 2.5 / (1 + 1.5 * (0.25 + 0.75 * 2 / 2)) + rare * 2.5 / (1 + 1.5 * (0.25 + 0.75 * 2 / 2))
+    index.save(tmp_path)
+    for each in (index, BM25Index.load(tmp_path)):
+        documents, scores = each.search(["red fox"], 1)
+        assert documents.tolist() == [[0]] and scores[0, 0] == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("method", VARIANTS)
 def test_scores_of_given_documents_are_those_of_the_search(texts: list[str], queries: list[str], method: str) -> None:
     index = build(texts, "bm25s", method)

@@ -35,6 +35,16 @@ def test_own_fields_win_steps_are_replaced_and_training_is_merged() -> None:
     assert [item.name for item in base.steps] == ["margin", "random"] and base.training == BASE["training"]
 
 
+def test_mining_is_merged_setting_by_setting() -> None:
+    mining = {"bm25": {"k1": 1.5, "b": 0.75}, "elo": {"depth": 50}}
+    book = recipe_book({
+        "base": {**BASE, "mining": mining}, "child": {"extends": "base", "mining": {"bm25": {"b": 0.4}}}
+    })  # fmt: skip
+    assert book.get("child").mining == {"bm25": {"k1": 1.5, "b": 0.4}, "elo": {"depth": 50}}
+    with pytest.raises(AnmiError, match='"bm52" is no stage of mining with settings; did you mean "bm25"'):
+        recipe_book({"mine": {**BASE, "mining": {"bm52": {"k1": 1}}}})
+
+
 def test_heirs_of_heirs_and_heirs_that_change_nothing() -> None:
     book = recipe_book({
         "c": {"extends": "b", "negatives": 1},

@@ -46,6 +46,7 @@ def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bo
             "dense_rank": column(rng.permuted(np.tile(np.arange(1.0, width + 1), (queries, 1)), axis=1)),
             "bm25": column(rng.gamma(2, 3, shape)),
             "p_relevant": column(rng.random(shape), missing=0.2),
+            "p_cross": np.where(filled, documents % 7 / 7, np.nan).astype(np.float32),
             "elo": column(rng.normal(900, 250, shape), missing=0.1),
             "gap_se": column(rng.uniform(20, 200, shape)),
             "related": column(rng.choice(3, shape, p=[0.8, 0.1, 0.1])),
@@ -129,16 +130,20 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("confidence", {"power": 2}),
     ("zone_weight", {}),
     ("min_weight", {"weight": 0.3}),
+    ("confidence", {"column": "p_cross"}),
     ("top", {"by": "dense"}),
+    ("top", {"by": "weight"}),
     ("random", {}),
     ("draw", {"by": "dense"}),
     ("simans", {"scale": False, "weigh": True}),
     ("simans", {"form": "rank"}),
     ("mixture", {"per": "query", "fewest": 10}),
     ("mixture", {"per": "query", "fewest": 10, "measure": "elo_gap", "family": "beta"}),
+    ("mixture", {"per": "query", "fewest": 10, "components": 3}),
 ]
 POOLED: list[tuple[str, dict[str, Any]]] = [
     ("mixture", {"fewest": 10}),
+    ("mixture", {"fewest": 10, "components": 3}),
     ("mixture", {"fewest": 10, "measure": "elo_gap", "family": "beta"}),
     ("denoise", {"max_false_negative_rate": 0.3}),
     ("simans", {}),
@@ -270,9 +275,19 @@ def test_zone_weights_at_their_borders() -> None:
     assert after.weight[0].tolist() == pytest.approx(expected)
     chosen = apply(after, "top", negatives=11, by="zone_preference")
     order = [gaps[i] for i in np.argsort(chosen.columns["choice"][0])]
-    # Goldilocks first, then medium, soft, easy and danger; within a zone the smaller gap.
-    assert order[:8] == [200, 399, 400, 599, 100, 199, 600, 5000]
-    assert set(order[8:10]) == {-50, 99}
+    # Goldilocks first, then by the gap alone: soft before medium, though it weighs less. Danger never before another.
+    assert order[:10] == [200, 399, 100, 199, 400, 599, 600, 5000, -50, 99]
+
+
+@given(st.lists(st.floats(-2000, 4000, width=32), min_size=1, max_size=20, unique=True))
+def test_goldilocks_goes_first_and_then_the_gap_as_the_report_has_it(gaps: list[float]) -> None:
+    block = elo_block(gaps)
+    found = (1500 - block.columns["elo"][0]).tolist()  # as far as float32 keeps them
+    after = apply(apply(block, "elo_gap"), "zone_weight")
+    chosen = apply(after, "top", negatives=len(gaps), by="zone_preference")
+    place = chosen.columns["choice"][0]
+    taken = [found[i] for i in sorted(np.flatnonzero(np.isfinite(place)), key=lambda i: place[i])]
+    assert taken == sorted((g for g in found if g >= 100), key=lambda g: (not 200 <= g < 400, g))
 
 
 def test_weights_multiply() -> None:
@@ -283,6 +298,18 @@ def test_weights_multiply() -> None:
 def test_confidence_is_one_minus_the_probability() -> None:
     after = apply(elo_block([1.0, 2.0], p_relevant=[0.0, 0.75]), "confidence", power=2)
     assert after.weight[0].tolist() == pytest.approx([1.0, 0.0625])
+
+
+def test_confidence_may_be_that_of_the_cross_encoder_alone() -> None:
+    block = elo_block([1.0, 2.0], p_relevant=[0.9, 0.9], p_cross=[0.25, 0.5])
+    np.testing.assert_allclose(apply(block, "confidence", column="p_cross").weight, [[0.75, 0.5]])
+
+
+def test_the_largest_weights_go_first() -> None:
+    block = elo_block([1.0, 2.0, 3.0], p_cross=[0.8, 0.1, 0.4], dense=[0.9, 0.1, 0.2])
+    taken = apply(apply(block, "confidence", column="p_cross"), "top", negatives=2, by="weight")
+    assert taken.negatives.tolist() == [[False, True, True]]
+    assert taken.columns["choice"][0, 1:].tolist() == [1, 2]
 
 
 def test_the_danger_zone_by_estimate_and_by_interval() -> None:
@@ -313,6 +340,15 @@ def test_unjudged_candidates_are_rejected_under_their_own_name_unless_kept() -> 
     after = apply(block, "denoise")
     assert [after.legend[code] for code in after.verdict[0]] == ["unjudged", "denoise", "open"]
     assert apply(block, "denoise", unjudged="keep").undecided.tolist() == [[True, False, True]]
+
+
+@pytest.mark.parametrize(("name", "bar"), [("conservative", 0.3), ("balanced", 0.5), ("curated", 0.7)])
+def test_thresholds_of_the_cross_encoder_have_names(name: str, bar: float) -> None:
+    block = elo_block([1.0] * 4, p_cross=[0.29, 0.45, 0.65, 0.75], p_relevant=[0.9] * 4)
+    kept = apply(block, "denoise", column="p_cross", threshold=name).undecided[0]
+    assert kept.tolist() == (block.columns["p_cross"][0] < bar).tolist()
+    with pytest.raises(ValueError, match='no preset "bold"'):
+        apply(block, "denoise", threshold="bold")
 
 
 def heldout_rows(own: list[float], candidates: list[float] | None = None, **others: Any) -> Candidates:

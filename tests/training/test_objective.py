@@ -1,5 +1,8 @@
 """On the packaged MiniLM: the paths that a static encoder does not take."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
@@ -7,7 +10,7 @@ from anmi.retrieval.encoders import minilm_folder
 from anmi.retrieval.kinds import quiet
 from anmi.training.batch import Batcher, Row
 from anmi.training.losses import WeightedInfoNCE
-from anmi.training.objective import ContrastiveObjective
+from anmi.training.objective import ContrastiveObjective, temperature_rule
 from anmi.training.temperature import Temperature
 from anmi.training.tokenise import Tokeniser
 
@@ -80,3 +83,14 @@ def test_training_length_cuts_without_touching_the_encoder(encoder):
     groups = batch(encoder, 100, max_length=5)["documents"]["groups"]
     assert groups[0]["input_ids"].shape[1] == 5
     assert encoder.max_seq_length == own
+
+
+def test_the_rule_of_the_temperature_is_the_spread_of_the_negatives_over_the_root_of_their_number():
+    random = np.random.default_rng(0)
+    similarity, weights = random.uniform(-1, 1, (5, 9)), random.choice([0.0, 0.5, 1.0], (5, 9))
+    values = [similarity[i, j] for i in range(5) for j in range(9) if weights[i, j] > 0]
+    mean = sum(values) / len(values)
+    spread = (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
+    found = temperature_rule(torch.from_numpy(similarity), torch.from_numpy(weights))
+    assert found == pytest.approx(spread / (len(values) / 5) ** 0.5)
+    assert math.isnan(temperature_rule(torch.ones(2, 3), torch.zeros(2, 3)))

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -110,6 +111,32 @@ def test_adaptive_is_clamped_and_comes_back(base, bias, bound):
         temperature.zero_grad()
         (direction * temperature(Facts(query=QUERIES))[0]).sum().backward()
         assert bool(last.bias.grad.abs() > 0) == moves
+
+
+def test_adaptive_may_see_the_positive_and_learn_its_base():
+    temperature = build_temperature(
+        TrainingOptions(
+            temperature={"adaptive": {"hidden": 64, "sees": "query_and_positive", "learned_base": True}}
+        ).temperature,
+        8,
+    )
+    assert [tuple(p.shape) for p in temperature.network.parameters()] == [(64, 16), (64,), (1, 64), (1,)]
+    torch.nn.init.normal_(temperature.network[-1].weight, std=0.5)
+    column = torch.tensor([2, 0, 1, 1, 2])
+    documents = QUERIES[:3].flip(1).clone().requires_grad_()
+    facts = Facts(query=QUERIES, document=documents, positive_column=column)
+    t, weights = temperature(facts)[0], [p.detach().double().numpy() for p in temperature.network.parameters()]
+    for row in range(5):
+        seen = np.concatenate([QUERIES[row].numpy(), documents[column[row]].detach().numpy()])
+        offset = weights[2] @ np.maximum(weights[0] @ seen + weights[1], 0) + weights[3]
+        assert t[row].item() == pytest.approx(0.07 * 2 / (1 + np.exp(-offset[0])), rel=1e-4)
+    t.sum().backward()
+    # d/d(log base) of the sum is the sum itself.
+    assert temperature.log_base.grad.item() == pytest.approx(t.sum().item(), rel=1e-4)
+    assert documents.grad is None
+    assert temperature.report()["temperature_base"] == pytest.approx(0.07)
+    with pytest.raises(AnmiError, match="sees the positives, too"):
+        temperature(Facts(query=QUERIES))
 
 
 def test_adaptive_says_what_it_lacks():

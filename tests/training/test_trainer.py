@@ -82,7 +82,7 @@ def test_log_has_one_row_a_step(encoder):
     result = fit(encoder, evaluate_dev=accuracy, warmup=0.25)
     log = result.log
     assert list(log.columns) == [
-        "step", "epoch", "loss", "grad_norm", "temperature", "learning_rate", "dev_ndcg@10",
+        "step", "epoch", "loss", "grad_norm", "temperature", "learning_rate", "temperature_rule", "dev_ndcg@10",
     ]  # fmt: skip
     assert log["step"].tolist() == list(range(1, 10))
     assert log["epoch"].iloc[-1] == pytest.approx(3.0)

@@ -21,13 +21,17 @@ _COLUMN: Final = 16
 _COLLECTION: Final = ("corpus", "queries", "collection_info")
 
 
+def _flag(option: str) -> str:
+    return option.replace("_", "-")
+
+
 def _list_formats(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if not value or context.resilient_parsing:
         return
     from anmi.selection.export import FORMATS
 
     for name, found in FORMATS.items():
-        takes = f" Takes {', '.join(f'--{option}' for option in sorted(found.takes))}." if found.takes else ""
+        takes = f" Takes {', '.join(f'--{_flag(option)}' for option in sorted(found.takes))}." if found.takes else ""
         text = textwrap.fill(found.description + takes, _WIDTH, initial_indent=" " * _COLUMN)
         click.echo(f"{name:<{_COLUMN}}" + text.replace("\n", "\n" + " " * _COLUMN).lstrip())
     context.exit()
@@ -39,6 +43,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 @click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of each row, best first; default all.")
 @click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
 @click.option("--prompt", metavar="TEXT", help="The prompt of every query.")
+@click.option("--by-source", is_flag=True, help="Files of its own for each source of queries (pairs).")
 @click.option("--dev", is_flag=True, help="The rows of dev queries, too; without it those of train only.")
 @click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
 @click.option(
@@ -56,6 +61,7 @@ def export(
     negatives: int | None,
     score: str | None,
     prompt: str | None,
+    by_source: bool,
     dev: bool,
     force: bool,
     env: str | None,
@@ -67,7 +73,7 @@ def export(
     from anmi.selection.rows import of_split
 
     folder = folder.resolve()
-    options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt)
+    options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt, by_source=by_source)
     with plain_errors():
         find_format(name, options)
         _refuse_to_overwrite(folder, force)

@@ -84,7 +84,7 @@ def audit_recipes(
     seed
         Of the run.
     column
-        Similarity by which hardness is measured; the same for all recipes.
+        Similarity by which hardness is measured; the same for all recipes. Where nobody measured it the gap is NaN.
 
     Returns
     -------
@@ -108,7 +108,9 @@ def audit_recipes(
     for block in shards:
         queries.append(block.query_ids)
         mask = planted.mask(block)
-        gaps = block.positive_columns[column][:, :1] - block.columns[column]
+        # Recipes that read nothing of an encoder are mined without one.
+        unknown = np.full(block.documents.shape, np.nan, np.float32)
+        gaps = block.positive_columns[column][:, :1] - block.columns[column] if column in block.columns else unknown
         for point in points:
             if not point.failed:
                 _guarded(point, lambda p, b=block, m=mask, g=gaps: p.add(b, m, g))

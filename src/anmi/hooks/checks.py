@@ -93,10 +93,12 @@ class CheckHooks:
         if "collection" in parameters:
             check_collection(parameters["collection"])
         check_read(known, dict(pipelines))
-        for name, model in TypeExtractor(dict(pipelines)).extract_types_from_pipelines().items():
+        models = TypeExtractor(dict(pipelines)).extract_types_from_pipelines()
+        for name, model in models.items():
             check_model(name, parameters, model)
             if model is RecipeBook:
                 check_training(parameters[name])
+                check_mining(parameters[name], models)
             if model is TrainingParams:
                 given = parameters[name].get("options") or {}
                 check_numbers(f"{name}.options", given, TrainingOptions(**{"negatives": 1, **given}))
@@ -234,6 +236,26 @@ def check_training(recipes: Mapping[str, Any]) -> None:
             raise AnmiError(
                 f'recipe "{name}" trains on {columns}, which it does not mine: add `reads: [{columns}]` to it'
             )
+
+
+def check_mining(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:
+    """Refuse a recipe that states a setting of mining which does not exist or has a wrong value, chosen or not.
+
+    Parameters
+    ----------
+    recipes
+        As read.
+    models
+        Of the parameters, by their dotted names.
+    """
+    book = RecipeBook.model_validate(recipes)
+    for name in book.names():
+        stated = book.get(name).mining
+        for stage in stated.keys() & models.keys():
+            try:
+                check_model(stage, stated, models[stage])
+            except AnmiError as error:
+                raise AnmiError(f'recipe "{name}", mining: {error}') from None
 
 
 def check_packages(options: TrainingOptions) -> None:

@@ -19,6 +19,8 @@ from anmi.judging.preferences import groups, touched
 
 ELO_MEAN: Final = 1000.0
 ELO_SCALE: Final = 200.0
+# Deviation of the difference of two documents, each of which has a deviation of 1.
+CASE_V: Final = float(np.sqrt(2.0))
 _LOG_SQRT_TWO_PI: Final = 0.5 * np.log(2 * np.pi)
 # Elements of one block's normal matrices, 4 MB: queries are fitted in blocks, so memory is linear in comparisons.
 _BLOCK_ELEMENTS: Final = 2**19
@@ -56,6 +58,7 @@ def fit(
     tolerance: float = 1e-6,
     max_iterations: int = 100,
     query_ids: Sequence[str] | None = None,
+    deviation: float = CASE_V,
 ) -> Strengths:
     """Fit the strengths of all queries.
 
@@ -78,6 +81,8 @@ def fit(
         Largest absolute gradient at which a query has converged.
     query_ids
         Q names for error messages.
+    deviation
+        s of P = Φ((eᵢ − eⱼ)/s); strengths, gaps and errors are in proportion to it.
 
     Raises
     ------
@@ -88,14 +93,17 @@ def fit(
     mass = check(first, second, preference, sizes, votes, query_ids)
     share = np.where(mass > 0, preference, 0.5)
     width = int(sizes.max(initial=1))
-    whole = Problem(first, second, share, mass, width, prior_precision)
+    # The same problem in strengths of case V, which are larger by this; the prior is on those asked for.
+    unit = deviation / CASE_V
+    whole = Problem(first, second, share, mass, width, prior_precision * unit**2)
     parts = []
     for rows in blocks(len(sizes), width * width):
         problem = whole.take(rows)
         strengths, iterations = _climb(problem, tolerance, max_iterations)
         parts.append(_with_errors(problem, strengths, sizes[rows], iterations))
     elo, se, gap_se = (np.concatenate([getattr(part, name) for part in parts]) for name in ("elo", "se", "gap_se"))
-    return Strengths(elo, se, gap_se, iterations=max(part.iterations for part in parts))
+    steps = max(part.iterations for part in parts)
+    return Strengths(ELO_MEAN * (1 - unit) + unit * elo, unit * se, unit * gap_se, iterations=steps)
 
 
 def blocks(queries: int, elements: int) -> Iterator[slice]:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from anmi.judging.elo import ELO_MEAN, ELO_SCALE, Problem, Strengths, check
+from anmi.judging.elo import CASE_V, ELO_MEAN, ELO_SCALE, Problem, Strengths, check
 from anmi.judging.preferences import touched
 
 STEPS: Final = {"paraphrase": 50, "zelo": 1000}
@@ -29,10 +29,11 @@ def fit(
     variant: Literal["paraphrase", "zelo"],
     steps: int | None = None,
     query_ids: Sequence[str] | None = None,
+    deviation: float = CASE_V,
 ) -> Strengths:
     """Fit the strengths of all queries by gradient ascent.
 
-    ``paraphrase``: P = Φ((eᵢ − eⱼ)/√2), 50 steps of size 1/(1 + 0.1·t) along the gradient (methods §2).
+    ``paraphrase``: P = Φ((eᵢ − eⱼ)/s), 50 steps of size 1/(1 + 0.1·t) along the gradient (methods §2).
     ``zelo``: P = ½(1 + erf(eᵢ − eⱼ)), steps of size t^−0.125, Σe = 0 (arXiv 2509.12541), until the loss changes by
     less than 1e-4 or for 1,000 steps. Its e is half of Thurstone's, so its Elo gaps are half as wide. The gradient is
     averaged over a document's comparisons, which is ours: steps of that size along the sum overshoot for ever.
@@ -45,6 +46,8 @@ def fit(
         Which of the two.
     steps
         Most steps; None for the variant's own.
+    deviation
+        s of ``paraphrase``: √2 in Thurstone's case V, 1 in the ANMI 2.0 report. ``zelo`` has its own.
 
     Returns
     -------
@@ -60,7 +63,7 @@ def fit(
     width = int(sizes.max(initial=1))
     problem = Problem(first, second, np.where(mass > 0, preference, 0.5), mass, width, 0.0)
     limit = STEPS[variant] if steps is None else steps
-    strengths, taken = _paraphrase(problem, limit) if variant == "paraphrase" else _zelo(problem, limit)
+    strengths, taken = _paraphrase(problem, limit, deviation) if variant == "paraphrase" else _zelo(problem, limit)
     inside = np.arange(width)[None, :] < sizes[:, None]
     voted = touched(first, second, mass > 0, width)
     mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(voted.sum(axis=1, keepdims=True), 1)
@@ -68,10 +71,12 @@ def fit(
     return Strengths(np.where(inside, ELO_MEAN + ELO_SCALE * (strengths - mean), np.nan), unknown, unknown, taken)
 
 
-def _paraphrase(problem: Problem, steps: int) -> tuple[NDArray[np.float64], int]:
+def _paraphrase(problem: Problem, steps: int, deviation: float) -> tuple[NDArray[np.float64], int]:
     strengths = np.zeros((len(problem.share), problem.width))
+    # Φ(d/s) is case V in strengths of √2/s times the size, whose gradient is as much steeper.
+    stretch = CASE_V / deviation
     for step in range(steps):
-        strengths += problem.gradient(strengths) / (1 + 0.1 * step)
+        strengths += stretch * problem.gradient(stretch * strengths) / (1 + 0.1 * step)
     return strengths, steps
 
 

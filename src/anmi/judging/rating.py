@@ -53,6 +53,17 @@ class RatingOptions(BaseModel):
     depth: int = Field(
         16, ge=2, description="Candidates rated per query, best by fused rank first; as many as are judged."
     )
+    temperature: float | None = Field(
+        None,
+        gt=0,
+        description="T of σ(Δ/T), the preference of every judge. None fits one for each of them on labelled pairs; "
+        "0.2 is the ANMI 2.0 report's factor of 5, made for cosines.",
+    )
+    difference: Literal["case_v", "unit"] = Field(
+        "case_v",
+        description="Deviation that the model gives to the difference of two documents: √2, as in Thurstone's case V, "
+        "or 1, as in the ANMI 2.0 report, which makes all gaps narrower by √2. `zelo` has its own.",
+    )
     prior_precision: float = Field(
         0.01, gt=0, description="Of the Gaussian prior on strengths; weak, and keeps unanimous preferences finite."
     )
@@ -90,12 +101,19 @@ class RatingOptions(BaseModel):
             raise ValueError("budget buys comparisons from pairwise_judges; name one there or set budget to 0")
         if self.budget and self.variant != "star":
             raise ValueError(f'budget goes by standard errors, which variant "{self.variant}" has none of; use "star"')
+        if self.difference == "unit" and self.variant == "zelo":
+            raise ValueError('variant "zelo" has a deviation of its own, ½√2; leave out difference')
         return self
 
     @property
     def comparisons(self) -> int:
         """Comparisons per document, resolved."""
         return self.degree or (4 if self.variant == "paraphrase" else 8)
+
+    @property
+    def deviation(self) -> float:
+        """Deviation of a difference of strengths."""
+        return 1.0 if self.difference == "unit" else elo.CASE_V
 
 
 @dataclass
@@ -154,7 +172,7 @@ class Rater:
             if not np.isfinite(best[:, None] - others).any():
                 log.warning("Elo: judge %s has no score of a positive and a candidate of one query; left out", name)
                 continue
-            self.temperatures[name] = preferences.fit_temperature(best, others)
+            self.temperatures[name] = self.options.temperature or preferences.fit_temperature(best, others)
             wins[name] = _beats(best, others, self.temperatures[name])
             if np.nanmean(np.abs(wins[name] - 0.5)) < _NO_OPINION:
                 log.warning("Elo: judge %s tells positives from candidates no better than chance", name)
@@ -275,9 +293,14 @@ class Rater:
         share = np.where(used, share, np.nan)
         options = self.options
         if options.variant == "star":
-            fitted = elo.fit(first, second, share, sizes, options.prior_precision, votes, query_ids=panel.query_ids)
+            fitted = elo.fit(
+                first, second, share, sizes, options.prior_precision, votes, query_ids=panel.query_ids,
+                deviation=options.deviation,
+            )  # fmt: skip
         else:
-            fitted = paraphrase.fit(first, second, share, sizes, options.variant, query_ids=panel.query_ids)
+            fitted = paraphrase.fit(
+                first, second, share, sizes, options.variant, query_ids=panel.query_ids, deviation=options.deviation
+            )
         return fitted, preferences.touched(first, second, used, panel.width)
 
 

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from anmi.report.step_docs import cell, updated, values, written
 from anmi.training.options import TrainingOptions
 from anmi.training.options.curricula import CURRICULA
+from anmi.training.options.drawing import DRAWS
 from anmi.training.options.hardness import HARDNESS
 from anmi.training.options.losses import LOSSES
 from anmi.training.options.part import PartOptions
@@ -27,6 +28,7 @@ TABLES: Final[dict[str, Sequence[type[PartOptions]]]] = {
     "losses": LOSSES,
     "temperatures": TEMPERATURES,
     "sources": NEGATIVE_SOURCES,
+    "draws": DRAWS,
     "curricula": CURRICULA,
     "hardness": HARDNESS,
     "options": (),

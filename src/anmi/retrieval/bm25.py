@@ -39,6 +39,8 @@ class BM25Index:
         Saturation of term frequency and strength of length normalisation.
     method
         Variant of the formula, by bm25s' name (``lucene``, ``robertson``, …); rank_bm25 is always ``robertson``.
+    epsilon
+        Of rank_bm25: idf of terms in more than half of the documents, as a share of the mean idf.
 
     Examples
     --------
@@ -62,25 +64,32 @@ class BM25Index:
         k1: float = 0.9,
         b: float = 0.4,
         method: str = "lucene",
+        epsilon: float = 0.0,
     ) -> BM25Index:
         """Cut and index texts; see the class for the parameters."""
-        return BM25Index.of_terms(Terms.cut(texts, language, kind), engine, k1, b, method)
+        return BM25Index.of_terms(Terms.cut(texts, language, kind), engine, k1, b, method, epsilon)
 
     @staticmethod
     def of_terms(
-        terms: Terms, engine: str = "bm25s", k1: float = 0.9, b: float = 0.4, method: str = "lucene"
+        terms: Terms,
+        engine: str = "bm25s",
+        k1: float = 0.9,
+        b: float = 0.4,
+        method: str = "lucene",
+        epsilon: float = 0.0,
     ) -> BM25Index:
         """Index documents that are cut into terms; see the class for the parameters."""
         if engine not in ENGINES:
             raise AnmiError(f'unknown BM25 engine "{engine}"; {nearest(engine, ENGINES)}')
         settings: dict[str, Any] = {
             "documents": len(terms.lengths), **terms.settings, "engine": engine, "k1": k1, "b": b, "method": method,
+            "epsilon": epsilon,
         }  # fmt: skip
         if engine == "bm25s":
             return BM25Index(_index(terms, settings), settings, terms.tokenize)
         names = list(terms.vocabulary)
         tokens = [[names[term] for term in row] for row in terms.rows()]
-        return BM25Index(_RankBM25(tokens, k1, b), settings, terms.tokenize)
+        return BM25Index(_RankBM25(tokens, k1, b, epsilon), settings, terms.tokenize)
 
     def __getstate__(self) -> dict[str, Any]:
         """Give up the mapping of files: another process shares the arrays by its engine."""
@@ -108,7 +117,9 @@ class BM25Index:
         settings = json.loads((path / _SETTINGS).read_text())
         tokenize = tokenizer(settings["tokenizer"], settings["language"])
         if settings["engine"] == "rank_bm25":
-            return BM25Index(_RankBM25.load(path, settings["k1"], settings["b"]), settings, tokenize)
+            # An index of before had no such setting, and 0.
+            constants = settings["k1"], settings["b"], settings.get("epsilon", 0.0)
+            return BM25Index(_RankBM25.load(path, *constants), settings, tokenize)
         import bm25s
 
         return BM25Index(bm25s.BM25.load(path, mmap=True, show_progress=False), settings, tokenize)
@@ -242,12 +253,12 @@ def _index(terms: Terms, settings: dict[str, Any]) -> Any:
 class _RankBM25:
     """rank_bm25 behind the few calls the index needs; its tokens are kept, since it cannot be saved."""
 
-    def __init__(self, tokens: list[list[str]], k1: float, b: float) -> None:
+    def __init__(self, tokens: list[list[str]], k1: float, b: float, epsilon: float) -> None:
         from rank_bm25 import BM25Okapi
 
         self._tokens = tokens
-        # Terms in more than half of the documents have a negative idf; 0 is what the other engine gives them.
-        self._engine = BM25Okapi(tokens, k1=k1, b=b, epsilon=0.0)
+        # Terms in more than half of the documents have a negative idf, in place of which epsilon stands.
+        self._engine = BM25Okapi(tokens, k1=k1, b=b, epsilon=epsilon)
 
     def scores(self, rows: list[list[str]]) -> NDArray[np.float32]:
         full = [self._engine.get_scores(row) for row in rows]
@@ -257,5 +268,5 @@ class _RankBM25:
         pd.DataFrame({"tokens": self._tokens}).to_parquet(Path(path) / "tokens.parquet")
 
     @staticmethod
-    def load(path: Path, k1: float, b: float) -> _RankBM25:
-        return _RankBM25([list(row) for row in pd.read_parquet(path / "tokens.parquet").tokens], k1, b)
+    def load(path: Path, k1: float, b: float, epsilon: float) -> _RankBM25:
+        return _RankBM25([list(row) for row in pd.read_parquet(path / "tokens.parquet").tokens], k1, b, epsilon)

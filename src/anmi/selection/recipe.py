@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError, is_plain_name, nearest
@@ -73,6 +73,8 @@ OF_EVIDENCE: Final = frozenset(
 )
 OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se"})
 
+# What a recipe may state settings of.
+MINING_STAGES: Final = ("bm25", "dense", "consistency", "denoising", "elo")
 _PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross"})
 
 
@@ -83,8 +85,8 @@ class Recipe(BaseModel):
 
     extends: str | None = Field(
         None,
-        description="Recipe whose fields are taken where this one has none; `training` is merged key by key. None, as "
-        "most stand alone.",
+        description="Recipe whose fields are taken where this one has none; `training` and `mining` are merged key by "
+        "key. None, as most stand alone.",
     )
     description: str = Field(description="One sentence for people who choose among recipes.")
     source: str = Field("", description="Paper, report or code the recipe follows.")
@@ -101,6 +103,11 @@ class Recipe(BaseModel):
         description="Judgments training reads, such as `elo`, besides those the steps do; none for most losses.",
     )
     steps: list[Step] = Field(default_factory=list, description="Run in order on every block of candidates.")
+    mining: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Settings of the stages bm25, dense, consistency, denoising and elo that belong to this recipe, "
+        "under those that are set for a run. None, so that most choose among the same candidates.",
+    )
     training: dict[str, Any] = Field(
         default_factory=dict, description="Training options this recipe sets, over those of `params:training`."
     )
@@ -111,6 +118,13 @@ class Recipe(BaseModel):
         wrong = [str(key) for key in value if key not in cls.model_fields] if isinstance(value, dict) else []
         if wrong:
             raise ValueError(f'a recipe has no "{wrong[0]}"; {nearest(wrong[0], cls.model_fields)}')
+        return value
+
+    @field_validator("mining")
+    @classmethod
+    def _of_stages(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        if wrong := [name for name in value if name not in MINING_STAGES]:
+            raise ValueError(f'"{wrong[0]}" is no stage of mining with settings; {nearest(wrong[0], MINING_STAGES)}')
         return value
 
     @property

@@ -59,6 +59,7 @@ class ContrastiveObjective(nn.Module):
         # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
         self.encoded: tuple[Tensor, Tensor] | None = None
         self.violations: float | None = None
+        self.temperature_rule: float | None = None
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
@@ -75,6 +76,8 @@ class ContrastiveObjective(nn.Module):
         similarity, own = self._similarity(queries, documents), batch["positive"][:, None]
         if self.margin is not None:
             self.violations = violations(similarity.detach(), own, batch["negatives"], self.margin)
+        if self.sparsity is None:
+            self.temperature_rule = temperature_rule(similarity.detach(), batch["weights"])
         facts = Facts(
             query=queries,
             document=documents,
@@ -106,8 +109,9 @@ class ContrastiveObjective(nn.Module):
         return queries[:, held] @ documents[:, held].T
 
     def report(self) -> dict[str, float]:
-        """Return the share of negatives that violate the margin in the last batch, where it is counted."""
-        return {} if self.violations is None else {"margin_violations": self.violations}
+        """Return the share of negatives that violate the margin in the last batch, where counted, and σ_s/√N."""
+        found = {"margin_violations": self.violations, "temperature_rule": self.temperature_rule}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:
         groups = texts["groups"]
@@ -123,6 +127,30 @@ class ContrastiveObjective(nn.Module):
         with torch.autocast(group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None):
             embedding: Tensor = self.model(dict(group))["sentence_embedding"]
         return embedding.float()
+
+
+def temperature_rule(similarity: Tensor, weights: Tensor) -> float:
+    """Return σ_s/√N, to which the best temperature is said to be in proportion (ANMI 2.1 report; methods §3.7).
+
+    σ_s is the deviation of the similarities of all negatives of a batch, N their mean number a row. Nothing goes by it;
+    beside the temperature that is learned it shows in a log whether the two move together. NaN without negatives.
+
+    Parameters
+    ----------
+    similarity
+        [B, U].
+    weights
+        As negatives, [B, U]; 0 where a document is none of the row.
+
+    Examples
+    --------
+    >>> near = torch.tensor([[0.9, 0.2, 0.4], [0.1, 0.8, 0.6]])
+    >>> round(temperature_rule(near, torch.tensor([[0.0, 1.0, 1.0], [0.5, 0.0, 1.0]])), 4)
+    0.1358
+    """
+    values = similarity[weights > 0]
+    number = len(values) / max(len(similarity), 1)
+    return float(values.std(correction=0)) / math.sqrt(number) if len(values) else math.nan
 
 
 def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: float) -> float:

@@ -7,14 +7,18 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
+from anmi.training.drawing import SimAnsSampler
 from anmi.training.hardness import HardnessSampler, rated
+from anmi.training.losses.drawn import DrawnBySimAns
 from anmi.training.mixed import MixedSampler, Stock
 from anmi.training.options import TrainingOptions
 from anmi.training.options.curricula import WindowOptions
+from anmi.training.options.drawing import RandomDraw, SimAnsDraw
 from anmi.training.options.hardness import HansOptions
 from anmi.training.options.sources import MixedSources
 from anmi.training.pool import PoolSampler, check_pool
@@ -47,11 +51,13 @@ def build_sampler(
     keep: Sequence[str] | None = None,
     stock: Stock | None = None,
     dimension: int = 0,
+    loss: nn.Module | None = None,
 ) -> NegativeSampler:
     """Return what chooses the negatives of every step.
 
     ``rows`` have all negatives that were mined for them. ``keep`` are the judgments that the loss reads (None: all);
-    others serve the draw only. ``stock`` is what negatives of mixed sources are drawn from.
+    others serve the draw only. ``stock`` is what negatives of mixed sources are drawn from. ``loss`` learns the
+    draw of ``simans``.
 
     Raises
     ------
@@ -70,17 +76,27 @@ def build_sampler(
         return MixedSampler(rows, options.negatives, seed, stock, options.sources, curriculum, dimension)
     keep = tuple(rows[0].judged) if keep is None else keep
     if isinstance(hans := options.hardness, HansOptions):
-        inner = _by_options(rated(rows, hans.heuristic), options, curriculum, seed, keep)
+        inner = _by_options(rated(rows, hans.heuristic), options, curriculum, seed, keep, loss)
         return HardnessSampler(inner, hans.negatives, seed)
-    return _by_options(rows, options, curriculum, seed, keep)
+    return _by_options(rows, options, curriculum, seed, keep, loss)
 
 
 def _by_options(
-    rows: Sequence[Row], options: TrainingOptions, curriculum: Curriculum | None, seed: int, keep: Sequence[str]
+    rows: Sequence[Row],
+    options: TrainingOptions,
+    curriculum: Curriculum | None,
+    seed: int,
+    keep: Sequence[str],
+    loss: nn.Module | None,
 ) -> NegativeSampler:
     if curriculum is not None and isinstance(options.curriculum, WindowOptions):
         check_pool(rows, options.negatives)
         return PoolSampler(rows, options.negatives, seed, curriculum, options.curriculum, keep)
-    if options.draw == "random":
+    if isinstance(options.draw, SimAnsDraw):
+        check_pool(rows, options.negatives)
+        if not isinstance(loss, DrawnBySimAns) or options.negatives is None:
+            raise ValueError("a learned draw needs the loss that learns it, and how many negatives a row is to bring")
+        return SimAnsSampler(rows, options.negatives, seed, loss, options.draw.reads[0], keep)
+    if isinstance(options.draw, RandomDraw):
         return PoolSampler(rows, options.negatives, seed, keep=keep)
     return FirstNegatives(rows, options.negatives)

@@ -27,8 +27,7 @@ def training_arguments(
         num_train_epochs=options.epochs,
         per_device_train_batch_size=options.batch_size,
         learning_rate=options.learning_rate or by_kind,
-        # The first warm-up step has a learning rate of 0; a run of one step must not consist of it.
-        warmup_steps=min(math.ceil(options.warmup * steps), steps - 1),
+        warmup_steps=warmup_steps(options.warmup, steps),
         lr_scheduler_type=options.scheduler,
         max_grad_norm=options.max_grad_norm,
         seed=seed,
@@ -48,6 +47,19 @@ def training_arguments(
     return arguments
 
 
+def warmup_steps(warmup: float, steps: int) -> int:
+    """Return in how many of the steps the learning rate rises, from a share of them or, from 1 on, their number.
+
+    The first has a learning rate of 0; a run of one step must not consist of it.
+
+    Examples
+    --------
+    >>> warmup_steps(0.1, 75), warmup_steps(100, 750), warmup_steps(100, 75), warmup_steps(0.5, 1)
+    (8, 100, 74, 0)
+    """
+    return min(math.ceil(warmup * steps) if warmup < 1 else int(warmup), steps - 1)
+
+
 def build_optimizer(
     encoder: SentenceTransformer, loss: nn.Module, options: TrainingOptions, learning_rate: float
 ) -> torch.optim.Optimizer:
@@ -59,11 +71,13 @@ def build_optimizer(
     ]
     temperature = {id(p) for p in getattr(loss, "temperature", nn.Module()).parameters()}
     predictor = {id(p) for p in getattr(loss, "predictor", nn.Module()).parameters()}
+    drawing = {id(p) for p in getattr(loss, "drawing", nn.Module()).parameters()}
     own = list(loss.parameters())
     for parameters, of in (
         ([p for p in own if id(p) in temperature], options.temperature),
         ([p for p in own if id(p) in predictor], options.hardness),
-        ([p for p in own if id(p) not in temperature | predictor], options.loss),
+        ([p for p in own if id(p) in drawing], options.draw),
+        ([p for p in own if id(p) not in temperature | predictor | drawing], options.loss),
     ):
         rate = getattr(of, "learning_rate", learning_rate)
         groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})

@@ -109,39 +109,69 @@ class Dual(nn.Module):
 class Adaptive(nn.Module):
     """A temperature per query: base · 2 · sigmoid(offset), within [0.01, 0.5], the offset from a small network.
 
-    The network sees a detached embedding: the temperature is to follow the query, not to move it. Where the clamp
+    The network sees detached embeddings: the temperature is to follow the query, not to move it. Where the clamp
     holds, only a gradient that leads back from it is let through.
 
     Parameters
     ----------
     dimensions
-        Of the query's embedding.
+        Of an embedding.
     base
         What an offset of 0 gives; the network starts there, its last layer being 0.
     hidden
         Width of the hidden layer.
+    with_positive
+        Whether it sees the positive's embedding behind the query's.
+    learned_base
+        Learn the logarithm of the base as well.
     """
 
-    def __init__(self, dimensions: int, base: float = 0.07, hidden: int = 16) -> None:
+    log_base: Tensor
+
+    def __init__(
+        self,
+        dimensions: int,
+        base: float = 0.07,
+        hidden: int = 16,
+        *,
+        with_positive: bool = False,
+        learned_base: bool = False,
+    ) -> None:
         super().__init__()
-        self.base = base
+        self._with_positive = with_positive
+        start = torch.tensor(math.log(base))
+        if learned_base:
+            self.log_base = nn.Parameter(start)
+        else:
+            self.register_buffer("log_base", start)
         last = nn.Linear(hidden, 1)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
-        self.network = nn.Sequential(nn.Linear(dimensions, hidden), nn.ReLU(), last)
+        self.network = nn.Sequential(nn.Linear(dimensions * (1 + with_positive), hidden), nn.ReLU(), last)
         self._last = torch.tensor(base)
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
         """Return the queries' temperatures twice, [B, 1]."""
         if facts.query is None:
             raise AnmiError("the adaptive temperature needs the queries' embeddings: give the loss their facts")
-        t = _within(self.base * 2 * torch.sigmoid(self.network(facts.query.detach())), LOWEST, HIGHEST_ADAPTIVE)
+        seen = facts.query.detach()
+        if self._with_positive:
+            if facts.document is None or facts.positive_column is None:
+                raise AnmiError(
+                    "this adaptive temperature sees the positives, too: give the loss their embeddings among the facts"
+                )
+            seen = torch.cat([seen, facts.document.detach()[facts.positive_column]], dim=1)
+        if isinstance(self.log_base, nn.Parameter):
+            _project(self.log_base, HIGHEST_ADAPTIVE)
+        t = _within(self.log_base.exp() * 2 * torch.sigmoid(self.network(seen)), LOWEST, HIGHEST_ADAPTIVE)
         self._last = t.detach().mean()
         return t, t
 
     def report(self) -> dict[str, float]:
-        """Return the mean of the last batch."""
-        return {"temperature": float(self._last)}
+        """Return the mean of the last batch, and the base where it is learned."""
+        learned = isinstance(self.log_base, nn.Parameter)
+        base = {"temperature_base": float(self.log_base.detach().exp())} if learned else {}
+        return {"temperature": float(self._last)} | base
 
 
 def build_temperature(options: PartOptions, dimensions: int | None) -> nn.Module:
@@ -159,7 +189,10 @@ def build_temperature(options: PartOptions, dimensions: int | None) -> nn.Module
         case AdaptiveTemperature():
             if dimensions is None:
                 raise AnmiError("the adaptive temperature needs the number of dimensions of the embeddings")
-            return Adaptive(dimensions, options.base, options.hidden)
+            return Adaptive(
+                dimensions, options.base, options.hidden,
+                with_positive=options.sees == "query_and_positive", learned_base=options.learned_base,
+            )  # fmt: skip
     raise ValueError(f"{options!r} is no temperature")
 
 
@@ -174,11 +207,11 @@ def _within(t: Tensor, low: float, high: float) -> Tensor:
     return t + (t.clamp(low, high) - t).detach()
 
 
-def _project(log_t: Tensor) -> None:
+def _project(log_t: Tensor, highest: float = HIGHEST) -> None:
     """Keep the parameter within its bounds.
 
     Clamping only the value returned would leave a parameter that has stepped outside without gradient, and so stuck
     there for ever.
     """
     with torch.no_grad():
-        log_t.clamp_(math.log(LOWEST), math.log(HIGHEST))
+        log_t.clamp_(math.log(LOWEST), math.log(highest))

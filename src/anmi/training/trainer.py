@@ -130,7 +130,7 @@ def train(
     if options.encoders == "two":
         encoder = two_encoders(encoder)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
-    columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads))
+    columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads, *options.draw.reads))
     data = [] if pseudo is not None and rows.empty else read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
     if stock is not None:
         data = [replace(row, about=_about(row, stock)) for row in data]
@@ -266,7 +266,7 @@ def _loop(
     loop.remove_callback(PrinterCallback)
     dimension, columns = encoder.get_embedding_dimension() or 0, getattr(loss, "columns", ())
     if data:
-        loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension)
+        loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension, loss)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,22 @@ def test_the_pair_format_is_cut_into_numbered_chunks(tmp_path: Path, monkeypatch
     parts = sorted((tmp_path / "pairs").glob("*.jsonl"))
     assert [part.name for part in parts] == ["part_001.jsonl", "part_002.jsonl"]
     assert [len(part.read_text().splitlines()) for part in parts] == [2, 1]
+
+
+def test_each_source_has_files_of_its_own_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_CHUNK", 1)
+    made = export("pairs", collection=collection(), by_source=True)
+    sources = ["../a b", "news", "../a b"]
+    replace(made, table=made.table.assign(source=sources)).save(tmp_path)
+    found = {path.name: json.loads(path.read_text(encoding="utf-8"))["source"] for path in tmp_path.glob("*.jsonl")}
+    assert found == {
+        "part_..-a-b_001.jsonl": "../a b",
+        "part_..-a-b_002.jsonl": "../a b",
+        "part_news_001.jsonl": "news",
+    }
+    assert may_replace(tmp_path) is None
+    with pytest.raises(AnmiError, match=r"triplet.* names no source to part its lines by; .* take pairs"):
+        export("triplet", by_source=True)
 
 
 @pytest.mark.parametrize("name", sorted(set(FORMATS) - {"labeled-pair"}))

@@ -82,6 +82,40 @@ def test_difficulty_stays_within_bounds():
     assert min(run(made(down=0.4), 1.1 ** np.arange(40))) == 0.0
 
 
+def test_sliding_windows_decide_every_so_many_steps_by_the_two_behind_them():
+    random = np.random.default_rng(2)
+    losses = random.uniform(0.2, 1.0, 60)
+    given = {"window_steps": 8, "every": 3, "signals": ("loss",), "start": 0.5}
+    found = run(made(**given), losses, random.uniform(1, 3, 60), {10: 0.1, 20: 0.9})
+    difficulty, expected = 0.5, []
+    for step in range(1, 61):
+        if step >= 16 and step % 3 == 0:
+            before, now = losses[step - 16 : step - 8].mean(), losses[step - 8 : step].mean()
+            progress = (before - now) / before
+            change = 0.05 if progress > 0.05 else -0.1 if progress < -0.02 else 0.02 if progress < 0.01 else 0.0
+            difficulty = min(max(difficulty + change, 0.0), 1.0)
+        expected.append(difficulty)
+    assert found == pytest.approx(expected)
+    assert len(set(found)) > 5, "the norms and the dev metric had no say, the loss had"
+
+
+@pytest.mark.parametrize(("signal", "rises"), [("loss", False), ("gradient", True), ("validation", True)])
+def test_only_the_signals_that_are_asked_for_count(signal, rises):
+    # The loss stands still, the gradient is steady, and the dev metric has doubled.
+    curriculum = made(signals=(signal,), centred=False, plateau=-1.0, falling=-1.0)
+    found = run(curriculum, [1.0] * 12, [2.0] * 12, {1: 0.4, 9: 0.8})
+    assert (found[-1] > 0.5) == rises
+
+
+def test_a_stopped_training_goes_on_with_the_same_windows():
+    losses = np.random.default_rng(3).uniform(0.2, 1.0, 40)
+    whole, first, second = (made(window_steps=6, every=2) for _ in range(3))
+    expected = run(whole, losses)
+    run(first, losses[:17])
+    second.load_state_dict(first.state_dict())
+    assert run(second, losses[17:]) == expected[17:]
+
+
 def test_a_window_is_a_twentieth_of_the_training():
     for steps, window in ((20, 5), (200, 10), (20_000, 100)):
         curriculum = LearningProgress(LearningProgressOptions(), steps, 7)

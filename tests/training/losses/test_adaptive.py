@@ -71,6 +71,29 @@ def test_each_adaptation_is_linear_in_hardness_in_its_direction(change, expected
     assert found == pytest.approx([by_hand(0.5, 0.45, **({"t": T} | expected(h))) for h in hardness], rel=1e-5)
 
 
+def test_as_published_the_temperature_is_the_number_itself_and_the_margin_stands_on_the_similarity():
+    hardness = [0.0, 0.25, 1.0]
+    letter = {**AS_PUBLISHED, "temperature_is": "absolute", "margin_on": "similarity"}
+    # Whatever the temperature of the training.
+    for base in (0.05, 0.9):
+        loss = adaptive(Temperature(base), **letter)
+        found = loss(*numbers(3), facts(hardness)).tolist()
+        expected = [by_hand(0.5 + (0.5 - 0.4 * h), 0.45, t=0.5 + 0.5 * h, weight=1.5 - h) for h in hardness]
+        assert found == pytest.approx(expected, rel=1e-5)
+    assert loss.temperature.report()["temperature"] == pytest.approx(0.5 + 0.5 * sum(hardness) / 3)
+
+
+def test_one_adaptation_alone_leaves_the_others_as_they_are():
+    t, m = Adaptation(low=0.5, high=1, direction="rising"), Adaptation(low=0.1, high=0.5, direction="rising")
+    hard = facts([1.0, 1.0])
+    assert adaptive(temperature=t, temperature_is="absolute")(*numbers(), hard).tolist() == pytest.approx(
+        [by_hand(0.5, 0.45, t=1.0)] * 2
+    )
+    assert adaptive(margin=m, margin_on="similarity")(*numbers(), hard).tolist() == pytest.approx(
+        [by_hand(0.0, 0.45, t=T)] * 2
+    )
+
+
 def test_the_default_makes_hard_queries_count_more_and_the_published_formulas_less():
     given, about = numbers(), facts([0.1, 0.9])
     wanted = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(by="heuristic", predictor_weight=0), 8)

@@ -16,7 +16,7 @@ def slow_debiased(positive, negatives, weights, t, tau, form):
     if form == "source":
         negative = max((total - tau * n * math.exp(positive / t)) / (1 - tau), n * math.exp(-1 / t))
     else:
-        negative = max((total - tau * math.exp(positive / t)) / (n * (1 - tau)), 1e-8)
+        negative = n * max((total - tau * math.exp(positive / t)) / (n * (1 - tau)), 1e-8)
     return -math.log(math.exp(positive / t) / (math.exp(positive / t) + negative))
 
 
@@ -47,6 +47,26 @@ def test_debiased_is_the_formula(positive, negatives, t, tau, form):
     # The temperature is kept in single precision, and where the difference nearly cancels its last digits count.
     t = loss.temperature()[0].item()
     assert got.item() == pytest.approx(slow_debiased(positive, similarity, weights, t, tau, form), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("expected", [0.135, 1.545])
+def test_the_report_s_form_at_the_values_of_its_example(expected):
+    # N = 7, t = 0.07, τ⁺ = 0.1. Solved by hand for the gap g at which seven equal negatives cost what the example does:
+    # (7 exp(-g/t) - τ⁺) / (1 - τ⁺) = exp(loss) - 1. Without the outer N the same rows would cost 0.020 and 0.423.
+    gap = -0.07 * math.log((0.1 + 0.9 * math.expm1(expected)) / 7)
+    loss = DebiasedContrastive(Temperature(0.07).double(), 0.1, "paraphrase")
+    positive, weights = torch.tensor([0.8], dtype=torch.float64), torch.zeros(1, 7, dtype=torch.float64)
+    assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_report_s_floor_counts_once_for_every_negative():
+    # Far behind, Σ - τ⁺p is negative, and 1e-8 stands for the mean of N = 7.
+    loss = DebiasedContrastive(Temperature(0.1).double(), 0.1, "paraphrase")
+    positive, negatives = (
+        torch.full(shape, value, dtype=torch.float64) for shape, value in (((1,), 0.5), ((1, 7), -0.9))
+    )
+    found = loss(positive, negatives, torch.zeros(1, 7, dtype=torch.float64))
+    assert found.item() == pytest.approx(7e-8 / math.exp(0.5 / 0.1), rel=1e-4)
 
 
 def test_without_false_negatives_it_is_infonce():

@@ -7,14 +7,16 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 from anmi.engine import LocalEngine, Outcome
+from anmi.fingerprint import hash_value
 from anmi.pipelines.ablation.cells import CellJob, Place, SelectionJob, read, run_cell, select
-from anmi.pipelines.ablation.mining import MiningJob, fingerprint, folder_name, mine
+from anmi.pipelines.ablation.mining import MiningJob, book_of, fingerprint, folder_name, mine
 from anmi.pipelines.ablation.params import AblationParams
+from anmi.selection.inheritance import under
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -46,12 +48,27 @@ class Plan:
     store: Path
     project: Path
 
-    def mining(self, name: str) -> tuple[MiningJob, Place]:
-        """Return what is to be mined of a collection, and where its cells will find it."""
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """Recipes that are mined together: all that state the same settings of mining, mostly none."""
+        found: dict[str, list[str]] = {}
+        for name in self.params.chosen.recipes:
+            found.setdefault(hash_value(self.recipes.get(name).mining, 8), []).append(name)
+        return [tuple(names) for names in found.values()]
+
+    def mining(self, name: str, group: tuple[str, ...]) -> tuple[MiningJob, Place]:
+        """Return what is to be mined of a collection for a group of recipes, and where its cells will find it."""
         chosen, given = self.params.collections[name], self.params.chosen
-        ingestion, denoising = self.branches["ingestion"], self.branches["denoising"]
+        recipes = book_of(self.recipes, group)
+        stated = recipes.get(group[0]).mining
+        branches = dict(self.branches) | {
+            stage: type(branch).model_validate(under(branch.model_dump(exclude_unset=True), stated[stage]))
+            for stage, branch in self.branches.items()
+            if stage in stated
+        }
+        ingestion, denoising = branches["ingestion"], branches["denoising"]
         fused = denoising.fused.model_copy(update=chosen.fused)
-        parameters = {key: value for key, value in self.branches.items() if key != "training"} | {
+        parameters = {key: value for key, value in branches.items() if key != "training"} | {
             "collection": chosen.collection,
             "ingestion": type(ingestion)(**(ingestion.model_dump() | chosen.ingestion)),
             "denoising": denoising.model_copy(update={"fused": type(fused)(**fused.model_dump())}),
@@ -62,20 +79,20 @@ class Plan:
             # Without a refit no dev query need be mined.
             "training.refit": self.params.refits,
             "audit_judges_for": RecipeBook.every,
-            "recipes": self.recipes,
+            "recipes": recipes,
             "seed": self.seed,
         }
         audit = chosen.false_negatives == "auto" and chosen.truth == "none"
         # What is not audited does not depend on how it would be.
         counted = {key: value for key, value in parameters.items() if audit or not key.startswith("audit")}
-        found = fingerprint(counted, self.recipes, self.project)
+        found = fingerprint(counted, recipes, self.project)
         folder = self.work / folder_name(name) / f"mined-{found}"
         configuration = self.project / "conf"
         job = MiningJob(name, folder, self.store, configuration, parameters, audit)
         return job, Place(name, found, configuration, folder, self.store, chosen.truth, chosen.false_negatives)
 
-    def cells(self, place: Place) -> list[CellJob]:
-        """Return the cells of a collection; all recipes of a seed before the next seed, so that they compare early."""
+    def cells(self, place: Place, group: tuple[str, ...]) -> list[CellJob]:
+        """Return the cells of recipes on a collection; all recipes of a seed before the next, to compare early."""
         given, branch = self.params.chosen, self.branches["training"]
         options = {**branch.options, **given.training, **self.params.collections[place.name].training}
         training = type(branch)(**(branch.model_dump() | {"options": options, "refit": self.params.refits}))
@@ -84,7 +101,7 @@ class Plan:
                 SelectionJob(place, recipe, self.recipes, self.seed), given.encoder, training, self.branches["dense"],
                 seed, self.branches["adaptation"].held_out, given.split,
             )
-            for seed, recipe in product(given.seeds, given.recipes)
+            for seed, recipe in product(given.seeds, group)
         ]  # fmt: skip
 
     @property
@@ -123,7 +140,7 @@ def run(plan: Plan) -> Iterator[Done]:
     started = time.monotonic()
     with LocalEngine(workers=plan.workers, threads=plan.params.threads) as engine:
         for name in chosen.collections:
-            for done in _of_collection(plan, name, engine):
+            for done in chain.from_iterable(_of_collection(plan, name, group, engine) for group in plan.groups):
                 count += 1
                 new += not done.reused
                 left = (time.monotonic() - started) / max(new, 1) * (asked - count)
@@ -133,9 +150,9 @@ def run(plan: Plan) -> Iterator[Done]:
                 yield done
 
 
-def _of_collection(plan: Plan, name: str, engine: LocalEngine) -> Iterator[Done]:
-    job, place = plan.mining(name)
-    cells = plan.cells(place)
+def _of_collection(plan: Plan, name: str, group: tuple[str, ...], engine: LocalEngine) -> Iterator[Done]:
+    job, place = plan.mining(name, group)
+    cells = plan.cells(place, group)
     failed = "" if job.is_done else _mine(job, plan.threads)
     if failed:
         yield from (Done(name, cell.recipe, cell.seed, error=f"mining failed: {failed}") for cell in cells)
@@ -164,7 +181,7 @@ def _of_collection(plan: Plan, name: str, engine: LocalEngine) -> Iterator[Done]
 
 def _mine(job: MiningJob, threads: int) -> str:
     """Mine with all threads in a process of its own; return what went wrong, nothing where all went well."""
-    log.info("%s: mining, once for all recipes", job.name)
+    log.info("%s: mining, once for %s", job.name, ", ".join(job.parameters["recipes"].names()))
     started = time.monotonic()
     with LocalEngine(workers=1, threads=threads, quiet=False) as engine:
         (outcome,) = engine.map(mine, [job])

@@ -23,4 +23,4 @@ def build_bm25_index(terms: Terms, params: BM25Params) -> BM25Index:
     """Index the terms of the corpus."""
     from anmi.retrieval.bm25 import BM25Index
 
-    return BM25Index.of_terms(terms, engine=params.engine, k1=params.k1, b=params.b, method=params.method)
+    return BM25Index.of_terms(terms, params.engine, params.k1, params.b, params.method, params.epsilon)

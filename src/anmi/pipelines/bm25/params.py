@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.retrieval.tokenize import TokenizerName
 
@@ -23,5 +23,17 @@ class BM25Params(BaseModel):
     method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field(
         "lucene", description="Variant of the formula."
     )
+    epsilon: float = Field(
+        0.0,
+        ge=0,
+        description="Of rank_bm25: idf of terms in more than half of the documents, as a share of the mean idf. 0: "
+        "what bm25s gives them; 0.25 is that library's own.",
+    )
     depth: int = Field(1000, ge=1, le=100_000, description="Candidates per query, as in the published miner.")
     shard: int = Field(512, ge=1, description="Queries per shard; bounds memory, never changes a result.")
+
+    @model_validator(mode="after")
+    def _only_one_has_it(self) -> BM25Params:
+        if self.epsilon and self.engine != "rank_bm25":
+            raise ValueError(f'epsilon is a setting of rank_bm25, and the engine is "{self.engine}"; leave it out')
+        return self

@@ -15,11 +15,13 @@ from anmi.candidates import CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, running
 from anmi.pipelines.denoising.params import DenoisingParams
+from anmi.pipelines.elo.params import EloParams
 from anmi.retrieval.terms import Terms
-from anmi.selection.recipe import OF_CROSS_ENCODER, RecipeBook
+from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, RecipeBook
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
+_EQUAL = EloParams()
 _UNNAMED: Final = MappingProxyType({"collection": ""})
 
 
@@ -83,14 +85,16 @@ def judge_candidates(
     store: Store,
     engine: EngineParams = IN_PROCESS,
     collection: str = "",
+    elo: EloParams = _EQUAL,
 ) -> tuple[ColumnShards, dict[str, Any]]:
-    """Add the cross-encoder's judgment, if the recipe reads one, and the final ``p_relevant``.
+    """Add the cross-encoder's judgment, if the recipe or an Elo that it reads asks it, and the final ``p_relevant``.
 
     Everything is fitted on training queries; dev queries are judged by what was fitted on them. The plan says which
     cross-encoders of the run before may be kept, so that only new pairs are judged; where rows of an earlier mining
     are kept, all that was fitted then is.
     """
-    if not recipes.get(recipe).requires & OF_CROSS_ENCODER:
+    read = recipes.get(recipe).requires
+    if not read & (OF_CROSS_ENCODER - OF_ELO) and not (read & OF_ELO and elo.judges.get("cross")):
         log.info("Recipe %s asks no cross-encoder", recipe)
         return ColumnShards.none(), {"judged_pairs": 0}
     if not (queries.split == "train").any():
@@ -129,9 +133,9 @@ def judge_candidates(
             "judged_pairs": judge.summary["judged_pairs"],
         }
     # What is fitted looks at a few of many columns.
-    read = of_train(candidates.only("dense", "p_evidence", "p_heldout"), queries)
-    judgments = judge.fit(read)
-    stack = Stack.fit(read.map(judgments))
+    some = of_train(candidates.only("dense", "p_evidence", "p_heldout"), queries)
+    judgments = judge.fit(some)
+    stack = Stack.fit(some.map(judgments))
     if mined_dev(queries):
         judgments = judge.further(of_dev(candidates, queries))
     log.info(

@@ -24,7 +24,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             judge_candidates,
-            inputs=shared | by_name("evidence", "store", "params:collection"),
+            inputs=shared | by_name("evidence", "store", "params:collection", "params:elo"),
             outputs=["judgments", "cross_encoder"],
             name="judge_candidates",
         ),

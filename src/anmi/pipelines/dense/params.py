@@ -32,7 +32,11 @@ class DenseParams(BaseModel):
         "flat", description="flat is exact; the others are for large corpora."
     )
     depth: int = Field(
-        100, ge=1, le=100_000, description="Dense candidates per query; recipes window at most the first 100."
+        100,
+        ge=0,
+        le=100_000,
+        description="Dense candidates per query; recipes window at most the first 100. 0 leaves them to BM25, and the "
+        "encoder only scores what that finds.",
     )
     random: int = Field(
         32, ge=0, le=100_000, description="Documents per query drawn from the whole corpus, for recipes that fall back "

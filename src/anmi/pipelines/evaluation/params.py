@@ -38,6 +38,10 @@ class EvaluationParams(BaseModel):
     cutoffs: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field(
         (1, 5, 10, 20, 50, 100), min_length=1, description="k of all metrics; at least one."
     )
+    ranked: Literal["cutoffs", "all"] = Field(
+        "cutoffs", description="How deep all systems rank. cutoffs: as far as the largest of them, all that metrics "
+        "other than ranks need. all: the whole corpus, so that no query is left out of that; for small corpora.",
+    )  # fmt: skip
     resamples: int = Field(
         10_000, ge=100, le=1_000_000, description="Of bootstrap and permutation; gives p-values to about 0.01."
     )

@@ -108,7 +108,8 @@ def run_systems(
     if asked.queries.empty:
         raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
     search = search_index if asked.corpus is corpus else changed(search_index, corpus, asked.corpus, dense, store)
-    texts, depth, fused = asked.queries.text.tolist(), max(params.cutoffs), search.settings["depth"]
+    texts, fused = asked.queries.text.tolist(), search.settings["depth"]
+    depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(asked.corpus)
     ranking = Ranking.of(asked.queries, asked.qrels, corpus.document_id.tolist(), max(depth, fused))
     found, values, spread = search.bm25.search_and_spread(texts, ranking.searched)
     lists = {"bm25": Ranked(*ranking.lists(found, values))}

@@ -90,6 +90,7 @@ FORMATS: Final[dict[str, Format]] = {
     "pairs": Format(
         "Numbered chunks of JSON lines with hard_negatives, query_type, doc_type, source and language.",
         grouped.pairs,
+        frozenset({"by_source"}),
         files="part_*.jsonl",
         loading=_JSON,
     ),
@@ -111,6 +112,9 @@ def find_format(name: str, options: ExportOptions) -> Format:
         if getattr(options, option) is not None and option not in found.takes:
             others = ", ".join(other for other, kind in FORMATS.items() if option in kind.takes)
             raise AnmiError(f'format "{name}" has no place for a {option}; leave it out, or take one of {others}')
+    if options.by_source and "by_source" not in found.takes:
+        others = ", ".join(other for other, kind in FORMATS.items() if "by_source" in kind.takes)
+        raise AnmiError(f'format "{name}" names no source to part its lines by; leave out by_source, or take {others}')
     return found
 
 
@@ -153,7 +157,8 @@ def make_export(
         known = f"; scores of these rows: {told(known_shares(rows))}" if score else ""
         raise AnmiError(f'nothing is left to export as "{name}": {reasons}{known}')
     prompts = (encoder_info or {}).get("prompts") or {}
-    return Exported(name, found.description, found.files, found.loading, table, score, flat.left_out, prompts)
+    parted = "source" if options.by_source else None
+    return Exported(name, found.description, found.files, found.loading, table, score, flat.left_out, prompts, parted)
 
 
 class Export(BaseModel):

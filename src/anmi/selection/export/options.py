@@ -26,6 +26,11 @@ class ExportOptions(Params):
     prompt: str | None = Field(
         None, description="Put into every line as the prompt of its query; the trainer's own setting when empty."
     )
+    by_source: bool = Field(
+        False,
+        description="Files of its own for each source of queries, as the BM25 notebook writes them. Off: a trainer "
+        "reads all of them anyway.",
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ import pandas as pd
 from anmi.retrieval.prompts import in_words
 
 README: Final = "README.md"
-_OURS: Final = re.compile(r"README\.md|train\.(parquet|jsonl)|part_\d{3,}\.jsonl")
+_OURS: Final = re.compile(r"README\.md|train\.(parquet|jsonl)|part_([\w.-]+_)?\d{3,}\.jsonl")
+# What a name of a source may bring into that of a file.
+_PLAIN: Final = re.compile(r"[^\w.-]+")
 _GROUP: Final = 10_000
 _CHUNK: Final = 100_000
 
@@ -39,6 +41,8 @@ class Exported:
         How many of what is not in it.
     prompts
         What the encoder that mined puts before texts, by role; empty where that is not known.
+    parted_by
+        Column by whose values numbered files are parted, ``part_VALUE_001.jsonl`` and so on; None for none.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Exported:
     score: str | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
+    parted_by: str | None = None
 
     def how_to_load(self, folder: Path) -> str:
         """Return the line that reads the export from a folder."""
@@ -60,12 +65,23 @@ class Exported:
         if self.files.endswith(".parquet"):
             _write_parquet(self.table, folder / self.files)
         elif "*" in self.files:
-            for number, start in enumerate(range(0, max(len(self.table), 1), _CHUNK), start=1):
-                part = folder / self.files.replace("*", f"{number:03d}")
-                _write_lines(self.table.iloc[start : start + _CHUNK], part)
+            for prefix, table in self._parts():
+                for number, start in enumerate(range(0, max(len(table), 1), _CHUNK), start=1):
+                    part = folder / self.files.replace("*", f"{prefix}{number:03d}")
+                    _write_lines(table.iloc[start : start + _CHUNK], part)
         else:
             _write_lines(self.table, folder / self.files)
         (folder / README).write_text(self.readme(), encoding="utf-8")
+
+    def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Yield what stands in the name of the files before their number, and the lines in them."""
+        if self.parted_by is None:
+            yield "", self.table
+            return
+        # Two sources may differ in nothing that a file's name can hold; their lines then share the files.
+        names = self.table[self.parted_by].astype(str).map(lambda value: _PLAIN.sub("-", value).strip("-") or "none")
+        for name, table in self.table.groupby(names, sort=True):
+            yield f"{name}_", table
 
     def readme(self) -> str:
         """Return what the folder's README says."""

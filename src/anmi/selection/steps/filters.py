@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from anmi.candidates import OPEN, SOURCES, Candidates
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, nearest
 from anmi.judging.targets import Target, threshold_for
 from anmi.selection.steps.registry import Context, Params, Threshold, step
 
@@ -21,6 +21,8 @@ _SKIP = Threshold("skip", (0, 1, 2, 5, 10, 20, 30, 50, 80))
 _PROBABILITY = Threshold("threshold", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 _RATE = Threshold("max_false_negative_rate", (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
 _WEIGHT = Threshold("weight", (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
+# Of methods §3.1.
+THRESHOLDS: Final = {"conservative": 0.3, "balanced": 0.5, "curated": 0.7}
 # Of the usual 100 candidates a query, less than 10 no longer fill 7 negatives with any choice.
 _LITTLE: Final = 0.1
 
@@ -120,8 +122,9 @@ class Denoise(Params):
         None,
         gt=0,
         le=1,
-        description="Reject at or above it: 0.3 conservative, 0.5 balanced, 0.7 for curated corpora. None is 0.5 "
-        "unless `max_false_negative_rate` finds it.",
+        description="Reject at or above it: a number, or `conservative` (0.3, as for medicine and law), `balanced` "
+        "(0.5) or `curated` (0.7, where labels are nearly complete). None is 0.5, unless "
+        "`max_false_negative_rate` finds it.",
     )
     max_false_negative_rate: float | None = Field(
         None,
@@ -139,6 +142,13 @@ class Denoise(Params):
         description="Judged candidates kept per row in any case, those doubted least, so that no row is lost; 0 is "
         "strict.",
     )
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if isinstance(value, str) and value not in THRESHOLDS and not value.replace(".", "", 1).isdigit():
+            raise ValueError(f'there is no preset "{value}"; {nearest(value, THRESHOLDS)}, or give a number')
+        return THRESHOLDS.get(value, value) if isinstance(value, str) else value
 
     @field_validator("max_false_negative_rate")
     @classmethod

@@ -1,4 +1,4 @@
-"""Weights from a two-component mixture (ProGCL; methods §3.4)."""
+"""Weights from a mixture of two components, or three (ProGCL; methods §3.4)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import logging
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 from scipy.special import ndtr
 
 from anmi.candidates import OPEN, Candidates
 from anmi.errors import AnmiError
 from anmi.selection.steps.beta_mixture import Betas, fit_betas
 from anmi.selection.steps.elo_zones import gap
+from anmi.selection.steps.gaussian_components import Components, fit_components
 from anmi.selection.steps.gaussian_mixture import Gaussians, fit_gaussians
 from anmi.selection.steps.registry import Context, Params, step
 
@@ -53,10 +55,21 @@ class Mixture(Params):
         description="`gaussian`: as often retold. `beta`: ProGCL's own, on (s + 1)/2, or for Elo gaps on the chance of "
         "beating the positive.",
     )
+    components: Literal[2, 3] = Field(
+        2,
+        description="Of Gaussians. 2: true and false negatives. 3 leaves room for one in between, as the ANMI 2.1 "
+        "report offers; the true negatives stay those of the lowest.",
+    )
     per: Literal["pooled", "query"] = Field(
         "pooled", description="One fit for all queries, or one per row; on fewer than 100 to 200 values one is noise."
     )
     fewest: int = Field(200, ge=10, description="Below this many values a fit is noise, and weights stay 1.")
+
+    @model_validator(mode="after")
+    def _three_gaussians(self) -> Mixture:
+        if self.components != 2 and self.family != "gaussian":
+            raise ValueError(f"there are 2 components of family {self.family}; take gaussian, or leave out components")
+        return self
 
 
 def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitted | None:
@@ -74,12 +87,13 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
         parts.append(found[np.isfinite(found)])
     values = np.sort(np.concatenate(parts))
     if len(values) < params.fewest:
-        log.warning("mixture: %d values are too few to fit two components; weights stay 1", len(values))
+        log.warning("mixture: %d values are too few to fit a mixture; weights stay 1", len(values))
         return None
     # Every k-th of the sorted values has their distribution, whatever the order of the candidates.
     fitted = _family(params)(values[:: math.ceil(len(values) / _MOST_VALUES)][None, :])
     if not fitted.sound[0]:
-        log.warning("mixture: one %s fits as well as two (by BIC); weights stay 1", _name(params))
+        many = "two" if params.components == 2 else "three"
+        log.warning("mixture: one %s fits as well as %s (by BIC); weights stay 1", _name(params), many)
         return None
     return fitted
 
@@ -137,6 +151,8 @@ def _unit(similarity: NDArray[np.float64], column: str) -> NDArray[np.float64]:
 
 
 def _family(params: Mixture) -> Any:
+    if params.components != 2:
+        return partial(fit_components, count=params.components)
     return fit_gaussians if params.family == "gaussian" else fit_betas
 
 
@@ -150,7 +166,7 @@ def _name(params: Mixture) -> str:
     requires=lambda p: {p.column} | ({"elo"} if p.measure == "elo_gap" else set()),
     fit=fit,
     makes=("p_negative", "hardness"),
-    fitted=lambda p: Gaussians if p.family == "gaussian" else Betas,
+    fitted=lambda p: Components if p.components != 2 else Gaussians if p.family == "gaussian" else Betas,
 )
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).

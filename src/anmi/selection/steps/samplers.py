@@ -41,15 +41,19 @@ def row_keys(block: Candidates) -> list[str]:
 class Top(Params):
     """Take the hardest."""
 
-    by: str = Field("dense", description="Column of which the largest values are taken.")
+    by: str = Field(
+        "dense",
+        description="Column of which the largest values are taken; `weight` is that which the steps before left.",
+    )
     first: str | None = Field(None, description="Column whose true values go before all others, such as `preferred`.")
 
 
-@step("top", Top, requires=lambda p: {p.by} | ({p.first} - {None}), sampler=True)
+@step("top", Top, requires=lambda p: {p.by, p.first} - {None, "weight"}, sampler=True)
 def top(block: Candidates, params: Top, context: Context) -> Candidates:
     """Take the n candidates of the largest value in a column, or first those marked in another."""
     first = None if params.first is None else block.columns[params.first] > 0.5
-    return choose(block, block.columns[params.by], context.negatives, first)
+    by = block.weight if params.by == "weight" else block.columns[params.by]
+    return choose(block, by, context.negatives, first)
 
 
 class Random(Params):

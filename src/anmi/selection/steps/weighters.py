@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -11,20 +12,24 @@ from anmi.candidates import Candidates
 from anmi.selection.steps.elo_zones import BORDERS, gap
 from anmi.selection.steps.registry import Context, Params, step
 
+# More than two gaps differ by, in Elo, and few enough digits for a float32 beside them.
+_AHEAD: Final = 20_000.0
+
 
 class Confidence(Params):
     """How the judged probability becomes a weight."""
 
+    column: str = Field("p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own.")
     unjudged: float = Field(
         0.5, ge=0, le=1, description="Weight factor of a candidate nobody judged; half, since nothing is known of it."
     )
     power: float = Field(1.0, gt=0, description="Exponent of (1 − p); above 1 doubts count more.")
 
 
-@step("confidence", Confidence, requires=lambda p: {"p_relevant"})
+@step("confidence", Confidence, requires=lambda p: {p.column})
 def confidence(block: Candidates, params: Confidence, context: Context) -> Candidates:
     """Multiply the weight by the judge's confidence 1 − P(relevant) (methods §3.1)."""
-    judged = block.columns["p_relevant"]
+    judged = block.columns[params.column]
     trust = np.where(np.isnan(judged), params.unjudged, (1.0 - judged) ** params.power)
     return replace(block, weight=(block.weight * trust).astype(np.float32))
 
@@ -50,11 +55,13 @@ class ZoneWeight(Params):
 def zone_weight(block: Candidates, params: ZoneWeight, context: Context) -> Candidates:
     """Multiply the weight by that of the Elo-gap zone; note the zone's order of preference (methods §2).
 
-    The zone of the largest weight is preferred, and inside a zone the smaller gap.
+    The zone of the largest weight goes first, then all others by their gap, the smaller before the larger, whatever
+    their weights; what weighs nothing comes last.
     """
     distance = gap(block)
     zone = np.digitize(distance, params.borders)
     weights = np.where(np.isnan(distance), 0.0, np.asarray(params.weights)[zone])
-    preference = weights - np.nan_to_num(distance, nan=1e6) * 1e-6
+    first = (weights > 0) & (zone == np.argmax(params.weights))
+    preference = _AHEAD * first - _AHEAD * (weights == 0) - np.nan_to_num(distance, nan=_AHEAD)
     block = block.with_columns({"zone_preference": preference})
     return replace(block, weight=(block.weight * weights).astype(np.float32))

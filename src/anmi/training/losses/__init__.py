@@ -21,6 +21,7 @@ from anmi.training.facts import NOTHING_KNOWN, Facts
 from anmi.training.losses.build import build_loss
 from anmi.training.losses.debiased import DebiasedContrastive
 from anmi.training.losses.distillation import Distillation
+from anmi.training.losses.drawn import DrawnBySimAns
 from anmi.training.losses.entity import EntityClassification
 from anmi.training.losses.for_sentence_transformers import ForSentenceTransformers
 from anmi.training.losses.hard_debiased import HardDebiasedContrastive
@@ -35,6 +36,7 @@ __all__ = [
     "NOTHING_KNOWN",
     "DebiasedContrastive",
     "Distillation",
+    "DrawnBySimAns",
     "EntityClassification",
     "Facts",
     "ForSentenceTransformers",

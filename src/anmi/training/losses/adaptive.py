@@ -34,7 +34,7 @@ class HardnessPredictor(nn.Module):
 
 
 class ScaledTemperature(nn.Module):
-    """A temperature times a factor that goes by the hardness of each query.
+    """A temperature times a factor that goes by the hardness of each query, or that number itself.
 
     Parameters
     ----------
@@ -42,23 +42,32 @@ class ScaledTemperature(nn.Module):
         The temperature.
     factor
         On, or this would be the base itself.
+    absolute
+        Whether the factor is the temperature, whatever the base.
     """
 
-    def __init__(self, base: nn.Module, factor: Adaptation) -> None:
+    def __init__(self, base: nn.Module, factor: Adaptation, *, absolute: bool = False) -> None:
         super().__init__()
         self.base = base
         self._factor = factor
+        self._absolute = absolute
+        self._last = float("nan")
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
         """Return the positive's and the negatives' temperature of every query, [B, 1] each."""
         if facts.hardness is None:
             raise AnmiError("a temperature that goes by hardness needs the hardness of the queries among the facts")
         factor = self._factor.at(facts.hardness)[:, None]
+        if self._absolute:
+            self._last = float(factor.detach().mean())
+            return factor, factor
         positive, negative = self.base(facts)
         return positive * factor, negative * factor
 
     def report(self) -> dict[str, float]:
-        """Return what the base says of itself, before the factor."""
+        """Return what the base says of itself, before the factor; the mean of the last batch if that is absolute."""
+        if self._absolute:
+            return {"temperature": self._last}
         report: dict[str, float] = self.base.report()  # type: ignore[operator]
         return report
 
@@ -67,8 +76,9 @@ class HardnessAdaptive(nn.Module):
     """Any loss, adapted to the hardness h of each query (methods §4).
 
     The loss of a row is ``w(h) · L(s⁺ ∓ m(h)·t, s, t·f(h)) + 0.1 · (ĥ − heuristic)²``: in L the margin m stands on the
-    positive's logit s⁺/t. Here h is the predicted hardness ĥ or the heuristic itself. It is always detached in w, m
-    and f: otherwise the loss could be lowered by calling hard queries easy.
+    positive's logit s⁺/t. As published it stands on s⁺, and f(h) takes the place of t·f(h). Here h is the predicted
+    hardness ĥ or the heuristic itself. It is always detached in w, m and f: otherwise the loss could be lowered by
+    calling hard queries easy.
 
     Parameters
     ----------
@@ -94,7 +104,8 @@ class HardnessAdaptive(nn.Module):
                 "logits; set hardness.hans.temperature and hardness.hans.margin to the direction off"
             )
         if options.temperature.on:
-            loss.temperature = ScaledTemperature(cast(nn.Module, temperature), options.temperature)
+            absolute = options.temperature_is == "absolute"
+            loss.temperature = ScaledTemperature(cast(nn.Module, temperature), options.temperature, absolute=absolute)
         self.predictor = HardnessPredictor(dimensions)
         self.loss = loss
         self.columns: tuple[str, ...] = tuple(getattr(loss, "columns", ()))
@@ -134,9 +145,11 @@ class HardnessAdaptive(nn.Module):
         hardness = predicted.detach() if p.by == "predicted" else target
         facts = replace(facts, hardness=hardness)
         if p.margin.on:
-            t: Tensor = self.temperature(facts)[0]
-            # Divided by t in the loss, it stands on the logit as it is.
-            margin = p.margin.at(hardness) * t.reshape(-1)
+            margin = p.margin.at(hardness)
+            if p.margin_on == "logit":
+                # Divided by t in the loss, it stands on the logit as it is.
+                t: Tensor = self.temperature(facts)[0]
+                margin = margin * t.reshape(-1)
             positive_similarity = positive_similarity + (margin if p.margin_is == "added" else -margin)
         losses: Tensor = self.loss(positive_similarity, negative_similarity, log_weights, facts)
         error = (predicted - target).square()

@@ -9,6 +9,7 @@ from anmi.errors import AnmiError
 from anmi.training.losses.adaptive import HardnessAdaptive
 from anmi.training.losses.debiased import DebiasedContrastive
 from anmi.training.losses.distillation import Distillation
+from anmi.training.losses.drawn import DrawnBySimAns
 from anmi.training.losses.entity import EntityClassification
 from anmi.training.losses.hard_debiased import HardDebiasedContrastive
 from anmi.training.losses.hybrid import Hybrid
@@ -18,6 +19,7 @@ from anmi.training.losses.pooled import PooledInfoNCE
 from anmi.training.losses.tau_plus import TauPlus
 from anmi.training.losses.triplet import Triplet
 from anmi.training.options import TrainingOptions
+from anmi.training.options.drawing import SimAnsDraw
 from anmi.training.options.hardness import HansOptions
 from anmi.training.options.losses import (
     DebiasedOptions,
@@ -32,6 +34,7 @@ from anmi.training.options.losses import (
     TripletOptions,
 )
 from anmi.training.options.part import PartOptions
+from anmi.training.simans import LearnableSimAns
 from anmi.training.temperature import build_temperature
 
 
@@ -49,11 +52,19 @@ def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: in
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         loss = _build(options, dimensions)
+        if isinstance(options.draw, SimAnsDraw):
+            return _drawn(loss, options.draw)
         if not isinstance(options.hardness, HansOptions):
             return loss
         if dimensions is None:
             raise AnmiError("training by hardness needs the number of dimensions of the embeddings")
         return HardnessAdaptive(loss, options.hardness, dimensions)
+
+
+def _drawn(loss: nn.Module, options: SimAnsDraw) -> DrawnBySimAns:
+    a, b = (1.0, 1.5) if options.form == "rank" else (0.5, 0.0)
+    drawing = LearnableSimAns(options.a or a, b if options.b is None else options.b, form=options.form)
+    return DrawnBySimAns(loss, drawing, options.relaxation, options.reads[0])
 
 
 def _build(options: TrainingOptions, dimensions: int | None) -> nn.Module:

@@ -23,8 +23,8 @@ class DebiasedContrastive(nn.Module):
     ``-log(exp(s⁺/t) / (exp(s⁺/t) + Ng))`` where
 
     - form ``source``: ``Ng = max((Σ - τ⁺ N exp(s⁺/t)) / (1 - τ⁺), N exp(-1/t))``; it becomes InfoNCE as τ⁺ goes to 0;
-    - form ``paraphrase``: ``Ng = max((Σ - τ⁺ exp(s⁺/t)) / (N (1 - τ⁺)), 1e-8)``, as often retold: the positive's term
-      lacks the factor N, and the negatives enter by their mean instead of their sum.
+    - form ``paraphrase``: ``Ng = N max((Σ - τ⁺ exp(s⁺/t)) / (N (1 - τ⁺)), 1e-8)``, as the ANMI 2.1 report has it: the
+      positive's term lacks the factor N, so that far less is subtracted.
 
     Parameters
     ----------
@@ -84,12 +84,11 @@ class DebiasedContrastive(nn.Module):
     def _log_negative(self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
         source = self.form == "source"
         log_share, log_rest = self.tau_plus()
-        scale = log_rest if source else log_count + log_rest
-        floor = log_count - 1.0 / t.reshape(-1) if source else torch.full_like(log_sum, math.log(_SMALLEST_MEAN))
+        floor = log_count + (-1.0 / t.reshape(-1) if source else math.log(_SMALLEST_MEAN))
         expected = log_share + positive + (log_count if source else 0.0)
         # log(exp(a) - exp(b)) = a + log(1 - exp(b - a)) for b < a; elsewhere the difference is not positive and the
         # floor holds. The double `where` keeps the branch not taken free of NaN gradients.
         above = expected < log_sum
         exponent = torch.where(above, expected - log_sum, torch.full_like(log_sum, -1.0))
-        difference = log_sum + torch.log(-torch.expm1(exponent)) - scale
+        difference = log_sum + torch.log(-torch.expm1(exponent)) - log_rest
         return torch.where(above, torch.maximum(difference, floor), floor)

@@ -88,6 +88,18 @@ class LearningProgressOptions(SlidingOptions):
     up: float = Field(0.05, ge=0, le=1, description="See `rising`.")
     down: float = Field(0.1, ge=0, le=1, description="See `falling`.")
     push: float = Field(0.02, ge=0, le=1, description="See `plateau`.")
+    every: int | None = Field(
+        None,
+        ge=1,
+        description="Steps between two decisions. None: `window_steps`, so that none looks at the steps of another; "
+        "with fewer, windows slide, and 100 by 10 is the ANMI 2.1 report's.",
+    )
+    signals: tuple[Literal["loss", "gradient", "validation"], ...] = Field(
+        ("loss", "gradient", "validation"),
+        min_length=1,
+        description="What progress is the mean of: the fall of the loss, the steadiness of the gradient norm, and the "
+        "gain of the dev metric. All: the report's.",
+    )
     centred: bool = Field(
         True,
         description="Take the running mean off the stability of the gradient norm. On: it lies above 0 whatever "

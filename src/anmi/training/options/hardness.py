@@ -65,16 +65,26 @@ class HansOptions(PartOptions):
     )
     temperature: Adaptation = Field(
         Adaptation(low=0.5, high=1.0, direction="falling"),
-        description="Factor of the temperature. Falling: what the report intends; its formula rises.",
+        description="Temperature. Falling: what the report intends; its formula rises.",
+    )
+    temperature_is: Literal["factor", "absolute"] = Field(
+        "factor",
+        description="factor: times the training's temperature. absolute: the temperature itself, as the report has it, "
+        "whatever temperature is set; on cosines 0.5 tells hardly any negative from another.",
     )
     margin: Adaptation = Field(
         Adaptation(low=0.1, high=0.5, direction="rising"),
-        description="Margin on the positive's logit. Rising: what the report intends; its formula falls.",
+        description="Margin by which the positive must win. Rising: what the report intends; its formula falls.",
     )
     margin_is: Literal["subtracted", "added"] = Field(
         "subtracted",
         description="What is done with the margin. subtracted: the positive must win by it. added: the report's "
         "formula, which makes the task easier.",
+    )
+    margin_on: Literal["logit", "similarity"] = Field(
+        "logit",
+        description="What the margin stands on. logit: the similarity divided by the temperature. similarity: before "
+        "it is divided, as the report has it; at a temperature of 0.07 it is 14 times as much then.",
     )
     by: Literal["predicted", "heuristic"] = Field(
         "predicted",

@@ -53,7 +53,9 @@ class TauPlusOptions(PartOptions):
         "silences all negatives as soon as the positive leads.",
     )
     form: Literal["source", "paraphrase"] = Field(
-        "source", description="source: the paper's formula. paraphrase: as often retold, without the factor N."
+        "source",
+        description="source: the paper's formula. paraphrase: that of the ANMI 2.1 report, which subtracts the share "
+        "of one positive instead of N.",
     )
     learned: bool = Field(
         False,

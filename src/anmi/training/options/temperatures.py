@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -46,13 +46,24 @@ class DualTemperature(PartOptions):
 
 
 class AdaptiveTemperature(PartOptions):
-    """One per query, from its embedding by a small network."""
+    """One per query, from its embedding, or those of query and positive, by a small network."""
 
     kind = "adaptive"
     base: float = Field(
         0.07, ge=LOWEST, le=HIGHEST_ADAPTIVE, description="What an offset of zero gives. 0.07: customary."
     )
-    hidden: int = Field(16, ge=1, description="Width of the network's hidden layer. 16: it gives one number.")
+    hidden: int = Field(
+        16, ge=1, description="Width of the network's hidden layer. 16: it gives one number. The report has 64."
+    )
+    sees: Literal["query", "query_and_positive"] = Field(
+        "query",
+        description="What the network sees. query: what is known of a query before it is answered. query_and_positive: "
+        "both embeddings one after the other, as the ANMI 2.1 report has it.",
+    )
+    learned_base: bool = Field(
+        False,
+        description="Learn the base as well, as the report does. Off: the network's last bias can do the same.",
+    )
     learning_rate: float = Field(1e-3, gt=0, description="Of the network. 1e-3: AdamW's customary one.")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from anmi.training.options.curricula import CurriculumOptions, NoCurriculum, WindowOptions
+from anmi.training.options.drawing import DrawOptions, FirstDraw, SimAnsDraw
 from anmi.training.options.hardness import HansOptions, HardnessOptions, NoAdaptation
 from anmi.training.options.losses import InfoNCEOptions, LossOptions
 from anmi.training.options.pseudo import PseudoQueryOptions
@@ -111,13 +112,15 @@ class TrainingOptions(BaseModel):
     negatives: int | None = Field(
         None, ge=0, description="Use at most so many mined negatives of a row, best first. None: all the recipe gave."
     )
-    draw: Literal["first", "random"] = Field(
-        "first",
-        description="Where a row has more mined negatives than that: the first in every step, or others at random "
-        "in each. first: the best are the best. A curriculum always draws, from its window.",
+    draw: DrawOptions = Field(
+        FirstDraw(),
+        description="Where a row has more mined negatives than that: first, random or simans. first: the best are the "
+        "best. A curriculum always draws, from its window.",
     )
     warmup: float = Field(
-        0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises. 0.1: customary."
+        0.1,
+        ge=0,
+        description="Share of the steps in which the learning rate rises, or from 1 on their number. 0.1: customary.",
     )
     scheduler: Literal["linear", "cosine", "constant_with_warmup"] = Field(
         "linear", description="What the learning rate does after warm-up. linear: falls to 0 by the last step."
@@ -191,6 +194,25 @@ class TrainingOptions(BaseModel):
             raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
         return self
 
+    @field_validator("warmup")
+    @classmethod
+    def _whole_steps(cls, value: float) -> float:
+        if value >= 1 and value != int(value):
+            raise ValueError(f"a share below 1, or a whole number of steps, was expected, and not {value:g}")
+        return value
+
+    @model_validator(mode="after")
+    def _draws_in_one_way(self) -> TrainingOptions:
+        if not isinstance(self.draw, SimAnsDraw):
+            return self
+        other = {"sources": self.sources.kind, "curriculum": self.curriculum.kind, "hardness": self.hardness.kind}
+        for name, kind in other.items():
+            if kind not in ("mined", "none"):
+                raise ValueError(f"draw simans chooses the negatives of a step, and so does {name} {kind}; take one")
+        if self.loss.kind in ("triplet", "margin_mse"):
+            raise ValueError(f"draw simans learns by the weights of negatives, which {self.loss.kind} has no place for")
+        return self
+
     @model_validator(mode="after")
     def _counted(self) -> TrainingOptions:
         if self.sources.kind == "mixed" and self.negatives is None:
@@ -204,6 +226,7 @@ class TrainingOptions(BaseModel):
         wanted = {
             "loss": self.loss.kind if self.loss.reads or self.loss.kind in ("triplet", "entity") else "",
             "temperature": self.temperature.kind if self.temperature.reads else "",
+            "draw": self.draw.kind if self.draw.reads else "",
             "curriculum": self.curriculum.kind if not isinstance(self.curriculum, NoCurriculum) else "",
             "hardness": self.hardness.kind if not isinstance(self.hardness, NoAdaptation) else "",
             "sources": self.sources.kind if not isinstance(self.sources, MinedSources) else "",
@@ -220,9 +243,9 @@ class TrainingOptions(BaseModel):
         """Whether the negatives of a row are not the same in every step: which they were shows only afterwards."""
         varied = isinstance(self.hardness, HansOptions) and self.hardness.negatives.on
         by_window = isinstance(self.curriculum, WindowOptions)
-        return self.sources.kind == "mixed" or by_window or self.draw == "random" or varied
+        return self.sources.kind == "mixed" or by_window or not isinstance(self.draw, FirstDraw) or varied
 
     @property
     def reads(self) -> set[str]:
         """Judgments that the training rows must hold."""
-        return {*self.loss.reads, *self.temperature.reads, *self.curriculum.reads}
+        return {*self.loss.reads, *self.temperature.reads, *self.curriculum.reads, *self.draw.reads}
