@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
+from anmi.judging.contaminated import fit_contaminated
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
@@ -194,6 +195,21 @@ def test_fifty_queries_with_several_positives_refine_the_coefficients(collection
     shared = transferred("minilm")
     assert all(model.coefficients != shared.coefficients and model.mean == shared.mean for model in judge.models)
     assert judge.summary["judges"]["fused"]["reliability"]["expected_calibration_error"] < 0.2
+
+
+def test_what_is_learned_from_few_queries_starts_from_no_less_than_the_share_of_other_collections(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SciFact the shipped coefficients find a sixth of what is relevant."""
+    asked: list[float] = []
+    monkeypatch.setattr(
+        "anmi.judging.fusing.fit_contaminated",
+        lambda *given: asked.append(given[5]) or fit_contaminated(*given),  # type: ignore[func-returns-value]
+    )
+    blind = replace(transferred("minilm"), intercept=-30.0)
+    monkeypatch.setattr("anmi.judging.fusing.transferred", lambda *given: blind)
+    fitted(collection, collection.block(known=2))
+    assert asked == [base_rate("minilm")] * 3
 
 
 def test_hidden_needs_a_query_for_each_fold(collection: Collection) -> None:

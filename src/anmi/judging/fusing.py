@@ -26,7 +26,6 @@ from anmi.judging.prior import most_similar, raised, share_by_known
 log = logging.getLogger(__name__)
 # Queries whose labelled document is among the most similar ones, below which nothing is learned from them.
 _LEAST_REACHED: Final = 50
-_RAREST: Final = 1e-4
 # A mean over the candidates of this many queries is known to within a few per cent of itself.
 _FOR_A_MEAN: Final = 1000
 
@@ -258,7 +257,7 @@ class FusedJudge:
 
     def _learn(self, seen: Examples) -> None:
         centre = transferred(self.encoder, self.without)
-        inputs = centre.standardised(seen.values)
+        inputs, base = centre.standardised(seen.values), base_rate(self.encoder, self.without)
         chance, shares = np.zeros(len(inputs)), []
         for number in range(self.options.folds):
             others, held = seen.fold != number, seen.fold == number
@@ -272,7 +271,8 @@ class FusedJudge:
             expected = float(np.average(chances, weights=weight * ~seen.labelled[others]))
             found = fit_contaminated(
                 inputs[others], seen.labelled[others], weight, np.array(centre.coefficients), self.options.ridge,
-                min(max(expected, _RAREST), 0.5), len(np.unique(seen.query[others])),
+                # What the shipped coefficients find may be far too little; see anmi.judging.prior.
+                min(max(expected, base), 0.5), len(np.unique(seen.query[others])),
             )  # fmt: skip
             model = replace(centre, coefficients=found.coefficients, intercept=found.intercept)
             self.models.append(model)
