@@ -14,10 +14,10 @@ all 15. Recipes:
 - ``anmi, boosted``: the same with gradient boosting (monotone in every input) in place of the logistic model, where no
   positives are hidden to refine it.
 
-``held_out`` marks collections that had no part in any choice: sae4k_ko, and debian_packages, which was measured last
-and once. ``priors`` has the shares of relevant documents among the nearest 100 by each estimate. A further collection
-are those queries of WebNLG that have at least ten relevant documents among the nearest 100; their labels are no sample
-of what is relevant to them, so no label tells how many there are.
+``held_out`` marks collections that had no part in any choice: sae4k_ko and debian_packages, measured after all choices,
+and again after one correction that was made for SciFact. ``priors`` has the shares of relevant documents among the
+nearest 100 by each estimate. A further collection are those queries of WebNLG that have at least ten relevant documents
+among the nearest 100; their labels are no sample of what is relevant to them, so no label tells how many there are.
 
 Run: ``python benchmarks/calibration.py``; ``--only NAME`` measures one collection, the others stay as they are.
 """
