@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,14 +46,16 @@ COLLECTIONS = {
 UNTUNED = {"debian_packages": ("beir:{work}/debian", "hidden", 3000)}
 
 
-def planted(names: Sequence[str], encoder: str, work: Path) -> list[Planted]:
-    """Return collections, from ``work`` where an earlier script kept them."""
+def planted(names: Sequence[str], encoder: str, work: Path, half: bool = False) -> list[Planted]:
+    """Return collections, from ``work`` where an earlier script kept them.
+
+    With ``half`` only half of what is relevant to a query is hidden, so that a judge can learn from the rest.
+    """
     result = []
     for name in names:
-        folder = work / "planted" / f"{name.replace('/', '-')}-{encoder}"
+        folder = work / "planted" / f"{name.replace('/', '-')}-{encoder}{'-half' if half else ''}"
         if not (folder / "truth.npz").exists():
-            collection, kind, cap = (COLLECTIONS | UNTUNED)[name]
-            plant(name, collection.format(work=work), kind, encoder, cap, work).save(folder)
+            plant(name, "half" if half else (COLLECTIONS | UNTUNED)[name][1], encoder, work).save(folder)
         result.append(Planted.load(name, folder))
         print(f"{name} ({encoder}): {len(result[-1].block)} queries, {int(result[-1].truth.sum())} planted", flush=True)
     return result
@@ -81,31 +84,72 @@ class Planted:
         return Planted(name, block, arrays["truth"], arrays["supersets"])
 
 
-def plant(name: str, collection: str, kind: str, encoder: str, cap: int, work: Path, seed: int = 42) -> Planted:
+@dataclass(frozen=True)
+class Opened:
+    """A collection that was read: its texts and what embeds them."""
+
+    name: str
+    read: Any
+    texts: list[str]
+    embed: Callable[[list[str], str], NDArray[np.float32]]
+
+    @staticmethod
+    def of(name: str, encoder: str, work: Path, seed: int = 42) -> Opened:
+        """Read a collection; embeddings are kept in ``work``."""
+        read, store = (
+            load_collection((COLLECTIONS | UNTUNED)[name][0].format(work=work), seed=seed),
+            Store(work / "store"),
+        )
+        model = load_encoder(encoder, store.path / "models", TOKENS)
+
+        def embed(texts: list[str], role: str) -> NDArray[np.float32]:
+            return encode(model, texts, store, description=f"{name}: {role}", role=role)
+
+        return Opened(name, read, document_texts(read.corpus), embed)
+
+    def material(self, ids: Sequence[str], more: Sequence[str] = ()) -> Material:
+        """Return what evidence on the queries is gathered from; ``more`` are texts behind the corpus."""
+        asked = self.read.queries.set_index("query_id").text
+        vectors = self.embed(self.texts, "document")
+        terms = Terms.build(self.texts, tokenizer("auto", self.read.language))
+        if more:
+            terms = terms.with_texts(more)
+            vectors = np.concatenate([vectors, self.embed(list(more), "document")])
+        texts = {query: asked[query] for query in ids}
+        return Material(terms, texts, vectors, facts_of(self.read.corpus, self.read.graph))
+
+
+def plant(name: str, kind: str, encoder: str, work: Path, seed: int = 42) -> Planted:
     """Read a collection, hide some of its truth, and gather evidence on the dense top of every query.
 
     Parameters
     ----------
     kind
         ``equivalents``: queries whose equivalents the collection knows; ``all``: all queries, truth is the equivalents
-        there are; ``hidden``: queries with several positives, of which one stays known.
+        there are; ``hidden``: queries with several positives, of which one stays known; ``half``: queries with several
+        documents that are relevant by labels or equivalents, of which half are hidden, rounded down.
     """
-    read = load_collection(collection, seed=seed)
+    opened = Opened.of(name, encoder, work, seed)
+    read, texts = opened.read, opened.texts
     train = read.queries[read.queries.split == "train"].set_index("query_id").text
-    labels = read.qrels[read.qrels.query_id.isin(train.index)]
-    ids = _queries(train, labels, read.equivalents, kind, cap, seed)
+    labels = read.qrels[read.qrels.query_id.isin(train.index) & (read.qrels.relevance > 0)]
+    if kind == "half":
+        found = read.equivalents[read.equivalents.query_id.isin(labels.query_id)].assign(relevance=1)
+        labels = pd.concat([labels, found]).drop_duplicates(["query_id", "document_id"])
+    ids = _queries(train, labels, read.equivalents, kind, (COLLECTIONS | UNTUNED)[name][2], seed)
     number = {document: row for row, document in enumerate(read.corpus.document_id)}
     positives = pool.positives_of(ids, labels, number)
-    known, hidden = _split(ids, positives, seed) if kind == "hidden" else (positives, np.full((len(ids), 0), PADDING))
-    relevant = np.concatenate([hidden, _equivalents(ids, read.equivalents, number)], axis=1)
+    known, hidden = positives, np.full((len(ids), 0), PADDING)
+    if kind in ("hidden", "half"):
+        known, hidden = _split(ids, positives, seed, half=kind == "half")
+    relevant = (
+        hidden if kind == "half" else np.concatenate([hidden, _equivalents(ids, read.equivalents, number)], axis=1)
+    )
     copies = read.duplicates.rename(columns={"duplicate_of": "other_id"}).assign(kind=COPY)
     group = pool.duplicate_groups(read.corpus.document_id.tolist(), copies)
 
-    texts, store = document_texts(read.corpus), Store(work / "store")
-    model = load_encoder(encoder, store.path / "models", TOKENS)
     queries = [train[query] for query in ids]
-    vectors = encode(model, texts, store, description=f"{name}: documents", role="document")
-    asked = encode(model, queries, store, description=f"{name}: queries", role="query")
+    vectors, asked = opened.embed(texts, "document"), opened.embed(queries, "query")
     excluded = pool.with_duplicates(known, group)
     found, _ = DenseIndex.build(vectors, read.corpus.document_id.tolist()).search(asked, DEPTH + excluded.shape[1])
     documents = pool.compacted(pool.without(found, excluded))[0][:, :DEPTH].astype(np.int32)
@@ -113,16 +157,8 @@ def plant(name: str, collection: str, kind: str, encoder: str, cap: int, work: P
     # A copy of a relevant document is relevant too.
     truth = (group[np.maximum(documents, 0)][:, :, None] == _grouped(relevant, group)[:, None, :]).any(axis=2)
 
-    tokenize = tokenizer("auto", read.language)
     rows, made = _supersets(ids, documents, known, texts, seed)
-    more = encode(model, made, store, description=f"{name}: supersets", role="document")
-    terms = Terms.build(texts, tokenize).with_texts(made)
-    material = Material(
-        terms,
-        dict(zip(ids, queries, strict=True)),
-        np.concatenate([vectors, more]),
-        facts_of(read.corpus, read.graph),
-    )
+    material = opened.material(ids, made)
     block = Candidates(
         query_ids=np.array(ids),
         positives=known.astype(np.int32),
@@ -148,6 +184,7 @@ def _queries(
     count = labels.groupby("query_id").document_id.nunique().reindex(train.index).fillna(0)
     wanted = {
         "hidden": count >= 2,
+        "half": count >= 2,
         "equivalents": (count >= 1) & train.index.isin(equivalents.query_id),
         "all": count >= 1,
     }[kind]
@@ -156,12 +193,18 @@ def _queries(
     return [ids[i] for i in np.sort(np.argsort(keys, kind="stable")[:cap])]
 
 
-def _split(ids: Sequence[str], positives: NDArray[np.int32], seed: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """One positive of each query stays known, drawn by the query's own stream; the others are hidden."""
+def _split(
+    ids: Sequence[str], positives: NDArray[np.int32], seed: int, half: bool = False
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """One positive of each query stays known, or half of them rounded up; the query's own stream draws which."""
     draws = np.where(positives == PADDING, 2.0, seeds.uniform(seed, "benchmark/known", list(ids), positives))
     order = np.argsort(draws, axis=1, kind="stable")
     ordered = np.take_along_axis(positives, order, axis=1)
-    return ordered[:, :1], ordered[:, 1:]
+    if not half:
+        return ordered[:, :1], ordered[:, 1:]
+    stays = np.arange(ordered.shape[1]) < (np.sum(positives != PADDING, axis=1, keepdims=True) + 1) // 2
+    known, hidden = (np.where(mask, ordered, PADDING) for mask in (stays, ~stays))
+    return known[:, : (ordered.shape[1] + 1) // 2], hidden
 
 
 def _equivalents(ids: Sequence[str], equivalents: pd.DataFrame, number: dict[str, int]) -> NDArray[np.int32]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
-from anmi.evaluation.planting import PlantedTruth, Planting, plant
+from anmi.evaluation.planting import Hide, PlantedTruth, Planting, plant
 
 NO_COPIES: dict[str, str] = {}
 NO_EQUIVALENTS = pd.DataFrame({"query_id": pd.Series(dtype=str), "document_id": pd.Series(dtype=str)})
@@ -35,32 +37,37 @@ labels = st.dictionaries(
 )
 
 
-@given(labels, st.integers(0, 5))
-def test_one_positive_stays_known_and_nothing_is_lost(labelled: dict[str, str], seed: int) -> None:
+@given(labels, st.integers(0, 5), st.sampled_from(["half", "all_but_one"]))
+def test_half_or_one_of_the_positives_stay_known_and_nothing_is_lost(
+    labelled: dict[str, str], seed: int, hide: Hide
+) -> None:
     queries, qrels = tables(labelled)
     several = {query for query, documents in labelled.items() if len(documents) > 1}
     if not several:
         with pytest.raises(AnmiError, match="two positives"):
             plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, seed=seed)
         return
-    planted = plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, seed=seed)
+    planted = plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, hide=hide, seed=seed)
     assert set(planted.queries.query_id) == set(planted.truth.query_id) == several
-    assert planted.qrels.query_id.value_counts().to_dict() == dict.fromkeys(several, 1)
+    kept = {query: math.ceil(len(labelled[query]) / 2) if hide == "half" else 1 for query in several}
+    assert planted.qrels.query_id.value_counts().to_dict() == kept
     assert not pairs(planted.qrels) & pairs(planted.truth)
     assert pairs(planted.qrels) | pairs(planted.truth) == {p for p in pairs(qrels) if p[0] in several}
     one = planted.queries.query_id.iloc[0]
     alone = plant(
-        queries[queries.query_id == one], qrels[qrels.query_id == one][::-1], NO_EQUIVALENTS, NO_COPIES, seed=seed
-    )
+        queries[queries.query_id == one], qrels[qrels.query_id == one][::-1], NO_EQUIVALENTS, NO_COPIES,
+        hide=hide, seed=seed,
+    )  # fmt: skip
     expected = planted.truth[planted.truth.query_id == one]
     assert pairs(alone.truth) == pairs(expected), "a query's draw depends on nothing but the query"
 
 
-def test_every_positive_is_the_known_one_sometimes() -> None:
+@pytest.mark.parametrize(("hide", "least"), [("half", 45), ("all_but_one", 15)])
+def test_every_positive_stays_known_sometimes(hide: Hide, least: int) -> None:
     queries, qrels = tables({f"q{i}": "abc" for i in range(90)})
-    known = plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, seed=1).qrels.document_id.value_counts()
+    known = plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, hide=hide, seed=1).qrels.document_id.value_counts()
     assert set(known.index) == set("abc")
-    assert known.min() >= 15
+    assert known.min() >= least
 
 
 @pytest.fixture

@@ -248,7 +248,7 @@ def test_more_folds_than_queries_is_an_error(tmp_path: Path, store: Store, texts
 
 def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
     block = shards()[0]
-    evidence = np.random.default_rng(2).uniform(0, 0.04, block.documents.shape).astype(np.float32)
+    evidence = np.random.default_rng(2).uniform(0, 0.1, block.documents.shape).astype(np.float32)
     evidence[3] = np.nan
     maker = judge(tmp_path, store, texts, negatives=DEPTH)
     table = maker._examples(block.with_columns({"p_evidence": evidence}))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
+from anmi.judging.contaminated import fit_contaminated
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
@@ -97,7 +98,7 @@ def test_with_one_positive_everywhere_shipped_coefficients_are_used_and_said_to_
     assert judge.summary["mode"] == "transfer"
     assert judge.summary["queries_with_several_positives"] == 0
     assert judge.summary["provenance"]
-    assert "shipped coefficients, since 0 queries with several positives are fewer than 200" in caplog.text
+    assert "shipped coefficients, since 0 queries with several positives are fewer than 50" in caplog.text
     judged = judge(block)
     assert np.isfinite(judged.columns["p_evidence"][block.filled]).all()
     assert np.isnan(judged.positive_columns["p_heldout"]).all(), "the only positive cannot be hidden"
@@ -106,7 +107,7 @@ def test_with_one_positive_everywhere_shipped_coefficients_are_used_and_said_to_
     assert probability[relevant].mean() > 3 * probability[~relevant].mean()
 
 
-def test_where_relevant_documents_are_common_the_shipped_share_of_them_is_given_up(
+def test_the_share_of_relevant_documents_is_the_collections_own(
     collection: Collection, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of 15 candidates 3 are relevant, and the collections behind the shipped coefficients had 1 in 57."""
@@ -114,16 +115,26 @@ def test_where_relevant_documents_are_common_the_shipped_share_of_them_is_given_
     block = collection.block(known=1)
     judge, shared = fitted(collection, block), transferred("minilm")
     assert judge.models[0].coefficients == shared.coefficients
-    assert judge.summary["estimated_prior"] == pytest.approx(0.2, abs=0.1)
-    odds = [np.log(share / (1 - share)) for share in (judge.summary["estimated_prior"], base_rate("minilm"))]
-    assert judge.models[0].intercept - shared.intercept == pytest.approx(odds[0] - odds[1])
-    assert "of the most similar documents seem to be relevant" in caplog.text
-    relevant = block.documents // EACH == np.arange(TOPICS)[:, None]
-    rare = fitted(collection, block, common=0.5)
-    assert rare.models == [shared], "an estimate that is not common enough changes nothing"
-    found, before = (each(block).columns["p_evidence"] for each in (judge, rare))
-    assert before.mean() < found.mean() < relevant.mean(), "nearer to the truth"
-    assert fitted(collection, block, common=0.5, prior="estimated").models == judge.models
+    found = judge(block).columns["p_evidence"]
+    known, least = judge.summary["prior_by_known"], judge.summary["estimated_prior"]
+    assert known == pytest.approx(0.2, abs=0.1)
+    assert least == pytest.approx(max(known / 2.5, base_rate("minilm"), judge.summary["prior_by_judge"]))
+    assert found.mean() == pytest.approx(least, rel=1e-4), "the mean of the probabilities is the share gone by"
+    assert "relevant ones among the most similar documents" in caplog.text
+    before = fitted(collection, block, prior="shipped")
+    assert before.models == [shared] and "estimated_prior" not in before.summary
+    assert judge.summary["prior_by_judge"] == pytest.approx(before(block).columns["p_evidence"].mean(), rel=1e-4)
+    all_of_it = fitted(collection, block, overshoot=1.0)
+    assert all_of_it(block).columns["p_evidence"].mean() == pytest.approx(known, rel=1e-4)
+
+
+def test_probabilities_are_raised_and_never_lowered(collection: Collection) -> None:
+    """Here the judge alone finds more relevant documents than there are elsewhere; that is what it goes by."""
+    block = collection.block(known=1)
+    plain, own = fitted(collection, block, prior="shipped"), fitted(collection, block, overshoot=1e9)
+    mean = float(plain(block).columns["p_evidence"].mean())
+    assert own.summary["estimated_prior"] == pytest.approx(max(mean, base_rate("minilm")), rel=1e-4)
+    assert own.models[0].intercept >= plain.models[0].intercept
 
 
 def test_transfer_can_be_asked_for(collection: Collection, caplog: pytest.LogCaptureFixture) -> None:
@@ -172,9 +183,9 @@ def test_an_encoder_nobody_fitted_is_said_to_be_judged_without_vectors(
     assert "without vectors (encoder ../models/mine was not among those fitted)" in caplog.text
 
 
-def test_enough_queries_with_several_positives_refine_the_coefficients(collection: Collection) -> None:
+def test_fifty_queries_with_several_positives_refine_the_coefficients(collection: Collection) -> None:
     block = collection.block(known=2)
-    judge = fitted(collection, block, least_queries=50)
+    judge = fitted(collection, block)
     assert judge.summary["mode"] == "hidden"
     assert judge.summary["queries_with_several_positives"] == TOPICS
     assert judge.summary["hidden_positives"] == 2 * TOPICS
@@ -184,6 +195,21 @@ def test_enough_queries_with_several_positives_refine_the_coefficients(collectio
     shared = transferred("minilm")
     assert all(model.coefficients != shared.coefficients and model.mean == shared.mean for model in judge.models)
     assert judge.summary["judges"]["fused"]["reliability"]["expected_calibration_error"] < 0.2
+
+
+def test_what_is_learned_from_few_queries_starts_from_no_less_than_the_share_of_other_collections(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SciFact the shipped coefficients find a sixth of what is relevant."""
+    asked: list[float] = []
+    monkeypatch.setattr(
+        "anmi.judging.fusing.fit_contaminated",
+        lambda *given: asked.append(given[5]) or fit_contaminated(*given),  # type: ignore[func-returns-value]
+    )
+    blind = replace(transferred("minilm"), intercept=-30.0)
+    monkeypatch.setattr("anmi.judging.fusing.transferred", lambda *given: blind)
+    fitted(collection, collection.block(known=2))
+    assert asked == [base_rate("minilm")] * 3
 
 
 def test_hidden_needs_a_query_for_each_fold(collection: Collection) -> None:

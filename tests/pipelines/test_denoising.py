@@ -121,7 +121,7 @@ def probability(block: Candidates) -> NDArray[np.float32]:
 
 
 def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Mined) -> None:
-    shards, fused, teacher = mined.judged("clean")
+    shards, fused, teacher = mined.judged("clean", fused={"mode": "transfer"})
     assert "p_relevant" not in shards.whole().columns, "where no cross-encoder is asked it is not stored twice"
     block = shards.map(believed).whole()
     assert fused["mode"] == "transfer"

@@ -282,7 +282,8 @@ def test_no_bar_for_positives_stays_none_as_json() -> None:
     fitted = Runner(recipe, 0)
     whole = fitted.run(CandidateShards.of([block.take(slice(0, 2))])).whole()
     (fit,) = fitted.fits()
-    assert fit["fitted"] == {"negative": 0.1, "positive": "inf"}
+    assert (fit["fitted"]["negative"], fit["fitted"]["positive"]) == (0.1, "inf")
+    assert 0 <= fit["fitted"]["low"] <= fit["fitted"]["expected"] <= fit["fitted"]["high"] <= 1
     again = Runner(recipe, 0)
     again.restore(json.loads(json.dumps(plain([fit]), allow_nan=False)))
     assert again.apply(block.take(slice(0, 2))).to_bytes() == whole.to_bytes()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
 from anmi.engine.threads import ahead
 from anmi.evaluation.shares import share_of_pairs
+from anmi.judging.expected import ExpectedShare
 from anmi.selection.steps.back_off import TIERS
 
 _BINS: Final = 40
@@ -154,27 +155,28 @@ class Expected:
     columns: tuple[str, ...] = ("p_relevant", "tier")
 
     def __init__(self) -> None:
-        self._sum, self._judged, self._total, self._doubtful = 0.0, 0, 0, 0
+        self._share, self._total, self._doubtful = ExpectedShare(), 0, 0
 
     def see(self, block: Candidates) -> None:
         """Add up the negatives of a block."""
         drawn = block.negatives & (block.query_verdict == OPEN)[:, None]
-        values = block.columns.get("p_relevant", np.full(drawn.shape, np.nan))[drawn].astype(np.float64)
-        self._sum += float(np.nansum(values))
-        self._judged += int(np.isfinite(values).sum())
+        values = block.columns.get("p_relevant", np.full(drawn.shape, np.nan))
+        self._share.add(np.where(drawn, values, np.nan), block.query_ids)
         self._total += int(drawn.sum())
         if "tier" in block.columns:
             self._doubtful += int((block.columns["tier"][drawn] == TIERS.index("uncertain")).sum())
 
     def found(self) -> dict[str, Any] | None:
-        """Return ``share`` in [0, 1], the ``judged`` negatives it is of, all (``total``), and those taken in doubt.
+        """Return ``share`` in [0, 1] with its bounds, the ``judged`` negatives it is of, all (``total``) and doubtful.
 
-        ``doubtful`` are those of the last tier. None where no negative was judged.
+        ``low`` and ``high`` are from :class:`anmi.judging.expected.ExpectedShare`; ``doubtful`` are those of the last
+        tier. None where no negative was judged.
         """
-        if not self._judged:
+        if not self._share.documents:
             return None
-        counts = {"judged": self._judged, "total": self._total, "doubtful": self._doubtful}
-        return {"share": self._sum / self._judged, **counts}
+        low, high = self._share.interval
+        counts = {"judged": self._share.documents, "total": self._total, "doubtful": self._doubtful}
+        return {"share": self._share.share, "low": low, "high": high, **counts}
 
 
 class BySource:

@@ -1,7 +1,7 @@
 """Truth that is hidden from the mining, so that a miner can be audited before anything is trained.
 
-Two kinds: *hidden* positives (a query with several keeps one, and the others are no longer labelled) and
-*equivalents* (documents in truth relevant though no label ever said so, :mod:`anmi.corpus.equivalents`).
+Two kinds: *hidden* positives (a query with several keeps half of them, or one, and the others are no longer labelled)
+and *equivalents* (documents in truth relevant though no label ever said so, :mod:`anmi.corpus.equivalents`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 
 Kinds = Literal["auto", "hidden", "equivalents"]
+Hide = Literal["half", "all_but_one"]
 HIDDEN: Final = "hidden"
 EQUIVALENT: Final = "equivalent"
 _PAIR: Final = ["query_id", "document_id"]
@@ -55,6 +56,7 @@ def plant(
     copies: Mapping[str, str],
     *,
     kinds: Kinds = "auto",
+    hide: Hide = "half",
     limit: int = 0,
     seed: int,
 ) -> Planting:
@@ -75,10 +77,13 @@ def plant(
         For each document that is a copy, the first one of the same text.
     kinds
         ``hidden``, ``equivalents``, or ``auto`` for both as far as the collection offers them.
+    hide
+        ``half`` of a query's positives, rounded down, or ``all_but_one``, which leaves a judge no query with several to
+        learn from.
     limit
         Most queries kept, chosen by a hash of the text; 0 keeps all.
     seed
-        Keys which positive stays known and which queries are kept.
+        Keys which positives stay known and which queries are kept.
 
     Raises
     ------
@@ -99,7 +104,7 @@ def plant(
     first = pd.Series(dict(copies), dtype=object)
     parts = [empty(*_PAIR, "kind")]
     if kinds in ("auto", "hidden"):
-        hidden = _hidden(known, _text(known["document_id"], first), seed)
+        hidden = _hidden(known, _text(known["document_id"], first), hide, seed)
         parts.append(known.loc[hidden, _PAIR].assign(kind=HIDDEN))
         known = known[~hidden]
     if kinds in ("auto", "equivalents"):
@@ -146,19 +151,18 @@ def _text(documents: pd.Series, first: pd.Series) -> NDArray[np.object_]:
     return found
 
 
-def _hidden(known: pd.DataFrame, text: NDArray[np.object_], seed: int) -> NDArray[np.bool_]:
-    """Return which labels are hidden: of every query all but those of one text, drawn from the query's own stream."""
+def _hidden(known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int) -> NDArray[np.bool_]:
+    """Return which labels are hidden: of every query's texts half or all but one, by the query's own stream."""
     pairs = pd.DataFrame({"query_id": known["query_id"].to_numpy(), "text": text})
-    texts = pairs.drop_duplicates().sort_values(["query_id", "text"])
-    several = texts[texts["query_id"].duplicated(keep=False)]
-    offered = several.groupby("query_id")["text"].agg(list)
-    kept = pd.Series(
-        [names[seeds.stream(seed, "audit/known", str(query)).integers(len(names))] for query, names in offered.items()],
-        index=offered.index,
-        dtype=object,
-    )
-    stays = pairs["query_id"].map(kept)
-    result: NDArray[np.bool_] = (stays.notna() & (stays != pairs["text"])).to_numpy()
+    texts = pairs.drop_duplicates().sort_values(["query_id", "text"], ignore_index=True)
+    texts = texts[texts["query_id"].duplicated(keep=False)]
+    # Which place each text has in its query's own random order; those of the first places stay.
+    count = texts.groupby("query_id").size()
+    orders = [seeds.stream(seed, "audit/known", str(query)).permutation(n) for query, n in count.items()]
+    place = np.concatenate([*orders, np.zeros(0, np.int64)])
+    stay = texts["query_id"].map((count + 1) // 2 if hide == "half" else count.clip(upper=1)).to_numpy()
+    gone = pd.MultiIndex.from_frame(texts[place >= stay])
+    result: NDArray[np.bool_] = pd.MultiIndex.from_frame(pairs).isin(gone)
     return result
 
 

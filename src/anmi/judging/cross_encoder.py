@@ -105,12 +105,13 @@ class CrossEncoderOptions(TrainedOptions):
         "one that saw false negatives as negatives cannot find them. Only where there is no other evidence.",
     )
     doubtful_probability: float = Field(
-        0.02,
+        0.05,
         gt=0,
         le=1,
         description="Where other evidence was judged first, candidates that it calls relevant with at least this "
-        "probability are not trained on as negatives. About the base rate of relevance among candidates, so that "
-        "what is likelier than average is left out: a clean negative left out costs nothing, there are more; a false "
+        "probability are not trained on as negatives. 5 % is about the base rate of relevance among the nearest 16, so "
+        "that what is likelier than average is left out: on five collections with planted truth 62 to 78 % of them "
+        "stay, of which 0.2 to 1.1 % are relevant. A clean negative left out costs nothing, there are more; a false "
         "one teaches the error that the cross-encoder is to find.",
     )
     calibration: Method = Field(

@@ -8,6 +8,8 @@ from typing import Any, Final
 from rich.markup import escape
 from rich.table import Table
 
+from anmi.judging.expected import share_sentence
+
 _SHOWN: Final = 20
 
 
@@ -87,13 +89,13 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
 
     Examples
     --------
-    >>> expected_sentence({"share": 0.021, "judged": 150, "total": 150, "doubtful": 30})
-    'selected negatives that are expected to be relevant: 2.1 % of 150 judged; 30 were taken in doubt'
+    >>> expected_sentence({"share": 0.021, "low": 0.01, "high": 0.042, "judged": 150, "total": 150, "doubtful": 30})
+    'selected negatives that are expected to be relevant: 2.1 % (1 to 4.2) of 150 judged; 30 were taken in doubt'
     """
     if not expected:
         return ""
-    sentence = (
-        f"selected negatives that are expected to be relevant: {100 * expected['share']:.2g} % of "
-        f"{expected['judged']:,} judged"
-    )
+    share = expected["share"]
+    # Runs of earlier versions have no bounds.
+    told = share_sentence(share, expected["low"], expected["high"]) if "low" in expected else f"{100 * share:.2g} %"
+    sentence = f"selected negatives that are expected to be relevant: {told} of {expected['judged']:,} judged"
     return sentence + (f"; {expected['doubtful']:,} were taken in doubt" if expected["doubtful"] else "")

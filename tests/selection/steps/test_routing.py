@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
+from anmi.selection.fits import fit_from
 from anmi.selection.recipe import Recipe, Runner, Step, recipe_book
 from anmi.selection.steps import Context
 from anmi.selection.steps.back_off import TIERS
@@ -99,6 +100,50 @@ def test_with_few_held_out_positives_the_expected_share_of_the_nearest_decides()
     truth = rng.random(probability.shape) < probability
     nearest = (probability < found.negative) & (np.cumsum(probability < found.negative, axis=1) <= 2)
     assert truth[nearest].mean() == pytest.approx(0.01, abs=0.004), "a calibrated judge keeps its word"
+
+
+@pytest.mark.parametrize("at_least", [0, 2, 3])
+def test_the_expected_share_is_that_of_what_is_taken_in_the_end(at_least: int) -> None:
+    """Rows that are short of safe candidates are filled with doubted ones, and these count as well."""
+    rng = np.random.default_rng(8)
+    probability = np.where(rng.random((400, 12)) < 0.8, rng.beta(3, 12, (400, 12)), rng.beta(0.3, 30, (400, 12)))
+    block = block_of(probability)
+    block = block.with_columns({"dense_rank": rng.permuted(np.tile(np.arange(1, 13), (400, 1)), axis=1) * 10.0})
+    step = {"max_expected_share": 0.06, "max_false_negative_rate": None, "positive": 1.0, "at_least": at_least}
+    steps = ({"back_off": {"last": 60}}, {"route": step}, "top")
+    runner = Runner(Recipe(description="", negatives=3, steps=list(steps)), 1)
+    after = runner.run(CandidateShards.of([block])).whole()
+    found = fit_from(Bars, runner.fits()[0]["fitted"])
+    taken = after.columns["p_relevant"][after.negatives]
+    assert found.expected == pytest.approx(taken.mean(), rel=1e-5)
+    assert found.low < found.expected < found.high
+    assert after.negatives.sum(axis=1).min() >= (0 if at_least == 0 else 1)
+    if at_least < 3:
+        assert found.expected <= 0.06
+        looser = run(block, steps[0], {"route": step | {"negative": found.negative * 1.2}}, "top", negatives=3)
+        assert looser.columns["p_relevant"][looser.negatives].mean() > 0.058, "and hardly a higher bar would do"
+
+
+def test_where_no_bar_will_do_the_least_doubted_fill_the_rows(caplog: pytest.LogCaptureFixture) -> None:
+    probability = np.random.default_rng(9).uniform(0.05, 0.4, (300, 30))
+    step = {"max_false_negative_rate": None, "at_least": 3, "positive": 1.0}
+    after = run(block_of(probability), {"route": step}, "top", negatives=3)
+    lowest = np.sort(probability, axis=1)[:, 2:3]
+    np.testing.assert_array_equal(after.negatives, probability <= lowest)
+    assert "no bar meets max_expected_share 0.015, since the judge doubts every candidate" in caplog.text
+
+
+def test_what_may_not_be_met_inside_a_batch_is_not_mined_either() -> None:
+    """A judge that is nearly always sure would let the bar rise to an even chance."""
+    probability = np.where(np.random.default_rng(10).random((400, 20)) < 0.02, 0.3, 0.001)
+    free, held = (bars(block_of(probability), max_false_negative_rate=None, barred=each) for each in (None, 0.1))
+    assert free.negative > 0.3 and held.negative == 0.1
+    assert held.expected < free.expected <= 0.015
+
+
+def test_bars_that_are_given_say_nothing_of_what_is_expected_and_old_fits_can_be_read() -> None:
+    assert bars(block_of(np.zeros((2, 2))), negative=0.1, positive=0.9).expected is None
+    assert fit_from(Bars, {"negative": 0.1, "positive": "inf"}) == Bars(0.1, np.inf)
 
 
 def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows() -> None:

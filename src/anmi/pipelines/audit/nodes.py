@@ -48,8 +48,9 @@ def plant_truth(
     from anmi.evaluation.planting import plant
 
     planted = plant(
-        queries, qrels, equivalents, copies(related_documents), kinds=params.kinds, limit=params.queries, seed=seed
-    )
+        queries, qrels, equivalents, copies(related_documents),
+        kinds=params.kinds, hide=params.hide, limit=params.queries, seed=seed,
+    )  # fmt: skip
     log.info(
         "Planted %s for %d queries",
         ", ".join(f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items()),

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from anmi.evaluation.planting import Kinds
+from anmi.evaluation.planting import Hide, Kinds
 from anmi.renamed import with_new_names
 
 
@@ -17,6 +17,12 @@ class AuditParams(BaseModel):
 
     kinds: Kinds = Field(
         "auto", description="hidden (known positives) | equivalents | auto: all that the collection offers."
+    )
+    hide: Hide = Field(
+        "half",
+        description="Of a query's known positives `half` (rounded down) are hidden, so that the judge learns from the "
+        "rest as it does in a run, or `all_but_one`, which is harder: there is no query with several positives left to "
+        "learn from.",
     )
     queries: int = Field(
         500, ge=0, description="Most queries audited, chosen by hash; 0: all. 500 times 7 negatives give a rate of "

@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from anmi import seeds
 from anmi.candidates import OPEN, Candidates
+from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.judging.targets import threshold_for
 from anmi.selection.steps.back_off import TIERS
 from anmi.selection.steps.registry import Context, Params, Threshold, step
@@ -23,10 +24,11 @@ _EXPECTED: Final = Threshold("max_expected_share", (0.0003, 0.001, 0.002, 0.003,
 _RATE: Final = Threshold("max_false_negative_rate", (0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
 _BAR: Final = Threshold("negative", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 # Bars that are tried, even in log-odds: what is no longer a negative up to an even chance, what is a positive from it.
-_BARS: Final = expit(np.linspace(-9.0, 0.0, 37))
+_BARS: Final = expit(np.linspace(-9.0, 0.0, 73))
 _HIGH_BARS: Final = expit(np.linspace(0.0, 9.0, 37))
 _SAMPLE: Final = 4096
-_NEAREST: Final = 64
+# Candidates of a sampled row that are looked at; behind them a row hardly ever draws.
+_FIRST: Final = 512
 
 
 class Promote(Params):
@@ -68,12 +70,13 @@ class Route(Params):
         description="Held-out positives from which that rate is measured; with fewer `max_expected_share` decides.",
     )
     max_expected_share: float = Field(
-        0.005,
+        0.015,
         gt=0,
         lt=1,
-        description="Share of relevant documents that the judge itself expects among the negatives, where too few "
-        "positives were held out. 0.5 % expected were 0 to 0.8 % in truth on five of seven collections, and 2.0 and "
-        "6.6 % on two others, which do have positives to hold out (benchmarks/mining_quality.py).",
+        description="Share of relevant documents that the judge itself expects among the negatives that are chosen, "
+        "those that `at_least` adds among them; it decides where no rate is given or too few positives were held out. "
+        "1.5 % is the largest of 0.7, 1, 1.5 and 2 % at which on each of five collections with planted truth at most a "
+        "quarter as many negatives were relevant as of the nearest documents (benchmarks/calibration.py).",
     )
     positive: float | None = Field(
         None, gt=0, le=1, description="Candidates at or above it are promoted. None finds it by the rate below."
@@ -91,7 +94,8 @@ class Route(Params):
         gt=0,
         le=1,
         description="From it on an uncertain candidate may be no negative inside a batch either; below, another row "
-        "may bring it. None bars all that are uncertain.",
+        "may bring it. A bar that is found by the expected share is never above it: what may not be met inside a batch "
+        "is not mined either. None bars all that are uncertain.",
     )
     uncertain: Literal["distil", "soft"] = Field(
         "distil",
@@ -123,20 +127,28 @@ class Route(Params):
 
 @dataclass(frozen=True)
 class Bars:
-    """Below ``negative`` a candidate is a negative, from ``positive`` on a positive."""
+    """Below ``negative`` a candidate is a negative, from ``positive`` on a positive.
+
+    With them stands which share of the negatives the judge expects to be relevant, between ``low`` and ``high``
+    (:class:`anmi.judging.expected.ExpectedShare`); None where both bars were given and nothing was looked at.
+    """
 
     negative: float
     positive: float
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> Bars:
     """Find the bars that meet the target rates; a bar that is given stays.
 
     The negative bar is the highest that at most ``max_false_negative_rate`` of the held-out known positives stay
-    below; with too few of these, the highest at which the mean probability of the nearest n candidates below it is at
-    most ``max_expected_share``. The positive bar is the lowest from which on the unlabelled candidates are at most
-    ``max_false_promotion_rate`` of these and the positives: among all rows and their positives, and among the rows
-    whose own positive was held out and those positives that reach it. It never lies below the negative bar.
+    below; with too few of these, or without that rate, the highest at which the mean probability of the negatives that
+    a row would take is at most ``max_expected_share``. The positive bar is the lowest from which on the unlabelled
+    candidates are at most ``max_false_promotion_rate`` of these and the positives: among all rows and their positives,
+    and among the rows whose own positive was held out and those positives that reach it. It never lies below the
+    negative bar.
     """
     if params.negative is not None and params.positive is not None:
         return Bars(params.negative, params.positive)
@@ -148,21 +160,27 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
         count.add(block, params.column, np.isfinite(held))
         sample.add(block, params.column)
     positives = np.concatenate(heldout)
-    values = sample.values()
+    queries, values = sample.rows()
+    drawn = _Drawn(values, params, max(context.negatives, 1))
     negative = params.negative
     if negative is None:
-        negative = _negative_bar(values, positives, params, max(context.negatives, 1))
+        negative = _negative_bar(drawn, positives, params)
     positive = params.positive
     if positive is None:
         positive = count.bar(positives, params)
-    bars = Bars(float(negative), float(max(negative, positive)))
+    found = ExpectedShare()
+    found.add(drawn.at(negative), queries)
+    told = (found.share, *found.interval) if found.documents else (None, None, None)
+    bars = Bars(float(negative), float(max(negative, positive)), *told)
     sure = f"positives P ≥ {bars.positive:.3g}" if bars.positive <= 1 else "nothing is surely a positive"
     log.info("route: negatives have P < %.3g, %s", bars.negative, sure)
+    if found.documents:
+        log.info("route: expected share of relevant ones among them: %s", share_sentence(found.share, *found.interval))
     return bars
 
 
-def _negative_bar(values: NDArray[np.float32], positives: NDArray[np.float32], params: Route, count: int) -> float:
-    others = values[np.isfinite(values)]
+def _negative_bar(drawn: _Drawn, positives: NDArray[np.float32], params: Route) -> float:
+    others = drawn.values[np.isfinite(drawn.values)]
     if params.max_false_negative_rate is not None and len(positives) >= params.least_positives and len(others):
         labels = np.repeat([1, 0], [len(positives), len(others)])
         found = threshold_for(np.concatenate([positives, others]), labels, params.max_false_negative_rate)
@@ -172,21 +190,53 @@ def _negative_bar(values: NDArray[np.float32], positives: NDArray[np.float32], p
             found.positives,
         )
         return found.threshold
-    shares = np.array([_expected_share(values, bar, count) for bar in _BARS])
+    bars = _BARS if params.barred is None else np.append(_BARS[params.barred > _BARS], params.barred)
+    shares = np.array([drawn.share(bar) for bar in bars])
     meets = np.flatnonzero(shares <= params.max_expected_share)
     if not len(meets):
         log.warning(
-            "route: no bar meets max_expected_share %g, since the judge doubts every candidate",
+            "route: no bar meets max_expected_share %g, since the judge doubts every candidate; the least doubted are "
+            "taken, of which it expects %.2g %% to be relevant",
             params.max_expected_share,
+            100 * shares[0],
         )
-    return float(_BARS[meets[-1]] if len(meets) else _BARS[0])
+    return float(bars[meets[-1]] if len(meets) else bars[0])
 
 
-def _expected_share(values: NDArray[np.float32], bar: float, count: int) -> float:
-    """Mean probability of the nearest ``count`` candidates of each row below the bar; rows are ordered by nearness."""
-    below = values < bar
-    taken = below & (np.cumsum(below, axis=1) <= count)
-    return float(values[taken].mean()) if taken.any() else 0.0
+class _Drawn:
+    """What rows would take as negatives at a bar: the first below it, and if they are few the least doubted.
+
+    Parameters
+    ----------
+    values
+        Probabilities by row in the order of drawing, float32 [R, M]; NaN where there is none.
+    params
+        Of the step.
+    count
+        Negatives per row, at least 1.
+    """
+
+    def __init__(self, values: NDArray[np.float32], params: Route, count: int) -> None:
+        self.values, self._count = values, count
+        self._fill = 0 if params.uncertain == "soft" else min(params.at_least, count)
+        # The least doubted of each row, of which one that is likelier relevant than that is none in any case.
+        least = np.sort(values, axis=1)[:, : self._fill]
+        self._least = np.where(least < params.at_most, least, np.nan)
+
+    def at(self, bar: float) -> NDArray[np.float32]:
+        """Return the probabilities of what is taken, float32 [R, ≤ 2 n]; NaN where there is none."""
+        below = self.values < bar
+        taken = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
+        if self._fill:
+            # Of a row with fewer below the bar than are to be filled, all below it are among the least doubted.
+            short = below.sum(axis=1, keepdims=True) < self._fill
+            taken = np.concatenate([np.where(short, np.nan, taken), np.where(short, self._least, np.nan)], axis=1)
+        return taken
+
+    def share(self, bar: float) -> float:
+        """Return the mean probability of what is taken; 0 of nothing."""
+        taken = self.at(bar)
+        return float(np.nanmean(taken)) if np.isfinite(taken).any() else 0.0
 
 
 class _HighCount:
@@ -218,12 +268,13 @@ def _at_least(values: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 class _Sample:
-    """Probabilities of the nearest candidates of a sample of rows, which does not depend on the shards."""
+    """Probabilities of the first candidates of a sample of rows, which does not depend on the shards."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._draws: NDArray[np.float64] = np.zeros(0)
-        self._values: NDArray[np.float32] = np.zeros((0, _NEAREST), np.float32)
+        self._queries: NDArray[np.str_] = np.zeros(0, np.str_)
+        self._values: NDArray[np.float32] = np.zeros((0, 0), np.float32)
 
     def add(self, block: Candidates, column: str) -> None:
         draws = seeds.uniform(self._seed, "selection/route", block.query_ids, block.positives[:, :1])[:, 0]
@@ -231,19 +282,28 @@ class _Sample:
         rows = np.flatnonzero((draws <= last) & (block.query_verdict == OPEN))
         part = block.take(rows)
         nearness = np.where(part.undecided, np.nan_to_num(part.columns["dense"], nan=-np.inf), -np.inf)
-        order = np.lexsort((part.documents, -nearness), axis=1)[:, :_NEAREST]
+        # As samplers draw: the window before what lies deeper.
+        tier = np.nan_to_num(part.columns.get("tier", np.zeros(nearness.shape, np.float32)))
+        order = np.lexsort((part.documents, -nearness, tier), axis=1)
         values = np.where(part.undecided, part.columns[column], np.nan)
-        values = np.take_along_axis(values, order, axis=1).astype(np.float32)
-        values = np.pad(values, ((0, 0), (0, _NEAREST - values.shape[1])), constant_values=np.nan)
+        values = np.take_along_axis(values, order, axis=1).astype(np.float32)[:, :_FIRST]
+        width = max(values.shape[1], self._values.shape[1])
         self._draws = np.concatenate([self._draws, draws[rows]])
-        self._values = np.concatenate([self._values, values])
+        self._queries = np.concatenate([self._queries, part.query_ids])
+        self._values = np.concatenate([_wide(self._values, width), _wide(values, width)])
         if len(self._draws) > _SAMPLE:
             kept = np.sort(np.argsort(self._draws, kind="stable")[:_SAMPLE])
-            self._draws, self._values = self._draws[kept], self._values[kept]
+            self._draws, self._queries = self._draws[kept], self._queries[kept]
+            self._values = self._values[kept]
 
-    def values(self) -> NDArray[np.float32]:
-        """Probabilities by row, the nearest candidate first, float32 [rows, 64]; NaN where there is none."""
-        return self._values
+    def rows(self) -> tuple[NDArray[np.str_], NDArray[np.float32]]:
+        """Return the query of each row, and its probabilities in the order of drawing, float32 [rows, ≤ 512] or NaN."""
+        order = np.argsort(self._draws, kind="stable")
+        return self._queries[order], self._values[order]
+
+
+def _wide(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
 
 
 @step(

@@ -1,0 +1,92 @@
+"""Which share of chosen documents a judge expects to be relevant, and between what bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+# By how much the odds may be wrong as a whole: the share of relevant documents that a judge reckons with is known to
+# within a factor of two on most collections (benchmarks/calibration.py).
+_UNSURE: Final = 2.0
+_FACTORS: Final = np.array([1 / _UNSURE, 1.0, _UNSURE])
+_NORMAL: Final = 1.96
+
+
+@dataclass
+class ExpectedShare:
+    """Adds up the probabilities of chosen documents, one block after the other.
+
+    The lower bound is that of a 95 % interval were the odds half as large, the upper one were they twice as large. Such
+    an interval allows for chance (documents of probabilities p are relevant or not, Σ p(1−p)) and for queries being
+    different: the variance of a ratio over queries (Cochran 1977, §6.4). Documents of one query that are relevant
+    together beyond what their probabilities say make it too narrow.
+
+    Examples
+    --------
+    >>> found = ExpectedShare()
+    >>> found.add(np.full((500, 15), 0.02), np.arange(500))
+    >>> [round(100 * each, 1) for each in (found.share, *found.interval)]
+    [2.0, 0.8, 4.4]
+    """
+
+    documents: int = 0
+    _queries: int = 0
+    _sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    _chance: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    _squares: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    _products: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    _counts: float = 0.0
+
+    def add(self, probabilities: NDArray[Any], queries: NDArray[Any]) -> None:
+        """Count chosen documents.
+
+        Parameters
+        ----------
+        probabilities
+            Of relevance, [R, n]; NaN where no document was chosen, or none was judged.
+        queries
+            Query of each row, [R]; the rows of a query come in one call.
+        """
+        place, _ = np.nonzero(known := np.isfinite(probabilities))
+        chance = np.asarray(probabilities, np.float64)[known][:, None]
+        scaled = _FACTORS * chance / (1 - chance + _FACTORS * chance)
+        names, row = np.unique(queries, return_inverse=True)
+        count = np.bincount(row[place], minlength=len(names))
+        sums = np.stack([np.bincount(row[place], each, len(names)) for each in scaled.T], axis=1)
+        self.documents += len(place)
+        self._queries += int((count > 0).sum())
+        self._sums += sums.sum(axis=0)
+        self._chance += (scaled * (1 - scaled)).sum(axis=0)
+        self._squares += (sums**2).sum(axis=0)
+        self._products += count @ sums
+        self._counts += float(count @ count)
+
+    @property
+    def share(self) -> float:
+        """Mean probability of the documents; NaN of none."""
+        return float(self._sums[1] / self.documents) if self.documents else np.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper bound of the share, in [0, 1]; all of it where nothing was chosen."""
+        if not self.documents:
+            return 0.0, 1.0
+        shares = self._sums / self.documents
+        between = self._squares - 2 * shares * self._products + shares**2 * self._counts
+        between *= self._queries / max(self._queries - 1, 1)
+        half = _NORMAL * np.sqrt(np.maximum(between, 0) + self._chance) / self.documents
+        return max(float(shares[0] - half[0]), 0.0), min(float(shares[2] + half[2]), 1.0)
+
+
+def share_sentence(share: float, low: float, high: float) -> str:
+    """Say a share with its bounds in per cent.
+
+    Examples
+    --------
+    >>> share_sentence(0.018, 0.009, 0.0312)
+    '1.8 % (0.9 to 3.1)'
+    """
+    return f"{100 * share:.2g} % ({100 * low:.2g} to {100 * high:.2g})"
