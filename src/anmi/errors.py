@@ -18,6 +18,8 @@ _SECRET: Final = frozenset({"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PAS
 _PLACES: Final = frozenset({"PATH", "FILE", "DIR", "FOLDER", "HOME", "VARIABLE"})
 _SHORTEST_SECRET: Final = 8
 _LONGEST: Final = 1200
+# Names, of which an error lists all no longer where it can guess what was meant.
+_MANY: Final = 30
 # Control characters but for tab and line feed, and those that turn the direction of writing: a terminal obeys them.
 _COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _PLAIN_NAME: Final = re.compile(r"[^\W_][\w.-]{0,99}")
@@ -128,8 +130,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     --------
     >>> nearest("anmi_21", ["anmi_2_1", "random"])
     'did you mean "anmi_2_1"? Known: anmi_2_1, random'
+    >>> nearest("recipe_7x", [f"recipe_{number}" for number in range(60)])
+    'did you mean "recipe_7"? Known are 60, among them recipe_57, recipe_47'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f'did you mean "{close[0]}"? ' if close else ""
+    if len(names) > _MANY and len(close) > 1:
+        return f"{hint}Known are {len(names)}, among them {', '.join(close[1:])}"
     return f"{hint}Known: {', '.join(names)}"
