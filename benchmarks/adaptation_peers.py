@@ -14,6 +14,7 @@ root, and afterwards ``python benchmarks/adaptation.py --collect``:
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,7 @@ def peer(mined: Mined, system: str, encoder: str, seed: int) -> Any:
             range_max=100, num_negatives=5, sampling_strategy="top", output_format="n-tuple", batch_size=64,
         )  # fmt: skip
     arguments = SentenceTransformerTrainingArguments(
-        output_dir="/tmp/anmi-peers", num_train_epochs=EPOCHS[encoder], per_device_train_batch_size=64, seed=seed,
+        output_dir=tempfile.mkdtemp(), num_train_epochs=EPOCHS[encoder], per_device_train_batch_size=64, seed=seed,
         learning_rate=RATES[encoder], warmup_steps=0.1, save_strategy="no", report_to="none", use_cpu=True,
         disable_tqdm=True, bf16=encoder == "minilm", batch_sampler="no_duplicates",
     )  # fmt: skip

@@ -30,6 +30,7 @@ from anmi.evaluation.retrieval import Ranking, dev_metric, vectors
 from anmi.evaluation.significance import compare, interval
 from anmi.retrieval.best import best
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.index import SHARE
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.sparse import SparseIndex
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
@@ -43,8 +44,6 @@ from anmi.training.trainer import train
 RESULT = Path(__file__).parent / "results" / "sparse.json"
 PAGE = Path(__file__).parents[1] / "docs" / "sparse.md"
 MARKS = ("<!-- figures -->\n", "<!-- end of figures -->")
-# What the index of a search leaves out, and what the table of the page shows.
-SHARE = 0.1
 KINDS = ("title", "cloze", "keyphrase")
 DEPTH = 1000
 NEGATIVES = 7

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from protocol import COLLECTIONS, MODELS, NEGATIVES, ROOT, SEED, Task
+from protocol import MODELS, NEGATIVES, ROOT, SEED, Task
 
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import vectors
@@ -114,4 +114,3 @@ MINERS: Final[dict[str, Callable[[Task], pd.DataFrame]]] = {
     "ANMI, clean_top": partial(by_anmi, recipe="clean_top"),
     "ANMI, anmi_labels_only": partial(by_anmi, recipe="anmi_labels_only"),
 }
-assert set(WITHOUT) <= set(COLLECTIONS)

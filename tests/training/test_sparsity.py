@@ -6,13 +6,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search
 from anmi.evaluation.validation import dev_loss
 from anmi.retrieval.encoders import load_encoder, minilm_folder
-from anmi.retrieval.sparse import SparseIndex
+from anmi.retrieval.sparse import SparseIndex, term_table
 from anmi.retrieval.sparse.model import inference_free, of_masked_lm, sparse_vectors
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sparsity import SparsityOptions
@@ -171,6 +172,40 @@ def test_a_masked_language_model_learns_it_too(masked_lm, tmp_path):
     trained.save(str(tmp_path / "model"), create_model_card=False)
     again, _ = search(load_encoder(str(tmp_path / "model"), tmp_path), QUERIES, DOCUMENTS, 3)
     assert (again == found).all()
+
+
+@pytest.mark.parametrize("size", [70, 60])
+def test_a_head_of_another_size_is_cut_or_refused(masked_lm, tmp_path, size):
+    torch.manual_seed(0)
+    layers = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    BertForMaskedLM(BertConfig(vocab_size=size, **layers)).save_pretrained(tmp_path)
+    BertTokenizer(str(masked_lm / "vocab.txt")).save_pretrained(tmp_path)
+    if size < 65:
+        with pytest.raises(AnmiError, match="has 65 tokens and its head predicts 60"):
+            of_masked_lm(str(tmp_path), DOCUMENTS)
+        return
+    model = of_masked_lm(str(tmp_path), DOCUMENTS)
+    found, _ = search(model, QUERIES, DOCUMENTS, 3)
+    model.save(str(tmp_path / "model"), create_model_card=False)
+    again, _ = search(load_encoder(str(tmp_path / "model"), tmp_path), QUERIES, DOCUMENTS, 3)
+    assert sparse_vectors(model, DOCUMENTS, "document").shape[1] == 65 and (again == found).all()
+
+
+def test_weights_of_another_tokenizer_are_refused(model, tmp_path):
+    model.save(str(tmp_path / "model"), create_model_card=False)
+    file = tmp_path / "model" / "query_0_SparseStaticEmbedding" / "model.safetensors"
+    save_file({"weight": load_file(file)["weight"][:-5].copy()}, file)
+    for opened in (lambda: load_encoder(str(tmp_path / "model"), tmp_path), lambda: term_table(tmp_path / "model")):
+        with pytest.raises(AnmiError, match=r"the tokenizer has \d+ tokens and the table \d+ weights"):
+            opened()
+
+
+def test_a_document_of_unknown_words_is_found_by_nothing(model):
+    documents = [*DOCUMENTS, "☃☃", ""]
+    vectors = sparse_vectors(model, documents, "document").toarray()
+    assert not vectors[-1].any()
+    found, _ = search(model, ["☃☃", "w1"], documents, 3)
+    assert (found[0] == -1).all() and 20 not in found[1] and 21 not in found[1]
 
 
 def test_a_base_without_a_head_is_refused_with_what_to_do(tmp_path):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anmi.retrieval.model_folder import check_folder
 from anmi.retrieval.sparse.document import LexicalExpansion
+from anmi.retrieval.sparse.query import term_table
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -24,6 +25,8 @@ def load_sparse(folder: Path, device: str) -> SparseEncoder:
     from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
     check_folder(folder)
+    # Refuses weights of another tokenizer's tokens in one sentence.
+    term_table(folder)
     if not (folder / _DOCUMENT).is_dir():
         from sentence_transformers import SparseEncoder
 

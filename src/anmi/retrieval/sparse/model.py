@@ -127,10 +127,23 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
             ) from error
         check_base(str(folder))
         network = Transformer(str(folder), transformer_task="fill-mask", model_kwargs={"local_files_only": True})
+    _fit_head(network, name)
     network.max_seq_length = min(max_length, network.max_seq_length or max_length)
     query = query_table(network.tokenizer, _rows(network.tokenizer, texts, max_length))
     pooling = SpladePooling(pooling_strategy="max", embedding_dimension=len(query.weight))
     return routed(query, [network, pooling], device())
+
+
+def _fit_head(network: Any, name: str) -> None:
+    """Give the head as many logits as the tokenizer has tokens: many are padded to a multiple of 64, for speed."""
+    tokens, logits = len(network.tokenizer), network.model.config.vocab_size
+    if tokens > logits:
+        raise AnmiError(
+            f'the tokenizer of "{name}" has {tokens:,} tokens and its head predicts {logits:,}, so they are not of one '
+            "model; give training.options.masked_lm a folder whose tokenizer belongs to its weights"
+        )
+    if tokens < logits:
+        network.model.resize_token_embeddings(tokens)
 
 
 def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> Any:

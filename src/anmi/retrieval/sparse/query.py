@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from anmi.errors import AnmiError
+
 _TABLE: Final = "sentence_transformers.sparse_encoder.modules.sparse_static_embedding.SparseStaticEmbedding"
 _WEIGHTS: Final = "weight"
 
@@ -62,4 +64,10 @@ def term_table(folder: Path) -> TermTable | None:
     tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return TermTable(tokenizer, load_file(place / "model.safetensors")[_WEIGHTS].astype(np.float32))
+    weights = load_file(place / "model.safetensors")[_WEIGHTS].astype(np.float32)
+    if tokenizer.get_vocab_size() != len(weights):
+        raise AnmiError(
+            f"{place}: the tokenizer has {tokenizer.get_vocab_size():,} tokens and the table {len(weights):,} weights; "
+            "take both from one model, or train it again"
+        )
+    return TermTable(tokenizer, weights)

@@ -18,7 +18,6 @@ from anmi.candidates import OPEN, Candidates
 from anmi.errors import AnmiError
 from anmi.selection.steps.beta_mixture import Betas, fit_betas
 from anmi.selection.steps.elo_zones import gap
-from anmi.selection.steps.gaussian_components import Components, fit_components
 from anmi.selection.steps.gaussian_mixture import Gaussians, fit_gaussians
 from anmi.selection.steps.registry import Context, Params, step
 
@@ -151,9 +150,7 @@ def _unit(similarity: NDArray[np.float64], column: str) -> NDArray[np.float64]:
 
 
 def _family(params: Mixture) -> Any:
-    if params.components != 2:
-        return partial(fit_components, count=params.components)
-    return fit_gaussians if params.family == "gaussian" else fit_betas
+    return partial(fit_gaussians, count=params.components) if params.family == "gaussian" else fit_betas
 
 
 def _name(params: Mixture) -> str:
@@ -166,7 +163,7 @@ def _name(params: Mixture) -> str:
     requires=lambda p: {p.column} | ({"elo"} if p.measure == "elo_gap" else set()),
     fit=fit,
     makes=("p_negative", "hardness"),
-    fitted=lambda p: Components if p.components != 2 else Gaussians if p.family == "gaussian" else Betas,
+    fitted=lambda p: Gaussians if p.family == "gaussian" else Betas,
 )
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from anmi.errors import AnmiError
 from anmi.training.facts import NOTHING_KNOWN, Facts
+from anmi.training.losses.around import Around
 from anmi.training.options.hardness import Adaptation, HansOptions
 
 
@@ -72,7 +73,7 @@ class ScaledTemperature(nn.Module):
         return report
 
 
-class HardnessAdaptive(nn.Module):
+class HardnessAdaptive(Around):
     """Any loss, adapted to the hardness h of each query (methods §4).
 
     The loss of a row is ``w(h) · L(s⁺ ∓ m(h)·t, s, t·f(h)) + 0.1 · (ĥ − heuristic)²``: in L the margin m stands on the
@@ -96,7 +97,7 @@ class HardnessAdaptive(nn.Module):
     """
 
     def __init__(self, loss: nn.Module, options: HansOptions, dimensions: int) -> None:
-        super().__init__()
+        super().__init__(loss)
         temperature = getattr(loss, "temperature", None)
         if temperature is None and (options.temperature.on or options.margin.on):
             raise AnmiError(
@@ -107,21 +108,8 @@ class HardnessAdaptive(nn.Module):
             absolute = options.temperature_is == "absolute"
             loss.temperature = ScaledTemperature(cast(nn.Module, temperature), options.temperature, absolute=absolute)
         self.predictor = HardnessPredictor(dimensions)
-        self.loss = loss
-        self.columns: tuple[str, ...] = tuple(getattr(loss, "columns", ()))
-        self.uncertain: int = getattr(loss, "uncertain", 0)
         self._options = options
         self._report: dict[str, float] = {}
-
-    @property
-    def temperature(self) -> nn.Module:
-        """Of the loss inside; a module without parameters where it has none."""
-        return cast(nn.Module, getattr(self.loss, "temperature", nn.Module()))
-
-    def prepare(self, rows: object) -> None:
-        """Let the loss inside see the training rows, if it wants to."""
-        if hasattr(self.loss, "prepare"):
-            self.loss.prepare(rows)  # type: ignore[operator]
 
     def forward(
         self,
@@ -163,5 +151,4 @@ class HardnessAdaptive(nn.Module):
 
     def report(self) -> dict[str, float]:
         """Return the loss's numbers, the mean hardness the last step adapted to and the predictor's squared error."""
-        inner: dict[str, float] = self.loss.report() if hasattr(self.loss, "report") else {}  # type: ignore[operator]
-        return inner | self._report
+        return super().report() | self._report

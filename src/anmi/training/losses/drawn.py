@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 import torch
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from anmi.training.batch import Row
 from anmi.training.facts import NOTHING_KNOWN, Facts
+from anmi.training.losses.around import Around
 from anmi.training.simans import LearnableSimAns
 
 # The judgment that says where in its row's pool a drawn negative stands.
 SLOT: Final = "slot"
 
 
-class DrawnBySimAns(nn.Module):
+class DrawnBySimAns(Around):
     """Any loss, whose gradient reaches the a and b by which its negatives were drawn.
 
     A drawn negative counts as it is, so that the loss is that of the draw; its gradient by the weight goes on to how
@@ -44,18 +45,11 @@ class DrawnBySimAns(nn.Module):
     """
 
     def __init__(self, loss: nn.Module, drawing: LearnableSimAns, relaxation: float, column: str) -> None:
-        super().__init__()
-        self.loss, self.drawing, self.relaxation = loss, drawing, relaxation
+        super().__init__(loss)
+        self.drawing, self.relaxation = drawing, relaxation
         self._column = column
-        self.columns: tuple[str, ...] = tuple(getattr(loss, "columns", ()))
-        self.uncertain: int = getattr(loss, "uncertain", 0)
         # Of the batch in hand, [B, places of the pool]; the sampler leaves it here.
         self.relaxed: Tensor | None = None
-
-    @property
-    def temperature(self) -> nn.Module:
-        """Of the loss inside; a module without parameters where it has none."""
-        return cast(nn.Module, getattr(self.loss, "temperature", nn.Module()))
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Take the variance of the gaps from all rows, and let the loss inside see them, if it wants to."""
@@ -65,8 +59,7 @@ class DrawnBySimAns(nn.Module):
             gaps = np.sort(gaps[np.isfinite(gaps)])
             if len(gaps) and gaps.var() > 1e-12:
                 self.drawing.variance.fill_(float(gaps.var()))
-        if hasattr(self.loss, "prepare"):
-            self.loss.prepare(rows)  # type: ignore[operator]
+        super().prepare(rows)
 
     def forward(
         self,
@@ -87,5 +80,5 @@ class DrawnBySimAns(nn.Module):
 
     def report(self) -> dict[str, float]:
         """Return the loss's numbers, and a and b."""
-        inner: dict[str, float] = self.loss.report() if hasattr(self.loss, "report") else {}  # type: ignore[operator]
-        return inner | {"simans_a": float(self.drawing.a.detach()), "simans_b": float(self.drawing.b.detach())}
+        numbers = {"simans_a": float(self.drawing.a.detach()), "simans_b": float(self.drawing.b.detach())}
+        return super().report() | numbers

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sklearn.mixture import GaussianMixture
 
-from anmi.selection.steps.gaussian_components import fit_components
 from anmi.selection.steps.gaussian_mixture import fit_gaussians
 from anmi.selection.steps.mixture import Mixture
 
@@ -30,7 +29,7 @@ def density(found: object, values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_three_are_fitted_as_well_as_by_scikit_learn(seed: int) -> None:
     values = sample(seed)
-    found = fit_components(values[None, :], 3)
+    found = fit_gaussians(values[None, :], 3)
     theirs = GaussianMixture(3, n_init=5, random_state=0, tol=1e-6, max_iter=500).fit(values[:, None])
     assert np.log(density(found, values)).mean() >= theirs.score(values[:, None]) - 1e-3
     order = np.argsort(theirs.means_[:, 0])
@@ -45,20 +44,13 @@ def test_three_are_fitted_as_well_as_by_scikit_learn(seed: int) -> None:
 
 def test_one_bell_is_no_three() -> None:
     values = np.sort(np.random.default_rng(0).normal(0.4, 0.1, 2000))[None, :]
-    assert not fit_components(values, 3).sound.any()
-
-
-def test_with_two_it_is_the_fit_of_two() -> None:
-    values = sample(3, (800, 0, 200))[None, :]
-    ours, theirs = fit_components(values, 2), fit_gaussians(values)
-    for name in ("means", "deviations", "shares"):
-        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=2e-3)
+    assert not fit_gaussians(values, 3).sound.any()
 
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000), sizes=st.tuples(*[st.integers(20, 300)] * 3))
 def test_a_higher_value_is_never_a_surer_negative(seed: int, sizes: tuple[int, ...]) -> None:
-    found = fit_components(sample(seed, sizes)[None, :], 3)
+    found = fit_gaussians(sample(seed, sizes)[None, :], 3)
     probability = found.probability_lower(np.linspace(-1, 2, 400)[None, :])[0]
     assert (np.diff(probability) <= 1e-12).all() and ((probability >= 0) & (probability <= 1)).all()
 
@@ -67,9 +59,9 @@ def test_a_row_depends_neither_on_others_nor_on_its_padding() -> None:
     rows = np.full((3, 1100), np.nan)
     for row, size in enumerate((300, 900, 40)):
         rows[row, :size] = np.sort(np.random.default_rng(row).choice(sample(row), size))
-    together = fit_components(rows, 3)
+    together = fit_gaussians(rows, 3)
     for row in range(3):
-        alone = fit_components(rows[[row]][:, np.isfinite(rows[row])], 3)
+        alone = fit_gaussians(rows[[row]][:, np.isfinite(rows[row])], 3)
         np.testing.assert_array_equal(alone.means[0], together.means[row])
         np.testing.assert_array_equal(alone.shares[0], together.shares[row])
 
