@@ -131,11 +131,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("anmi_21", ["anmi_2_1", "random"])
     'did you mean "anmi_2_1"? Known: anmi_2_1, random'
     >>> nearest("recipe_7x", [f"recipe_{number}" for number in range(60)])
-    'did you mean "recipe_7"? Known are 60, among them recipe_57, recipe_47'
+    'did you mean "recipe_7"? There are 60, such as recipe_57, recipe_47'
     """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f'did you mean "{close[0]}"? ' if close else ""
     if len(names) > _MANY and len(close) > 1:
-        return f"{hint}Known are {len(names)}, among them {', '.join(close[1:])}"
+        return f"{hint}There are {len(names)}, such as {', '.join(close[1:])}"
     return f"{hint}Known: {', '.join(names)}"
