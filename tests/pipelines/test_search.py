@@ -82,7 +82,7 @@ class Run:
         with Store(folder) as store:
             model = load_encoder(str(models[1]), folder)
             asked = dev[1][dev[1].split == "dev"]
-            self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32")
+            self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32").assign(retriever="dense")
             shared: dict[str, Any] = {
                 **given, "recipe": "mine", "params": self.params, "dense": dense, "store": store,
                 "training_summary": {"dev_queries": "labels" if labelled else "pseudo_queries"},
@@ -92,7 +92,7 @@ class Run:
                 info=INFO, seed=1, **shared,
             )  # fmt: skip
             self.runs = run_systems(search_index=self.search, encoder=models[0], **shared)
-            self.exact = exact(self.search, corpus, dense, store)
+            self.exact = exact(self.search, self.search.main, corpus, dense, store)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["labels", "pseudo-queries"])
@@ -131,7 +131,8 @@ def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on
     assert (hit.document_id, hit.title) == ("d3", tables()["corpus"].title[3])
     fit, labelled = run.search.settings["fit"], len(run.tables["queries"]) > 0
     assert (fit["of"], fit["queries"]) == (("labels", 20) if labelled else ("pseudo_queries", 10))
-    assert fit["weight"] == run.search.settings["weight"] and 0 <= fit["low"] <= fit["high"] <= 1
+    assert fit["weights"] == run.search.settings["weights"]
+    assert 0 <= fit["low"]["dense"] <= fit["high"]["dense"] <= 1
     assert set(fit["ndcg@10"]) == {"bm25", "dense", "hybrid"}
 
 
@@ -151,12 +152,12 @@ def test_systems_are_measured_by_exact_search_whatever_is_deployed(
     index: Any, models: tuple[str, Path], tmp_path: Path
 ) -> None:
     made = Run(models, tmp_path, True, DENSE.model_copy(update={"index": index}), weight=0.25)
-    assert made.search.dense.settings["kind"] == index and made.exact.settings["kind"] == "flat"
+    assert made.search.main.index.settings["kind"] == index and made.exact.settings["kind"] == "flat"
     vectors = load_encoder(str(models[1]), tmp_path).encode_document(
         document_texts(tables()["corpus"]), normalize_embeddings=True
     )
     np.testing.assert_allclose(made.exact.vectors(), vectors, atol=1e-5)
-    assert (made.search.settings["weight"], made.search.settings["fit"]) == (0.25, None)
+    assert made.search.settings["weights"] == {"bm25": 0.75, "dense": 0.25} and made.search.settings["fit"] is None
 
 
 def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(
@@ -186,4 +187,4 @@ def test_without_a_dev_run_both_parts_count_the_same(models: tuple[str, Path], t
             dev_run=pd.DataFrame(columns=["query_id", "document_id", "score", "rank"]), info=INFO, seed=1, **given,
             training_summary={}, recipe="mine", params=EvaluationParams(), dense=DENSE, store=store,
         )  # fmt: skip
-    assert (search.settings["weight"], search.settings["fit"]["kind"]) == (0.5, "none")
+    assert search.settings["weights"] == {"bm25": 0.5, "dense": 0.5} and search.settings["fit"]["kind"] == "none"

@@ -28,6 +28,7 @@ from anmi.retrieval.sparse.index import pruned
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch
 from anmi.search.opensearch import export_opensearch
+from anmi.search.retriever import Encoded
 
 WORDS = [f"word{i}" for i in range(60)]
 QUESTIONS = ["word1 word2 word3", "word7 word8", "word59"]
@@ -57,9 +58,8 @@ def folder(retriever: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = document_texts(table)
     documents = sparse_vectors(retriever, texts, "document")
     spread = spread_of_scores(sparse_vectors(retriever, QUESTIONS, "query"), documents)
-    made = HybridSearch.build(
-        place / "model", BM25Index.build(texts, "en"), table, documents, dense_spread=spread, **SETTINGS
-    )
+    parts = [Encoded(place / "model", documents, spread)]
+    made = HybridSearch.build(BM25Index.build(texts, "en"), table, parts, **SETTINGS)
     made.save(place / "search")
     return place / "search"
 
@@ -71,7 +71,7 @@ def products(retriever: Any) -> Any:
 
 def test_it_finds_what_the_model_says(retriever: Any, folder: Path) -> None:
     search, scores = HybridSearch.load(folder), products(retriever)
-    assert search.kind == "sparse"
+    assert list(search.retrievers) == ["sparse"]
     for row, hits in enumerate(search.search(QUESTIONS, 10, "sparse")):
         assert [hit.score for hit in hits] == pytest.approx(np.sort(scores[row])[::-1][:10], rel=1e-5)
         assert all(hit.score == pytest.approx(scores[row, int(hit.document_id[1:])], rel=1e-5) for hit in hits)
@@ -137,19 +137,17 @@ def test_the_command_writes_it_and_refuses_what_it_cannot(folder: Path, tmp_path
     assert not (tmp_path / "b").exists()
     word_encoder(WORDS).save(str(tmp_path / "dense"), create_model_card=False)
     table = corpus(20)
-    made = HybridSearch.build(
-        tmp_path / "dense", BM25Index.build(table.text.tolist(), "en"), table, np.eye(20, dtype=np.float32),
-        dense_spread=1.0, **SETTINGS,
-    )  # fmt: skip
+    parts = [Encoded(tmp_path / "dense", np.eye(20, dtype=np.float32), 1.0)]
+    made = HybridSearch.build(BM25Index.build(table.text.tolist(), "en"), table, parts, **SETTINGS)
     with pytest.raises(AnmiError, match="recipe=sparse"):
         export_opensearch(made, tmp_path / "c")
 
 
 def test_further_terms_are_told_from_a_documents_own(folder: Path) -> None:
     search = HybridSearch.load(folder)
-    found = sparse_terms(search.dense, search.encode, corpus().text.tolist(), seed=1)
+    found = sparse_terms(search.main.index, search.main.encode, corpus().text.tolist(), seed=1)
     own = {row.document_id: set(row.text.split()) for row in corpus().itertuples()}
-    vectors = search.dense.vectors()
+    vectors = search.main.vectors()
     assert found["terms_per_document"] == pytest.approx(vectors.nnz / 300)
     assert 0 < found["further_per_document"] < found["terms_per_document"]
     assert any(term["further"] for document in found["documents"] for term in document["terms"])

@@ -35,6 +35,7 @@ from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
+from anmi.search.retriever import Encoded
 from anmi.selection.recipe import RecipeBook
 
 AUDITED = pd.DataFrame({
@@ -138,13 +139,19 @@ def trained(word_encoder: Callable[..., Any], tmp_path: Path) -> Path:
     return path
 
 
+HYBRID = {"method": "convex", "weights": {"bm25": 0.75, "dense": 0.25}, "depth": 9, "spreads": {"dense": 0.5}}
+# As releases wrote it that knew one retriever beside BM25.
+EARLIER = {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
+
+
 def searching(corpus: pd.DataFrame, model: Path) -> HybridSearch:
     """The search over a corpus that a run leaves."""
     texts = corpus.text.tolist()
     loaded = SentenceTransformer(str(model), device="cpu")
     return HybridSearch.build(
-        model, BM25Index.build(texts, "en", "whitespace"), corpus, loaded.encode_document(texts),
-        encoder={"max_length": 256, "precision": "float32", "batch_size": 8}, dense_spread=0.5, weight=0.25, depth=9,
+        BM25Index.build(texts, "en", "whitespace"), corpus, [Encoded(model, loaded.encode_document(texts), 0.5)],
+        encoder={"max_length": 256, "precision": "float32", "batch_size": 8}, depth=9,
+        weights={"bm25": 0.75, "dense": 0.25},
     )  # fmt: skip
 
 
@@ -253,7 +260,7 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
     assert read_beside(fetched, SERVING) == {
         "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
-        "hybrid": {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5},
+        "hybrid": HYBRID,
     }  # fmt: skip
     known, _, run = evaluate_champion(
         *tables,
@@ -266,19 +273,19 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
     found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert known["hybrid"] == {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
+    assert known["hybrid"] == HYBRID
 
 
+@pytest.mark.parametrize("how", [HYBRID, EARLIER], ids=["today", "an earlier release"])
 @pytest.mark.parametrize(("system", "weighted"), [("hybrid", True), ("dense", False)])
-def test_what_is_deployed_is_compared(system: Any, weighted: bool, tables: Any) -> None:
+def test_what_is_deployed_is_compared(system: Any, weighted: bool, how: dict[str, Any], tables: Any) -> None:
     corpus, queries, qrels = tables
     bm25 = BM25Index.build(corpus.text.tolist(), "en", "whitespace")
     # The encoder takes each document for the other one, and BM25, which counts three times as much, does not.
     run = pd.DataFrame({
         "query_id": ["q0", "q0", "q1", "q1"], "document_id": ["d1", "d0", "d0", "d1"], "score": [0.6, 0.5] * 2,
-        "rank": [1, 2] * 2, "system": "champion",
+        "rank": [1, 2] * 2, "system": "champion", "retriever": "dense",
     })  # fmt: skip
-    how = {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
     shared: dict[str, Any] = {"bm25_index": bm25, "corpus": corpus, "queries": queries, "qrels": qrels}
     params = RetrainParams(rule={"system": system})
     found = score_champion(run, {"hybrid": how}, **shared, params=params, evaluation=EVALUATION)

@@ -8,27 +8,24 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
+from anmi.pipelines.training.one import Training
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from anmi.training.pseudo import PseudoRows
     from anmi.training.recorder import DevLoss
 
 log = logging.getLogger(__name__)
-
-# As deep as lists are fused by default.
-_DEV_DEPTH: Final = 100
 
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
@@ -96,6 +93,9 @@ def train_retriever(
 ) -> dict[str, Any]:
     """Train the encoder on the rows of training queries, epochs chosen on dev; for a refit again with those of dev.
 
+    A companion, where the recipe asks for one, is trained in the same way on the same rows, and its folder lies in that
+    of the first.
+
     Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries where nobody
     labelled any. Documents held out of adaptation are then no negatives either: they are to be new to the model. Which
     they are goes by the seed of mining, where that is another than that of training.
@@ -106,11 +106,9 @@ def train_retriever(
     from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import dev_metric
-    from anmi.retrieval.encoders import load_encoder, short_name
+    from anmi.retrieval.encoders import short_name
     from anmi.selection.rows import of_split
     from anmi.training.checkpoint import CheckpointPlan, digest_tables
-    from anmi.training.refit import train_twice
-    from anmi.training.trainer import train
 
     rows = check_splits(rows, queries)
     merged = merged_options(recipes.get(recipe), params)
@@ -127,14 +125,12 @@ def train_retriever(
         rows = without_documents(rows, set(corpus.document_id[away]))
     dev_rows = of_split(rows, "dev") if refit else rows[:0]
     rows = of_split(rows, "train")
-    options = complete_options(merged, rows, len(corpus))
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed)
-    folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
     stock: Any = None
     known: dict[str, str] = {}
-    if options.sources.kind == "mixed":
+    if merged.sources.kind == "mixed":
         from anmi.training.mixed import Stock
 
         stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
@@ -155,60 +151,40 @@ def train_retriever(
             **known,
         },
     )
-
-    def load() -> Any:
-        model = load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
-        return model if options.retriever == "dense" else _sparse_start(model, options.masked_lm, corpus, store)
-
-    def rank_dev(model: Any) -> pd.DataFrame:
-        return dev_ranking(model, *dev_tables, dense.precision)
-
-    common: dict[str, Any] = {
-        "options": options,
-        "pseudo": pseudo,
-        "output": folder,
-        "evaluate_dev": measure,
-        "seed": seed,
-        "checkpoints": plan,
-        "stock": stock,
-        "dev_loss": _dev_loss(corpus, queries, qrels, knowledge, related_documents, params, dense.precision, seed),
-    }
-    if dev_rows.empty:
-        result = train(rows, encoder=load(), **common)
-        result = replace(result, dev_run=rank_dev(result.model))
-    else:
-        result = train_twice(rows, dev_rows, load=load, rank_dev=rank_dev, **common)
-    about = {
+    training = Training(
+        rows, dev_rows, dev_tables, corpus, encoder, dense, store,
+        {
+            "pseudo": pseudo,
+            "evaluate_dev": measure,
+            "seed": seed,
+            "stock": stock,
+            "dev_loss": _dev_loss(corpus, queries, qrels, knowledge, related_documents, params, dense.precision, seed),
+        },
+    )  # fmt: skip
+    folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
+    result, options = training.run(merged.alone, folder, plan)
+    summary = result.summary | {
         "trained_on": ["train"] if dev_rows.empty else ["train", "dev"],
         "adapted": pseudo is not None,
         "dev_queries": "pseudo_queries" if lacking else "labels",
         "encoder": encoder,
         "recipe": recipe,
-        "options": options.model_dump(),
+        "options": options.model_dump() | {"companion": merged.companion},
     }
+    runs = [result.dev_run]
+    if merged.companion is not None:
+        log.info("Training the companion, which is %s", merged.of_companion.retriever)
+        # A checkpoint that was named is of the first.
+        second, options = training.run(merged.of_companion, folder / COMPANION, replace(plan, start=None))
+        summary["companion"] = second.summary | {"options": options.model_dump()}
+        runs.append(second.dev_run)
     return {
         "trained_model": folder,
         "training_log": result.log,
         "drawn_negatives": result.drawn,
-        "dev_run": result.dev_run.reindex(columns=["query_id", "document_id", "score", "rank"]),
-        "training_summary": result.summary | about,
+        "dev_run": pd.concat(runs, ignore_index=True),
+        "training_summary": summary,
     }
-
-
-def _sparse_start(encoder: Any, base: str | None, corpus: pd.DataFrame, store: Store) -> Any:
-    """Return the untrained sparse retriever of a corpus, of a masked language model or tables of a static encoder."""
-    from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.kinds import is_static
-    from anmi.retrieval.sparse.base import check_base
-    from anmi.retrieval.sparse.model import inference_free, of_masked_lm
-
-    if base is not None:
-        check_base(base)
-        return of_masked_lm(base, document_texts(corpus))
-    if not is_static(encoder):
-        encoder = load_encoder("static", store.path / "models")
-    return inference_free(encoder, document_texts(corpus))
 
 
 def labels_used(
@@ -281,18 +257,6 @@ def _pseudo_rows(
         return None
     ids = corpus.document_id.tolist()
     return PseudoRows(pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids)
-
-
-def dev_ranking(
-    model: SentenceTransformer, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, precision: str
-) -> pd.DataFrame:
-    """Return what the dev queries with labels find in the whole corpus; no rows where there are none."""
-    from anmi.evaluation.retrieval import ranked
-
-    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-    if dev.empty:
-        return pd.DataFrame()
-    return ranked(model, dev, qrels, corpus, _DEV_DEPTH, precision=precision)
 
 
 def _dev_loss(
