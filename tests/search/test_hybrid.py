@@ -170,6 +170,26 @@ def test_parts_that_do_not_belong_together_are_refused(model: Path) -> None:
         HybridSearch(BM25Index.build(["red fox", "blue whale"], "en"), [search.main], corpus(), search.settings)
 
 
+def test_two_retrievers_of_one_kind_are_refused(model: Path) -> None:
+    search = built(model)
+    with pytest.raises(AnmiError, match="two dense retrievers were given"):
+        HybridSearch(search.bm25, [search.main, search.main], corpus(), search.settings)
+
+
+def test_a_folder_of_the_release_before_is_searched_as_it_was(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    file = tmp_path / "copy" / "hybrid.json"
+    settings = json.loads(file.read_text())
+    for name in ("weights", "spreads", "retrievers"):
+        del settings[name]
+    file.write_text(json.dumps(settings | {"format": 1, "weight": 0.7, "dense_spread": 0.4}))
+    found = HybridSearch.load(tmp_path / "copy")
+    assert found.search(QUESTIONS, 5) == HybridSearch.load(folder).search(QUESTIONS, 5)
+    file.write_text(json.dumps(settings | {"format": 1}))
+    with pytest.raises(AnmiError, match=r"hybrid.json is damaged"):
+        HybridSearch.load(tmp_path / "copy")
+
+
 def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "model"
     shutil.copytree(model, other)

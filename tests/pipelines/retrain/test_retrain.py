@@ -21,6 +21,7 @@ from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_be
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth
+from anmi.evaluation.retrieval import vectors
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.nodes import (
@@ -34,6 +35,8 @@ from anmi.pipelines.retrain.nodes import (
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.sparse.model import inference_free
 from anmi.search import HybridSearch
 from anmi.search.retriever import Encoded
 from anmi.selection.recipe import RecipeBook
@@ -144,14 +147,15 @@ HYBRID = {"method": "convex", "weights": {"bm25": 0.75, "dense": 0.25}, "depth":
 EARLIER = {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
 
 
-def searching(corpus: pd.DataFrame, model: Path) -> HybridSearch:
+def searching(corpus: pd.DataFrame, model: Path, *more: Encoded) -> HybridSearch:
     """The search over a corpus that a run leaves."""
     texts = corpus.text.tolist()
     loaded = SentenceTransformer(str(model), device="cpu")
     return HybridSearch.build(
-        BM25Index.build(texts, "en", "whitespace"), corpus, [Encoded(model, loaded.encode_document(texts), 0.5)],
+        BM25Index.build(texts, "en", "whitespace"), corpus,
+        [Encoded(model, loaded.encode_document(texts), 0.5), *more],
         encoder={"max_length": 256, "precision": "float32", "batch_size": 8}, depth=9,
-        weights={"bm25": 0.75, "dense": 0.25},
+        weights={"bm25": 0.25, "dense": 0.25, "sparse": 0.5} if more else {"bm25": 0.75, "dense": 0.25},
     )  # fmt: skip
 
 
@@ -293,6 +297,44 @@ def test_what_is_deployed_is_compared(system: Any, weighted: bool, how: dict[str
     assert set(found.system) == {"champion"}
     alone = score_champion(run, {"hybrid": None}, **shared, params=params, evaluation=EVALUATION)
     assert alone["mrr@10"].tolist() == [0.5, 0.5], "one of an earlier release is deployed alone"
+
+
+FIRST_NIGHT = (
+    pd.DataFrame(columns=["query_id", "ndcg@10"]),
+    pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"}),
+    AUDITED,
+)
+
+
+def test_a_champion_keeps_its_companion(registry: Any, tables: Any, trained: Path, word_encoder: Any) -> None:
+    plain = decided({"version": None, "rolled_back": {}}, *FIRST_NIGHT, trained)["fingerprint"]
+    words = word_encoder(["night", "day"])
+    inference_free(words, tables[0].text.tolist()).save(str(trained / "companion"), create_model_card=False)
+    sparse = load_encoder(str(trained / "companion"), trained)
+    search = searching(tables[0], trained, Encoded(trained / "companion", vectors(sparse, ["night", "day"], "document"), 1.0))
+    params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
+    none = {"model": params.model, "version": None, "rolled_back": {}}
+    promotion = decided(none, *FIRST_NIGHT, trained, params=params)
+    assert promotion["fingerprint"] != plain, "the same model with a companion is another challenger"
+    register_challenger(
+        trained, promotion=promotion, champion=none, training_profile={}, info={"collection": "api_docs"},
+        encoder="static", recipe="mine", dense=DenseParams(), registry=registry,
+        training_summary={"trained_on": ["train"]}, search_index=search,
+    )  # fmt: skip
+    known, _, runs = evaluate_champion(
+        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=DenseParams()
+    )
+    assert set(known["hybrid"]["weights"]) == {"bm25", "dense", "sparse"}
+    assert runs.groupby("retriever").size().to_dict() == {"dense": 4, "sparse": 2}
+    shared: dict[str, Any] = {
+        "bm25_index": search.bm25, "corpus": tables[0], "queries": tables[1], "qrels": tables[2],
+        "evaluation": EVALUATION,
+    }  # fmt: skip
+    for system in ("hybrid", "dense"):
+        expected = search.ranked(["night", "day"], 2, system)  # type: ignore[arg-type]
+        found = score_champion(runs, known, params=RetrainParams(rule={"system": system}), **shared)
+        place = [row.index(own) for own, row in enumerate(expected.documents.tolist())]
+        assert found["mrr@10"].tolist() == [1 / (rank + 1) for rank in place]
 
 
 def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) -> None:

@@ -112,6 +112,10 @@ def train_retriever(
 
     rows = check_splits(rows, queries)
     merged = merged_options(recipes.get(recipe), params)
+    if merged.companion is not None and merged.of_companion.retriever == recipe:
+        raise AnmiError(
+            f'the companion is reported as "{recipe}", and so would be the recipe of that name: rename the recipe'
+        )
     refit = params.refit and bool(merged.labels)
     if refit:
         check_dev_is_mined(rows, queries)

@@ -202,17 +202,13 @@ class TrainingOptions(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _has_another_companion(self) -> TrainingOptions:
+    def _companion_can_be_trained(self) -> TrainingOptions:
         if self.companion is None:
             return self
         for name in ("companion", "labels", "pseudo_queries"):
             if name in self.companion:
                 raise ValueError(f"a companion learns from the same rows and has no {name} of its own; leave it out")
-        if self.of_companion.retriever == self.retriever:
-            raise ValueError(
-                f"a companion is of the other kind, and both are {self.retriever}; say companion: {{retriever: "
-                f"{'sparse' if self.retriever == 'dense' else 'dense'}}}"
-            )
+        _ = self.of_companion
         return self
 
     @property
