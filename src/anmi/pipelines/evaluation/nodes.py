@@ -146,7 +146,8 @@ def compare_systems(
                 flat[f"{system}.{metric}" if bucket == ALL else f"{system}.{bucket}.{metric}"] = value
         flat |= {f"{system}.{k}": v for k, v in summarise(table).items() if "@" not in k}
     companions = [name for name in tables if name not in ("bm25", "zero_shot", recipe, HYBRID)]
-    pairs = [(recipe, "zero_shot"), (recipe, "bm25"), ("bm25", "zero_shot"), *((name, "bm25") for name in companions)]
+    pairs = [(name, baseline) for name in (recipe, *companions) for baseline in ("zero_shot", "bm25")]
+    pairs += [("bm25", "zero_shot")]
     pairs += [(HYBRID, baseline) for baseline in ("zero_shot", "bm25", recipe, *companions) if HYBRID in tables]
     for bucket, ids in asked.items():
         named = [name for name in (_HEADLINE if bucket == ALL else _HEADLINE[:1]) if name in metrics]
