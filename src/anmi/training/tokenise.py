@@ -26,9 +26,11 @@ class Tokeniser:
 
     def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
         self._encoder = encoder
-        self._static = is_static(encoder) and not is_sparse(encoder)
+        static = is_static(encoder)
+        # The roles whose features are tokens in a row, without padding.
+        self._in_a_row = () if not static else ("document",) if is_sparse(encoder) else ("query", "document")
         self._routed = is_routed(encoder)
-        self._cut = {} if max_length is None or self._static else {"max_length": max_length}
+        self._cut = {} if max_length is None or static else {"max_length": max_length}
         self._prompts = prompts_of(encoder)
         self._known: dict[str, Tensor] = {}
 
@@ -37,19 +39,19 @@ class Tokeniser:
         prompt = self._prompts[role]
         # Read by the router, which sends queries and documents to encoders of their own.
         route = {"task": role} if self._routed else {}
-        if self._static:
-            return self._from_table([prompt + text for text in texts]) | route
+        if role in self._in_a_row:
+            return self._from_table([prompt + text for text in texts], route) | route
         features: dict[str, Any] = self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
         return features
 
-    def _from_table(self, texts: list[str]) -> dict[str, Any]:
+    def _from_table(self, texts: list[str], route: dict[str, str]) -> dict[str, Any]:
         """Tokenise every text once per run: for a static encoder it would be most of the training time.
 
-        Two encoders made from one have the same tokenizer.
+        Two encoders made from one have the same tokenizer, and so have queries and documents.
         """
         new = list(dict.fromkeys(text for text in texts if text not in self._known))
         if new:
-            features = self._encoder.preprocess(new)
+            features = self._encoder.preprocess(new, **route)
             parts = torch.tensor_split(features["input_ids"].to(torch.int32), features["offsets"][1:])
             self._known.update(zip(new, parts, strict=True))
         tokens = [self._known[text] for text in texts]

@@ -311,7 +311,9 @@ def test_a_champion_keeps_its_companion(registry: Any, tables: Any, trained: Pat
     words = word_encoder(["night", "day"])
     inference_free(words, tables[0].text.tolist()).save(str(trained / "companion"), create_model_card=False)
     sparse = load_encoder(str(trained / "companion"), trained)
-    search = searching(tables[0], trained, Encoded(trained / "companion", vectors(sparse, ["night", "day"], "document"), 1.0))
+    search = searching(
+        tables[0], trained, Encoded(trained / "companion", vectors(sparse, ["night", "day"], "document"), 1.0)
+    )
     params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
     none = {"model": params.model, "version": None, "rolled_back": {}}
     promotion = decided(none, *FIRST_NIGHT, trained, params=params)
