@@ -9,12 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.nodes import labels_used, train_retriever, without_documents
 from anmi.pipelines.training.params import TrainingParams
+from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.sparse import term_table
+from anmi.retrieval.sparse.model import inference_free
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
+from anmi.training.sparsity import query_weights
 
 COUNT = 24
 WORDS = [f"w{i}" for i in range(3 * COUNT)]
@@ -157,6 +162,15 @@ def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
     assert summary["companion"]["options"]["retriever"] == "sparse"
     assert summary["companion"]["best_epoch"] == expected["best_epoch"]
     assert summary["best_epoch"] == alone["dense"]["training_summary"]["best_epoch"]
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: bool) -> None:
+    made = train(options={"retriever": "sparse", "sparsity": {"learned_queries": learned}})
+    table = term_table(made["trained_model"])
+    start = inference_free(load_encoder(made["training_summary"]["encoder"], Path()), document_texts(CORPUS))
+    before = query_weights(start).numpy()
+    assert np.array_equal(table.weights, before) is not learned
 
 
 def test_a_companion_may_not_be_called_as_the_recipe(train: Any) -> None:

@@ -60,7 +60,9 @@ class Training:
             model = load_encoder(self.encoder, self.store.path / "models", dense.max_length, dense.prompts)
             if options.retriever == "dense":
                 return model
-            return _sparse_start(model, options.masked_lm, self.corpus, self.store)
+            model = _sparse_start(model, options.masked_lm, self.corpus, self.store)
+            model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
+            return model
 
         def rank_dev(model: Any) -> pd.DataFrame:
             return dev_ranking(model, *self.dev_tables, dense.precision)
