@@ -1,6 +1,6 @@
 """The recipes of the project beside their controls: the set ``judged_by_evidence``, by the command that users have.
 
-Cells that are there are kept, so the script may be interrupted. The table of the README is made from the result.
+Cells that are there are kept, so the script may be interrupted. The table of docs/results.md is made from the result.
 Run from the repository's root (``--readme`` makes nothing but that table, from the result that is there):
 
     python benchmarks/ablation.py
@@ -23,8 +23,8 @@ from anmi.report.ablation import bucket_table, cells, legend, mean_table, note, 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "ablation.json"
 TABLE = RESULT.with_suffix(".md")
-README = ROOT / "README.md"
-# Between these lines of the README.
+PAGE = ROOT / "docs" / "results.md"
+# Between these lines of the page.
 MARKS = ("<!-- made by benchmarks/ablation.py -->\n", "<!-- end -->")
 # Heading, collection and judgments.
 COLUMNS = (
@@ -47,10 +47,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", default="judged_by_evidence")
     parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "ablation")
-    parser.add_argument("--readme", action="store_true", help="only make the table of the README")
+    parser.add_argument("--page", action="store_true", help="only make the table of docs/results.md")
     arguments = parser.parse_args()
-    if arguments.readme:
-        write_readme(json.loads(RESULT.read_text(encoding="utf-8")))
+    if arguments.page:
+        write_page(json.loads(RESULT.read_text(encoding="utf-8")))
         return
     kedro = Path(sys.executable).with_name("kedro")
     environment = os.environ | {"ANMI_DATA_ROOT": str(arguments.work.resolve())}
@@ -68,7 +68,7 @@ def main() -> None:
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     TABLE.write_text(markdown(results), encoding="utf-8")
-    write_readme(document)
+    write_page(document)
     # A cell that failed stands in the file; whoever runs this is to notice.
     sys.exit(done.returncode)
 
@@ -123,17 +123,17 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def write_readme(document: Mapping[str, Any]) -> None:
-    """Put the table of a result into the README."""
-    text = README.read_text(encoding="utf-8")
+def write_page(document: Mapping[str, Any]) -> None:
+    """Put the table of a result into the page."""
+    text = PAGE.read_text(encoding="utf-8")
     start, end = map(re.escape, MARKS)
-    README.write_text(
-        re.sub(f"({start}).*?({end})", lambda found: found[1] + readme_table(document) + found[2], text, flags=re.S),
+    PAGE.write_text(
+        re.sub(f"({start}).*?({end})", lambda found: found[1] + page_table(document) + found[2], text, flags=re.S),
         encoding="utf-8",
     )
 
 
-def readme_table(document: Mapping[str, Any]) -> str:
+def page_table(document: Mapping[str, Any]) -> str:
     """Return nDCG@10 of every recipe, the best mean first; ▼ where the focus is significantly better.
 
     Parameters

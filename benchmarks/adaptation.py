@@ -17,7 +17,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from anmi.evaluation.significance import compare, interval
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "adaptation.json"
-README = ROOT / "README.md"
-# Between these lines of the README.
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "results.md"
+# Between these lines of both.
 MARKS = ("<!-- made by benchmarks/adaptation.py -->\n", "<!-- end -->")
 # Rows of that table: system, share of the labels, and how they are called.
 SHOWN = (
@@ -38,6 +38,15 @@ SHOWN = (
     ("anmi_labels_only_hybrid", 1.0, "the same with BM25"), ("anmi", 1.0, "`anmi`"),
     ("hybrid", 1.0, "**the same with BM25 (default)**"),
 )  # fmt: skip
+# Of these the README has those that people choose between, on queries for documents that training never saw.
+BRIEF = (
+    ("bm25", 0.0),
+    ("zero_shot", 0.0),
+    ("mine_hard_negatives", 1.0),
+    ("hybrid", 0.0),
+    ("anmi", 1.0),
+    ("hybrid", 1.0),
+)
 SETS = ("adaptation", "adaptation_more")
 BUCKETS = ("all", "seen", "unseen", "added")
 METRIC = "ndcg@10"
@@ -79,8 +88,9 @@ def main() -> None:
     rows += beside(arguments.work)
     document = {"about": about, "rows": rows, "tests": tests}
     RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    before, rest = README.read_text(encoding="utf-8").split(MARKS[0])
-    README.write_text(before + MARKS[0] + readme_table(document) + MARKS[1] + rest.split(MARKS[1], 1)[1], "utf-8")
+    for page, made in ((README, brief_table(document)), (PAGE, whole_table(document))):
+        before, rest = page.read_text(encoding="utf-8").split(MARKS[0])
+        page.write_text(before + MARKS[0] + made + MARKS[1] + rest.split(MARKS[1], 1)[1], encoding="utf-8")
 
 
 def run(name: str, work: Path) -> None:
@@ -160,22 +170,43 @@ def tests_of(values: dict[tuple[str, float], pd.Series[float]]) -> Iterator[dict
         }  # fmt: skip
 
 
-def readme_table(document: dict[str, Any]) -> str:
+def whole_table(document: dict[str, Any]) -> str:
     """Return nDCG@10 of the systems on every collection: over all test queries, and over the unseen ones."""
+
+    def cell(all_of: dict[str, Any] | None, unseen: dict[str, Any] | None) -> str:
+        return " / ".join("–" if row is None else f"{row['ndcg_10']:.3f}" for row in (all_of, unseen))
+
+    return _table(document, list(SHOWN), cell)
+
+
+def brief_table(document: dict[str, Any]) -> str:
+    """Return nDCG@10 with its interval over the unseen queries, of the systems that people choose between."""
+
+    def cell(_: dict[str, Any] | None, unseen: dict[str, Any] | None) -> str:
+        if unseen is None:
+            return "–"
+        return f"{unseen['ndcg_10']:.3f} [{unseen['low']:.2f}, {unseen['high']:.2f}]".replace("0.", ".")
+
+    names = {(system, labels): name for system, labels, name in SHOWN}
+    names |= {("hybrid", 0.0): "hybrid, no labels", ("hybrid", 1.0): "**hybrid (default)**"}
+    return _table(document, [(*key, names[key]) for key in BRIEF], cell)
+
+
+def _table(document: dict[str, Any], systems: list[tuple[str, float, str]], cell: Callable[[Any, Any], str]) -> str:
     # By the best judgments known.
     kinds = {row["collection"]: "original" for row in document["rows"]}
     kinds |= {row["collection"]: "completed" for row in document["rows"] if row["judgments"] == "completed"}
     found = {
-        (row["collection"], row["system"], row["labels"], row["bucket"]): row["ndcg_10"]
+        (row["collection"], row["system"], row["labels"], row["bucket"]): row
         for row in document["rows"]
         if row["judgments"] == kinds[row["collection"]] and row["encoder"] == "static"
     }
     lines = [f"| system | {' | '.join(kinds)} |", f"|---|{'---|' * len(kinds)}"]
-    for system, labels, name in SHOWN:
-        cells = []
-        for collection in kinds:
-            values = [found.get((collection, system, labels, bucket)) for bucket in ("all", "unseen")]
-            cells.append(" / ".join("–" if value is None else f"{value:.3f}" for value in values))
+    for system, labels, name in systems:
+        cells = [
+            cell(*(found.get((collection, system, labels, bucket)) for bucket in ("all", "unseen")))
+            for collection in kinds
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

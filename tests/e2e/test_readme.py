@@ -17,7 +17,7 @@ SMALL = "denoising.depth=8,denoising.cross_encoder.max_pairs=32"
 
 def commands() -> list[str]:
     """Return the command lines of the shell blocks, each once."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     blocks = [
         block
         for page in pages

@@ -1,0 +1,60 @@
+"""The documentation as a site: built without a warning, searchable, and nothing left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Strict: a page that no menu shows, or a link that leads nowhere, is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_there_and_can_be_searched(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    assert pages <= {path.relative_to(site) for path in site.rglob("*.html")}
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    assert {entry["location"].partition("#")[0] for entry in found} >= {str(page) for page in pages}
+    assert any("anmi_and_sparse" in entry["text"] for entry in found)
+
+
+def test_the_menu_names_every_page() -> None:
+    named = set(re.findall(r"- ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert named == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+
+
+def test_the_reference_has_settings_and_signatures(site: Path) -> None:
+    settings = (site / "reference" / "settings.html").read_text(encoding="utf-8")
+    for file in (ROOT / "conf" / "base").glob("parameters*.yml"):
+        assert f"# {file.stem.removeprefix('parameters_')}." in re.sub(r"<[^>]+>", "", settings) or file.stem in (
+            "parameters", "parameters_recipes",
+        ), file.name  # fmt: skip
+    assert "HybridSearch" in (site / "reference" / "python.html").read_text(encoding="utf-8")
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        sources = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"([^\"]+)", page.read_text(encoding="utf-8"))
+        assert not [source for source in sources if source.startswith(("http", "//"))], page.name
+
+
+def test_the_readme_leads_to_pages_that_are_there() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    linked = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("http")]
+    assert len(linked) > 15 and not [link for link in linked if not (ROOT / link).exists()]
+    assert len(text.splitlines()) <= 150
