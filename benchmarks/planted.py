@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,12 @@ class Planted:
         return Planted(name, block, arrays["truth"], arrays["supersets"])
 
 
+@cache
+def kept_in(work: Path) -> Store:
+    """Return the store of a folder, which a process may open but once."""
+    return Store(work / "store")
+
+
 @dataclass(frozen=True)
 class Opened:
     """A collection that was read: its texts and what embeds them."""
@@ -96,10 +103,7 @@ class Opened:
     @staticmethod
     def of(name: str, encoder: str, work: Path, seed: int = 42) -> Opened:
         """Read a collection; embeddings are kept in ``work``."""
-        read, store = (
-            load_collection((COLLECTIONS | UNTUNED)[name][0].format(work=work), seed=seed),
-            Store(work / "store"),
-        )
+        read, store = load_collection((COLLECTIONS | UNTUNED)[name][0].format(work=work), seed=seed), kept_in(work)
         model = load_encoder(encoder, store.path / "models", TOKENS)
 
         def embed(texts: list[str], role: str) -> NDArray[np.float32]:
