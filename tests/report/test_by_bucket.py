@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from anmi.report.by_bucket import bucket_counts, bucket_figure, bucket_table, headline, warning
+from anmi.report.by_bucket import bucket_counts, bucket_figure, bucket_table, composition, verdict, warning
 from anmi.report.console import results_table
 from anmi.report.html import render
 
@@ -48,17 +48,44 @@ def printed(table: Any) -> str:
     return stream.getvalue()
 
 
-def test_the_headline_is_about_unseen_documents_the_best_system_first() -> None:
-    assert headline(results()) == (
-        "On queries whose documents training never saw as a positive (104), nDCG@10: BM25 0.680 [0.630, 0.730], "
-        "anmi_2_1 0.550, zero-shot 0.400."
+def deployed(rows: pd.DataFrame, **other: Any) -> pd.DataFrame:
+    """Comparisons of the last system with each other one, in the bucket of unseen documents."""
+    row = {"system": "anmi_2_1", "bucket": "unseen", "queries": 104, "metric": "ndcg@10", "p_value": 0.0001}
+    return pd.DataFrame([
+        row | {"baseline": "bm25", "difference": -0.13, "low": -0.2, "high": -0.05},
+        row | {"baseline": "zero_shot", "difference": 0.15, "low": -0.01, "high": 0.31, "p_value": 0.07},
+        row | {"baseline": "zero_shot", "difference": 0.3, "low": 0.2, "high": 0.4, "bucket": "all"},
+    ])  # fmt: skip
+
+
+def test_the_verdict_is_about_what_is_deployed_on_unseen_documents() -> None:
+    made = results()
+    assert verdict(made, deployed(made)) == (
+        "On queries whose documents training never saw as a positive (104), anmi_2_1 has nDCG@10 0.550 "
+        "[0.500, 0.600]: below BM25 0.680 (−0.130 [−0.200, −0.050], p < 0.001); not clearly different from zero-shot "
+        "0.400 (+0.150 [−0.010, +0.310], p = 0.070)."
     )
-    assert headline(results({"seen": 200, "unseen": 19})).endswith("; these are too few to conclude from.")
+    few = results({"seen": 200, "unseen": 19})
+    assert verdict(few, deployed(few)).endswith("; these are too few to conclude from.")
+    assert verdict(made, pd.DataFrame()) == ""
 
 
-def test_without_unseen_queries_the_headline_says_what_it_is_about() -> None:
-    assert headline(results({"added": 40})).startswith("On queries about documents held out of training (40)")
-    assert "nothing is known about others" in headline(results({"seen": 40}))
+def test_without_unseen_queries_the_verdict_says_what_it_is_about() -> None:
+    made = results({"added": 40})
+    compared = deployed(made).assign(bucket="added")
+    assert verdict(made, compared).startswith("On queries about documents held out of training (40), anmi_2_1 has")
+    assert "nothing is known about others" in verdict(results({"seen": 40}), compared)
+
+
+def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
+    weights = {"bm25": 0.2, "dense": 0.5, "sparse": 0.3}
+    fit = {"queries": 40, "kind": "unseen", "of": "labels", "ndcg@10": {"bm25": 0.5, "hybrid": 0.625}}
+    assert composition({"method": "convex", "weights": weights, "fit": fit}) == (
+        "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries whose documents training did not know; "
+        "nDCG@10 there: BM25 0.500, hybrid 0.625."
+    )
+    assert composition({"method": "convex", "weights": weights, "fit": {"queries": 0}}).endswith("no dev query chose.")
+    assert composition({"method": "rrf", "weights": weights}) == composition(None) == ""
 
 
 def test_the_console_shows_every_bucket_with_its_queries_and_fits() -> None:
@@ -92,7 +119,8 @@ def test_baselines_are_not_warned_of() -> None:
 def test_results_of_an_earlier_release_have_nothing_to_show(make: Any) -> None:
     old = make()
     assert bucket_counts(old.results) == {}
-    assert (headline(old.results), warning(old.results, old.comparisons)) == ("", "")
+    assert verdict(old.results, old.comparisons).startswith("On all test queries, ")
+    assert warning(old.results, old.comparisons) == ""
     assert bucket_table(old.results) is None and bucket_figure(old.results) is None
     assert "By what training saw" not in render(old)
 

@@ -53,7 +53,7 @@ def _tracking(context: Any) -> str:
 def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
-    from anmi.report.by_bucket import bucket_table, headline, standing_in, warning
+    from anmi.report.by_bucket import bucket_table, composition, standing_in, verdict, warning
     from anmi.report.console import rejections_table, results_table
     from anmi.report.false_negatives import false_negatives_lines
     from anmi.report.negatives_console import expected_sentence
@@ -65,7 +65,13 @@ def _print(saved: dict[str, Any]) -> None:
     if by_bucket := bucket_table(measured):
         out.print(by_bucket)
     for sentence in filter(
-        None, (standing_in(saved.get("test_queries")), headline(measured), warning(measured, compared))
+        None,
+        (
+            standing_in(saved.get("test_queries")),
+            verdict(measured, compared),
+            composition(saved.get("hybrid")),
+            warning(measured, compared),
+        ),
     ):
         click.echo(sentence)
     out.print(rejections_table(pd.DataFrame(saved["funnel"])))

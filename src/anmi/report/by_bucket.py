@@ -1,4 +1,4 @@
-"""Results by what training saw of the documents that answer a query: table, figure, headline and warning.
+"""Results by what training saw of the documents that answer a query: table, figure, verdict and warning.
 
 Results of an earlier release have no buckets; of these there is nothing to show.
 """
@@ -12,7 +12,7 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
-from anmi.evaluation.generalisation import ADDED, BUCKETS, FEW, UNSEEN
+from anmi.evaluation.generalisation import ADDED, ALL, BUCKETS, FEW, UNSEEN
 from anmi.report.figures import SYMBOLS, Figure, colours, error_bars, plot_layout, scatter
 from anmi.report.inputs import (
     BM25,
@@ -28,6 +28,7 @@ from anmi.report.inputs import (
 )
 
 METRIC: Final = "ndcg@10"
+_PARTS: Final = {"bm25": "BM25"}
 NOTE: Final = (
     "Seen: one of the query's relevant documents was a positive in training. Added: all of them were held out of "
     "training altogether, like documents that are added later. Unseen: all other queries."
@@ -107,25 +108,52 @@ def standing_in(test_queries: str | None) -> str:
     )
 
 
-def headline(results: pd.DataFrame) -> str:
-    """Say how the systems do on documents that training never saw, the best first; empty without buckets."""
+def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
+    """Say how what is deployed does on documents that training never saw, against every other system.
+
+    What is deployed is the hybrid where there is one, else what was trained. Results without buckets are about all
+    queries; empty where nothing was trained or compared.
+    """
     counts = bucket_counts(results)
-    if not counts:
-        return ""
     name = next((bucket for bucket in (UNSEEN, ADDED) if bucket in counts), None)
-    if name is None:
+    if counts and name is None:
         return "Of every test query training saw a relevant document as a positive, so nothing is known about others."
-    found = [(system, lookup(results, system, METRIC, name)) for system in systems(results)]
-    shown = sorted(((system, entry) for system, entry in found if entry), key=lambda each: -each[1]["value"])
-    texts = [
-        f"{system_name(system)} {entry['value']:.3f}"
-        + (f" [{_comma(between(entry['low'], entry['high']))}]" if place == 0 else "")
-        for place, (system, entry) in enumerate(shown)
-    ]
-    few = "; these are too few to conclude from" if counts[name] < FEW else ""
-    return (
-        f"On queries {_OF[name]} ({counts[name]:,}), {metric_name(METRIC)}: {', '.join(texts)}{few}." if texts else ""
-    )
+    bucket, names = name or ALL, systems(results)
+    deployed = names[-1] if names else ""
+    own = lookup(results, deployed, METRIC, bucket)
+    texts: dict[str, list[str]] = {}
+    for other in names[:-1]:
+        change = difference(comparisons, deployed, METRIC, bucket, baseline=other)
+        before = lookup(results, other, METRIC, bucket)
+        if change and before:
+            relation = "above" if change["low"] > 0 else "below" if change["high"] < 0 else "not clearly different from"
+            bounds = _comma(between(change["low"], change["high"], signed))
+            texts.setdefault(relation, []).append(
+                f"{system_name(other)} {before['value']:.3f} ({signed(change['difference'])} [{bounds}], "
+                f"{p_value(change['p_value'])})"
+            )
+    if not (own and texts):
+        return ""
+    asked = "On all test queries" if name is None else f"On queries {_OF[name]} ({counts[name]:,})"
+    few = "; these are too few to conclude from" if name is not None and counts[name] < FEW else ""
+    bounds = _comma(between(own["low"], own["high"]))
+    said = "; ".join(f"{relation} {', '.join(others)}" for relation, others in texts.items())
+    return f"{asked}, {system_name(deployed)} has {metric_name(METRIC)} {own['value']:.3f} [{bounds}]: {said}{few}."
+
+
+def composition(hybrid: Mapping[str, Any] | None) -> str:
+    """Say what the hybrid is made of and what its weights rest on; empty where ranks are fused, or nothing is known."""
+    weights = (hybrid or {}).get("weights")
+    if not hybrid or not weights or hybrid.get("method") != "convex":
+        return ""
+    made = " + ".join(f"{weight:.2f} {_PARTS.get(part, part)}" for part, weight in weights.items())
+    fit = hybrid.get("fit") or {}
+    if not fit.get("queries"):
+        return f"hybrid: {made}, weights that no dev query chose."
+    which = " whose documents training did not know" if fit["kind"] == "unseen" else ""
+    kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
+    there = ", ".join(f"{_PARTS.get(part, part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
+    return f"hybrid: {made}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there: {there}."
 
 
 def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
@@ -187,7 +215,6 @@ def section(results: pd.DataFrame, comparisons: pd.DataFrame) -> Mapping[str, An
     if not counts:
         return None
     return {
-        "headline": headline(results),
         "warning": warning(results, comparisons),
         "columns": [bucket_name(name, count) for name, count in counts.items()],
         "rows": [(system_name(system), cells) for system, cells in bucket_rows(results)],

@@ -16,7 +16,6 @@ from anmi.report.hardening import hardening
 from anmi.report.inputs import (
     EXAMPLE_COLUMNS,
     HEADLINE_METRICS,
-    NO_INTERVAL,
     ZERO_SHOT,
     ReportInputs,
     between,
@@ -49,7 +48,8 @@ def render(inputs: ReportInputs) -> str:
     return page(
         _TEMPLATE,
         summary=_summary(inputs.summary),
-        verdict=_verdict(inputs),
+        verdict=by_bucket.verdict(inputs.results, inputs.comparisons),
+        composition=by_bucket.composition(inputs.hybrid),
         columns=[metric_name(metric) for metric in HEADLINE_METRICS],
         results=_results(inputs),
         metrics=embedded(figures.metrics(inputs.results)),
@@ -88,24 +88,6 @@ def _summary(summary: Mapping[str, Any]) -> dict[str, Any]:
     title = f"{named['recipe']} on {named['collection']}" if known else "ANMI run"
     named["prompts"] = str(summary.get("prompts") or "")
     return named | {"title": title, "counts": counts, "versions": dict(summary.get("versions") or {})}
-
-
-def _verdict(inputs: ReportInputs) -> str:
-    """Say in one sentence what training brought."""
-    for system in reversed(systems(inputs.results)):
-        change, now = difference(inputs.comparisons, system), lookup(inputs.results, system, "ndcg@10")
-        before = lookup(inputs.results, ZERO_SHOT, "ndcg@10")
-        if change and now and before and system not in figures.BASELINE_COLOURS:
-            certain = change["low"] > 0 or change["high"] < 0
-            bounds = between(change["low"], change["high"], signed)
-            interval = bounds if bounds == NO_INTERVAL else f"95 % interval {bounds}"
-            verb = ("raised" if change["difference"] > 0 else "lowered") if certain else "did not clearly change"
-            return (
-                f"Training with {system} {verb} nDCG@10: {before['value']:.3f} zero-shot, {now['value']:.3f} trained "
-                f"({signed(change['difference'])}, {interval}, "
-                f"{p_value(change['p_value'])})."
-            )
-    return ""
 
 
 def _results(inputs: ReportInputs) -> list[dict[str, Any]]:

@@ -64,6 +64,8 @@ class ReportInputs:
     test_queries: str = "labels"
     # The artifact pseudo_query_summary; without kinds the section is omitted.
     pseudo_queries: Mapping[str, Any] = field(default_factory=dict)
+    # What the hybrid is made of, as the artifact results has it; empty omits the sentence.
+    hybrid: Mapping[str, Any] = field(default_factory=dict)
     # The artifact sparse_terms; empty omits the section.
     sparse_terms: Mapping[str, Any] = field(default_factory=dict)
     # Whose weights the trained model has, where they are not those of the last step; of two passes the second's end.
@@ -281,14 +283,14 @@ def lookup(results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL) -
 
 
 def difference(
-    comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10", bucket: str = ALL
+    comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10", bucket: str = ALL, baseline: str = ZERO_SHOT
 ) -> Mapping[str, float] | None:
-    """Return ``difference, low, high, p_value`` of a system against the encoder as it was, or None."""
+    """Return ``difference, low, high, p_value`` of a system against another, or None."""
     comparisons = of_bucket(comparisons, bucket)
     if not len(comparisons):
         return None
     asked = (comparisons["system"] == system) & (comparisons["metric"] == metric)
-    rows = comparisons[asked & (comparisons["baseline"] == ZERO_SHOT)]
+    rows = comparisons[asked & (comparisons["baseline"] == baseline)]
     return _last(rows, ["difference", "low", "high", "p_value"])
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from anmi.pipelines.evaluation.asked import kind_of_queries
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.reporting.params import ReportingParams
+from anmi.search import HybridSearch
 
 _PACKAGES: Final = (
     "anmi", "kedro", "torch", "sentence-transformers", "transformers", "bm25s", "faiss-cpu", "numpy", "pandas",
@@ -49,6 +50,7 @@ def collect_results(
     qrels: pd.DataFrame,
     info: dict[str, Any],
     evaluation: EvaluationParams,
+    search_index: HybridSearch,
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
@@ -61,6 +63,7 @@ def collect_results(
         "versions": versions(),
         "prompts": training_summary.get("prompts"),
         "test_queries": kind_of_queries(queries, qrels, evaluation.split),
+        "hybrid": {name: search_index.settings.get(name) for name in ("method", "weights", "fit")},
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
@@ -148,6 +151,7 @@ def render_report(
             neighbours=neighbours,
             test_queries=results.get("test_queries") or "labels",
             pseudo_queries=pseudo_query_summary,
+            hybrid=results.get("hybrid") or {},
             sparse_terms=sparse_terms,
             kept_epoch=_kept_epoch(training_summary),
             passes=passes_sentence(training_summary),

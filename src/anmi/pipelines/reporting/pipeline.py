@@ -15,7 +15,7 @@ def create_pipeline() -> Pipeline:
             collect_results,
             inputs=by_name(
                 "metrics", "comparisons", "training_summary", "selection_summary", "equivalents", "queries", "qrels",
-                "params:evaluation", drawn="drawn_negatives", info="collection_info",
+                "params:evaluation", "search_index", drawn="drawn_negatives", info="collection_info",
             ),
             outputs="results",
             name="collect_results",
