@@ -1,4 +1,5 @@
 import json
+import re
 from html.parser import HTMLParser
 
 import lxml.html
