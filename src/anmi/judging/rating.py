@@ -328,9 +328,7 @@ def _instalments(budget: int, rounds: int) -> list[int]:
     return [int(part) for part in np.diff(edges) if part]
 
 
-def _with_elo(
-    block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_], deviation: float
-) -> Candidates:
+def _with_elo(block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_], deviation: float) -> Candidates:
     # A document that was not compared has only its prior; its Elo is unknown rather than average.
     columns, own = {}, {}
     for name, values in (("elo", fitted.elo), ("elo_se", fitted.se), ("gap_se", fitted.gap_se)):

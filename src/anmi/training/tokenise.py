@@ -30,7 +30,8 @@ class Tokeniser:
         self._routed = is_routed(encoder)
         self._cut = {} if max_length is None or self._static else {"max_length": max_length}
         self._prompts = prompts_of(encoder)
-        self._known: dict[str, Tensor] = {}
+        # By role where each has an encoder of its own, whose tokenizers may differ.
+        self._known: dict[str, dict[str, Tensor]] = {}
 
     def __call__(self, texts: list[str], role: str) -> dict[str, Any]:
         """Return the input features of ``texts``; ``role`` is ``query`` or ``document``."""
@@ -38,20 +39,18 @@ class Tokeniser:
         # Read by the router, which sends queries and documents to encoders of their own.
         route = {"task": role} if self._routed else {}
         if self._static:
-            return self._from_table([prompt + text for text in texts]) | route
+            return self._from_table([prompt + text for text in texts], route) | route
         features: dict[str, Any] = self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
         return features
 
-    def _from_table(self, texts: list[str]) -> dict[str, Any]:
-        """Tokenise every text once per run: for a static encoder it would be most of the training time.
-
-        Two encoders made from one have the same tokenizer.
-        """
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+    def _from_table(self, texts: list[str], route: dict[str, str]) -> dict[str, Any]:
+        """Tokenise every text once per run: for a static encoder it would be most of the training time."""
+        known = self._known.setdefault(route.get("task", ""), {})
+        new = list(dict.fromkeys(text for text in texts if text not in known))
         if new:
-            features = self._encoder.preprocess(new)
+            features = self._encoder.preprocess(new, **route)
             parts = torch.tensor_split(features["input_ids"].to(torch.int32), features["offsets"][1:])
-            self._known.update(zip(new, parts, strict=True))
-        tokens = [self._known[text] for text in texts]
+            known.update(zip(new, parts, strict=True))
+        tokens = [known[text] for text in texts]
         lengths = torch.tensor([0, *(len(part) for part in tokens[:-1])])
         return {"input_ids": torch.cat(tokens).long(), "offsets": lengths.cumsum(0)}

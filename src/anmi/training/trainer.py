@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import sys
 import tempfile
@@ -29,13 +30,16 @@ from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import Curriculum, build_curriculum
 from anmi.training.drawn import DrawnNegatives
+from anmi.training.hardness import EasyFirstBatches, rated
 from anmi.training.interpolation import choose_share
 from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
 from anmi.training.mixed import Stock
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
+from anmi.training.options.hardness import HansOptions
 from anmi.training.options.sources import MixedSources
+from anmi.training.pretraining import pretrain
 from anmi.training.pseudo import Layout, PseudoRows
 from anmi.training.recorder import DevLoss, Recorder, Refit
 from anmi.training.sampler import build_sampler
@@ -130,10 +134,7 @@ def train(
     if options.encoders == "two":
         encoder = two_encoders(encoder)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
-    columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads, *options.draw.reads))
-    data = [] if pseudo is not None and rows.empty else read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
-    if stock is not None:
-        data = [replace(row, about=_about(row, stock)) for row in data]
+    data = [] if pseudo is not None and rows.empty else _read(rows, loss, options, stock)
     if callable(prepare := getattr(loss, "prepare", None)):
         prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
@@ -267,6 +268,8 @@ def _loop(
     dimension, columns = encoder.get_embedding_dimension() or 0, getattr(loss, "columns", ())
     if data:
         loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension, loss)
+    if isinstance(options.hardness, HansOptions):
+        _go_by_hardness(loop, data, encoder, loss, options.hardness)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
@@ -275,6 +278,29 @@ def _loop(
     if options.draws:
         recorder.drawn = DrawnNegatives((row.query_id for row in data), arguments.seed)
     return loop
+
+
+def _read(rows: pd.DataFrame, loss: nn.Module, options: TrainingOptions, stock: Stock | None) -> list[Row]:
+    """Return the rows with all that the training asks of them."""
+    columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads, *options.draw.reads))
+    data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
+    if stock is not None:
+        data = [replace(row, about=_about(row, stock)) for row in data]
+    return rated(data, options.hardness.heuristic) if isinstance(options.hardness, HansOptions) else data
+
+
+def _go_by_hardness(
+    loop: Loop, data: list[Row], encoder: SentenceTransformer, loss: nn.Module, options: HansOptions
+) -> None:
+    """Train the predictor before all else, and let easy queries come first, as far as either is asked for."""
+    if options.pretrain:
+        pretrain(loss.predictor, encoder, data, options, loop.args.seed)  # type: ignore[arg-type]
+    if options.easy_first:
+        hardness, size = [row.hardness for row in data], loop.args.per_device_train_batch_size
+        steps = math.ceil(len(data) / size)
+        loop.batches = EasyFirstBatches(
+            hardness, size, options.easy_first, loop.args.seed, lambda: loop.state.global_step // steps
+        )
 
 
 def _about(row: Row, stock: Stock) -> int:

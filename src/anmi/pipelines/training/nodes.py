@@ -18,6 +18,7 @@ from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
+from anmi.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -106,7 +107,7 @@ def train_retriever(
     from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import dev_metric
-    from anmi.retrieval.encoders import load_encoder, short_name
+    from anmi.retrieval.encoders import short_name
     from anmi.selection.rows import of_split
     from anmi.training.checkpoint import CheckpointPlan, digest_tables
     from anmi.training.refit import train_twice
@@ -157,8 +158,7 @@ def train_retriever(
     )
 
     def load() -> Any:
-        model = load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
-        return model if options.retriever == "dense" else _sparse_start(model, options.masked_lm, corpus, store)
+        return _start(encoder, options, dense, corpus, store)
 
     def rank_dev(model: Any) -> pd.DataFrame:
         return dev_ranking(model, *dev_tables, dense.precision)
@@ -193,6 +193,20 @@ def train_retriever(
         "dev_run": result.dev_run.reindex(columns=["query_id", "document_id", "score", "rank"]),
         "training_summary": result.summary | about,
     }
+
+
+def _start(encoder: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
+    """Return the untrained retriever that the options ask for."""
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.two_encoders import two_encoders
+
+    models = store.path / "models"
+    model = load_encoder(encoder, models, dense.max_length, dense.prompts)
+    if options.retriever == "sparse":
+        return _sparse_start(model, options.masked_lm, corpus, store)
+    if options.context_encoder is None:
+        return model
+    return two_encoders(model, load_encoder(options.context_encoder, models, dense.max_length, dense.prompts))
 
 
 def _sparse_start(encoder: Any, base: str | None, corpus: pd.DataFrame, store: Store) -> Any:

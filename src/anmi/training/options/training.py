@@ -104,6 +104,11 @@ class TrainingOptions(BaseModel):
         description="shared: one encoder for queries and documents. two: separate copies of its weights (DPR). "
         "shared: half the memory, and what is learned about a word serves both sides.",
     )
+    context_encoder: str | None = Field(
+        None,
+        description="Of two encoders: folder or name of the model that documents' starts from, such as the context "
+        "encoder of a DPR whose question encoder is `encoder`. None: a copy of `encoder`. Mining goes by `encoder`.",
+    )
     in_batch: Literal["none", "positives", "all"] = Field(
         "all",
         description="In-batch negatives: none, the positives of the other rows, or all documents of the batch. "
@@ -192,6 +197,8 @@ class TrainingOptions(BaseModel):
             raise ValueError("mixed sources interpolate directions, and a sparse retriever has none; use mined ones")
         if self.retriever == "sparse" and self.encoders == "two":
             raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
+        if self.context_encoder is not None and self.encoders != "two":
+            raise ValueError("context_encoder names where the second of two encoders starts; add encoders: two")
         return self
 
     @field_validator("warmup")
