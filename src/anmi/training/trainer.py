@@ -13,16 +13,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 import transformers
 from datasets import Dataset
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import resolve_precision
+from anmi.retrieval.encoders import Role, encode, resolve_precision
 from anmi.retrieval.kinds import is_sparse, is_static
 from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
@@ -42,6 +44,7 @@ from anmi.training.options.sources import MixedSources
 from anmi.training.pretraining import pretrain
 from anmi.training.pseudo import Layout, PseudoRows
 from anmi.training.recorder import DevLoss, Recorder, Refit
+from anmi.training.refreshed import Documents
 from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
 from anmi.training.tokenise import Tokeniser
@@ -87,7 +90,7 @@ def train(
     seed: int,
     show_progress: bool = True,
     checkpoints: CheckpointPlan | None = None,
-    stock: Stock | None = None,
+    stock: Stock | Documents | None = None,
     dev_loss: DevLoss | None = None,
     refit: Refit | None = None,
     pseudo: PseudoRows | None = None,
@@ -116,7 +119,7 @@ def train(
         Where to keep checkpoints while training, and which to go on from; None keeps none. A training that went on
         gives the same weights on a CPU as one that was never stopped.
     stock
-        What negatives of mixed sources are drawn from; None where the options ask for none.
+        What negatives of mixed or refreshed sources are drawn from; None where the options ask for none.
     dev_loss
         Measured on a model every so many steps and logged; changes nothing of the training.
     refit
@@ -246,7 +249,7 @@ def _loop(
     precision: torch.dtype,
     recorder: Recorder,
     curriculum: Curriculum | None,
-    stock: Stock | None,
+    stock: Stock | Documents | None,
     pseudo: PseudoRows | None,
 ) -> Loop:
     margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
@@ -267,7 +270,9 @@ def _loop(
     loop.remove_callback(PrinterCallback)
     dimension, columns = encoder.get_embedding_dimension() or 0, getattr(loss, "columns", ())
     if data:
-        loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension, loss)
+        loop.sampler = build_sampler(
+            data, options, curriculum, arguments.seed, columns, stock, dimension, loss, _encoding(encoder, options)
+        )
     if isinstance(options.hardness, HansOptions):
         _go_by_hardness(loop, data, encoder, loss, options.hardness)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
@@ -280,13 +285,28 @@ def _loop(
     return loop
 
 
-def _read(rows: pd.DataFrame, loss: nn.Module, options: TrainingOptions, stock: Stock | None) -> list[Row]:
+def _read(rows: pd.DataFrame, loss: nn.Module, options: TrainingOptions, stock: Stock | Documents | None) -> list[Row]:
     """Return the rows with all that the training asks of them."""
     columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads, *options.draw.reads))
     data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
-    if stock is not None:
+    if isinstance(stock, Stock):
         data = [replace(row, about=_about(row, stock)) for row in data]
     return rated(data, options.hardness.heuristic) if isinstance(options.hardness, HansOptions) else data
+
+
+def _encoding(
+    encoder: SentenceTransformer, options: TrainingOptions
+) -> Callable[[list[str], Role], NDArray[np.float32]]:
+    """Return what encodes texts by the encoder as it is at that moment, and leaves it training."""
+
+    def run(texts: list[str], role: Role) -> NDArray[np.float32]:
+        was_training = encoder.training
+        encoder.eval()
+        found = encode(encoder, texts, precision=options.precision, role=role)
+        encoder.train(was_training)
+        return found
+
+    return run
 
 
 def _go_by_hardness(

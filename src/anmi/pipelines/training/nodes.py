@@ -133,14 +133,7 @@ def train_retriever(
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed)
     folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
-    stock: Any = None
-    known: dict[str, str] = {}
-    if options.sources.kind == "mixed":
-        from anmi.training.mixed import Stock
-
-        stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
-        tables = (corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents)
-        known = {"graph and variants": digest_tables(tables)}
+    stock, known = _drawn_from(options.sources.kind, corpus, knowledge, variants, related_documents)
     if pseudo is not None:
         known["pseudo-queries"] = digest_tables((pseudo_queries, related_documents))
     dev = digest_tables(dev_tables[1:])
@@ -193,6 +186,25 @@ def train_retriever(
         "dev_run": result.dev_run.reindex(columns=["query_id", "document_id", "score", "rank"]),
         "training_summary": result.summary | about,
     }
+
+
+def _drawn_from(
+    kind: str, corpus: pd.DataFrame, knowledge: Knowledge, variants: pd.DataFrame, related_documents: pd.DataFrame
+) -> tuple[Any, dict[str, str]]:
+    """Return what a training draws negatives from beside its rows, and digests of it for its checkpoints."""
+    from anmi.corpus.texts import document_texts
+    from anmi.training.checkpoint import digest_tables
+    from anmi.training.mixed import Stock
+    from anmi.training.refreshed import Documents
+
+    if kind == "refreshed":
+        documents = Documents(corpus.document_id.tolist(), document_texts(corpus))
+        return documents, {"corpus": digest_tables((corpus,))}
+    if kind == "mixed":
+        tables = (corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents)
+        stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
+        return stock, {"graph and variants": digest_tables(tables)}
+    return None, {}
 
 
 def _start(encoder: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:

@@ -17,6 +17,29 @@ class MinedSources(PartOptions):
     kind = "mined"
 
 
+class RefreshedSources(PartOptions):
+    """The nearest documents by the encoder as it is, found anew every so many steps (ANCE); until then the mined ones.
+
+    Nobody judges what is found: it is kept from what is known to be relevant, a copy of that, or was found unsafe when
+    the rows were mined.
+    """
+
+    kind = "refreshed"
+    every: int | None = Field(
+        None,
+        ge=1,
+        description="Steps after which all queries and documents are encoded anew and negatives mined again. None: an "
+        "epoch, so that every row meets what is mined; ANCE takes some thousand steps, at a far larger collection.",
+    )
+    top: int = Field(200, ge=1, description="Nearest documents that a step draws from, uniformly. 200: ANCE's.")
+    max_ratio: float | None = Field(
+        None,
+        gt=0,
+        description="Only documents below this share of the positive's similarity, both by the encoder as it is, as "
+        "`max_ratio` of the steps; 0.95 is customary. None: ANCE has no such ceiling.",
+    )
+
+
 class MixedSources(PartOptions):
     """Drawn anew in every step from four sources (methods §5); needs a collection that states facts.
 
@@ -93,5 +116,5 @@ class MixedSources(PartOptions):
         return (self.random, self.graph, self.latent, self.edit)
 
 
-NEGATIVE_SOURCES: Final = (MinedSources, MixedSources)
+NEGATIVE_SOURCES: Final = (MinedSources, RefreshedSources, MixedSources)
 SourceOptions = Annotated[PartOptions, OneOf(*NEGATIVE_SOURCES)]

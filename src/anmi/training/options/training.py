@@ -65,7 +65,7 @@ class TrainingOptions(BaseModel):
     )
     sources: SourceOptions = Field(
         MinedSources(),
-        description="Where the negatives of a step come from: mined or mixed. mined: what the recipe's steps chose.",
+        description="Where the negatives of a step come from: mined, refreshed or mixed. mined: what the recipe chose.",
     )
     curriculum: CurriculumOptions = Field(
         NoCurriculum(), description="In which order negatives are met. none: most recipes have none."
@@ -222,11 +222,30 @@ class TrainingOptions(BaseModel):
 
     @model_validator(mode="after")
     def _counted(self) -> TrainingOptions:
-        if self.sources.kind == "mixed" and self.negatives is None:
-            raise ValueError("with mixed sources `negatives` says how many are drawn for a row, such as 7")
+        if self.sources.kind != "mined" and self.negatives is None:
+            raise ValueError(f"with {self.sources.kind} sources `negatives` says how many are drawn, such as 7 a row")
+        if self.sources.kind == "refreshed":
+            self._goes_with_unjudged_negatives()
         if self.pseudo_queries.kinds:
             self._goes_with_pseudo_queries()
         return self
+
+    def _goes_with_unjudged_negatives(self) -> None:
+        """Refuse what reads judgments of negatives, or chooses among those that were mined."""
+        wanted = {
+            "loss": self.loss.reads,
+            "temperature": self.temperature.reads,
+            "draw": not isinstance(self.draw, FirstDraw),
+            "curriculum": not isinstance(self.curriculum, NoCurriculum),
+            "hardness": not isinstance(self.hardness, NoAdaptation),
+        }
+        if self.retriever == "sparse":
+            raise ValueError("refreshed sources search by directions, and a sparse retriever has none; use mined ones")
+        for name in (name for name, needed in wanted.items() if needed):
+            raise ValueError(
+                f"refreshed sources bring negatives that nobody judged or chose, which {name} "
+                f"{getattr(self, name).kind} needs; choose another {name}, or `sources: mined`"
+            )
 
     def _goes_with_pseudo_queries(self) -> None:
         """Refuse what needs negatives or judgments that pseudo-queries do not have."""
@@ -250,7 +269,7 @@ class TrainingOptions(BaseModel):
         """Whether the negatives of a row are not the same in every step: which they were shows only afterwards."""
         varied = isinstance(self.hardness, HansOptions) and self.hardness.negatives.on
         by_window = isinstance(self.curriculum, WindowOptions)
-        return self.sources.kind == "mixed" or by_window or not isinstance(self.draw, FirstDraw) or varied
+        return self.sources.kind != "mined" or by_window or not isinstance(self.draw, FirstDraw) or varied
 
     @property
     def reads(self) -> set[str]:
