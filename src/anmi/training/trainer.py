@@ -37,6 +37,7 @@ from anmi.training.interpolation import choose_share
 from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
 from anmi.training.mixed import Stock
+from anmi.training.mixed.watched import neighbour_table
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.options.hardness import HansOptions
@@ -68,6 +69,9 @@ class TrainingResult:
     drawn
         ``query_id, document_id, count``: how often each document was drawn as a negative of a query, for at most
         2,000 queries chosen by hash; empty where a row has the same negatives in every step.
+    neighbours
+        ``step, query_id, rank, document_id, uri, own_uri, usable``: the five nearest documents of at most 20 training
+        queries each time the index of latent negatives was made; empty where there is none.
     dev_run
         ``query_id, document_id, score, rank``: what the dev queries find with a model that was not trained on them;
         empty where nobody asked.
@@ -77,6 +81,7 @@ class TrainingResult:
     log: pd.DataFrame
     summary: dict[str, Any]
     drawn: pd.DataFrame
+    neighbours: pd.DataFrame
     dev_run: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
@@ -207,7 +212,9 @@ def train(
     if kept is not None and kept.owned:
         kept.remove()
     drawn = recorder.drawn or DrawnNegatives([], seed)
-    return TrainingResult(encoder, log, summary, drawn.table())
+    watched = getattr(loop.sampler, "watched", None)
+    neighbours = neighbour_table() if watched is None else watched.table()
+    return TrainingResult(encoder, log, summary, drawn.table(), neighbours)
 
 
 def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:
@@ -252,11 +259,11 @@ def _loop(
     stock: Stock | Documents | None,
     pseudo: PseudoRows | None,
 ) -> Loop:
-    margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
+    mixed = options.sources if isinstance(options.sources, MixedSources) else None
     autocast = precision if precision != torch.float32 else None
     objective = ContrastiveObjective(
-        encoder, loss, autocast, recompute=options.recompute, margin=margin,
-        sparsity=options.sparsity if is_sparse(encoder) else None,
+        encoder, loss, autocast, recompute=options.recompute, margin=None if mixed is None else mixed.margin,
+        sparsity=options.sparsity if is_sparse(encoder) else None, adversary=0.0 if mixed is None else mixed.adversary,
     )  # fmt: skip
     loop = Loop(
         model=encoder,

@@ -183,6 +183,7 @@ def train_retriever(
         "trained_model": folder,
         "training_log": result.log,
         "drawn_negatives": result.drawn,
+        "latent_neighbours": result.neighbours,
         "dev_run": result.dev_run.reindex(columns=["query_id", "document_id", "score", "rank"]),
         "training_summary": result.summary | about,
     }

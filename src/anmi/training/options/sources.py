@@ -82,8 +82,10 @@ class MixedSources(PartOptions):
     top: int = Field(
         32, ge=1, description="Nearest documents looked at. 32: some are about the row's own entity, and are not taken."
     )
-    index: Literal["flat", "hnsw"] = Field(
-        "flat", description="flat is exact. hnsw: for large buffers; made off the training thread."
+    index: Literal["flat", "hnsw", "pq"] = Field(
+        "flat",
+        description="flat is exact. hnsw: for large buffers. pq: product-quantised, a sixteenth of the memory, less "
+        "exact. Both are made off the training thread.",
     )
     fact_filter: bool = Field(
         True,
@@ -102,6 +104,15 @@ class MixedSources(PartOptions):
         le=2,
         description="A negative violates it whose cosine similarity is above the positive's less so much. 0.1: half of "
         "the 0.2 that triplet losses take, whose distances are about twice as wide apart.",
+    )
+
+    adversary: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Length of the step by which the embedding of every negative is moved up the gradient of the loss "
+        "before the loss is taken (fast gradient method), on the unit sphere. 0: optional in methods; 0.1 turns a "
+        "negative by up to 6 degrees.",
     )
 
     @model_validator(mode="after")
