@@ -109,7 +109,7 @@ def scattered(snapshot: Snapshot | None, about: NDArray[np.int32]) -> float:
 
     Examples
     --------
-    >>> vectors = np.array([[1, 0], [0.8, 0.6], [0, 1], [0.6, 0.8]], np.float32)
+    >>> vectors = np.array([[1, 0], [0.8, 0.6], [0, 1], [0.28, 0.96]], np.float32)
     >>> snapshot = Snapshot(np.arange(4), np.zeros(4, np.int64), vectors)
     >>> scattered(snapshot, np.array([0, 0, 1, 0], np.int32)), scattered(snapshot, np.array([0, 1, 2, 3], np.int32))
     (0.3333333333333333, nan)
