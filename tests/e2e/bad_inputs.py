@@ -227,6 +227,7 @@ PARAMETERS: Final = _of_parameters({
     "recipe={a: 1}": ('"recipe"', "the name of a recipe"), "recipe=2024": ('"recipe"', "quotes"),
     "recipe=": ('"recipe"', "the name of a recipe"), "recipe='*'": ('no recipe "*"', "anmi_2_1"),
     "recipe=anmi_21": ('"anmi_21"', 'did you mean "anmi_2_1"'), "recipe=ANMI": ('no recipe "ANMI"', "anmi"),
+    "training.options.context_encoder=minilm": ("context_encoder", "add encoders: two"),
     "encoder=null": ('"encoder"', "static"), "encoder=3": ('"encoder"', "ORG/NAME"), "encoder=[1]": ('"encoder"',),
     "encoder=statics": ('"statics"', 'did you mean "static"'), "encoder=./nowhere": ("nowhere", "folder"),
     "encoder=": ('"encoder"', "a text such as static"), "encoder=a/b/c": ("a/b/c", "not a folder"),
@@ -745,6 +746,18 @@ RUNS: Final = [
             "train and test share a query",
             "only empty documents",
         )
+    ),
+    Case(
+        "a judge that nobody gave",
+        ("no chat endpoint is given", "elo.pairwise.llm.chat.base_url="),
+        "recipe=denoising_chat_as_published",
+        pipelines="mining",
+    ),
+    Case(
+        "a curriculum over negatives that are mined again",
+        ("refreshed sources", "which curriculum tiers needs"),
+        "recipe=ance,training.options.curriculum=tiers",
+        pipelines="training",
     ),
     Case("no facts for mixed sources", ("mixed sources", "kg:DIR"), "recipe=dnh_linear", pipelines="mining,training"),
 ]
