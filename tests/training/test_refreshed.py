@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
+from anmi.training.checkpoint import CheckpointPlan
 from anmi.training.options import TrainingOptions
 from anmi.training.options.sources import RefreshedSources
 from anmi.training.refreshed import Documents, RefreshedSampler
@@ -130,32 +132,55 @@ def test_what_needs_mined_negatives_is_refused(options: dict[str, Any], message:
         TrainingOptions(**{"sources": "refreshed", "negatives": 2, **options})
 
 
-def test_a_training_mines_by_its_own_weights(word_encoder: Any) -> None:
-    count = 12
-    words = [f"w{i}" for i in range(2 * count)]
-    documents = Documents([f"d{i}" for i in range(count)], words[count:])
-    table = pd.DataFrame([
-        {"query_id": f"q{i}", "query": words[i], "positive_id": f"d{i}", "positive": words[count + i],
-         "negative_ids": [], "negatives": [], "weights": [], "query_weight": 1.0, "positive_ids": [f"d{i}"]}
-        for i in range(count)
-    ])  # fmt: skip
-    options = TrainingOptions(
-        sources={"refreshed": {"every": 2, "top": 3}}, negatives=2, epochs=30, batch_size=4, learning_rate=0.1,
-        in_batch="none",
-    )  # fmt: skip
+COUNT = 12
+WORDS = [f"w{i}" for i in range(2 * COUNT)]
+CORPUS = Documents([f"d{i}" for i in range(COUNT)], WORDS[COUNT:])
+TABLE = pd.DataFrame([
+    {"query_id": f"q{i}", "query": WORDS[i], "positive_id": f"d{i}", "positive": WORDS[COUNT + i],
+     "negative_ids": [], "negatives": [], "weights": [], "query_weight": 1.0, "positive_ids": [f"d{i}"]}
+    for i in range(COUNT)
+])  # fmt: skip
 
-    def run() -> Any:
-        model = word_encoder(words, dimension=8)
-        return train(table, encoder=model, options=options, output=None, seed=1, stock=documents, show_progress=False)
 
-    result, again = run(), run()
-    assert all(torch.equal(a, b) for a, b in zip(result.model.parameters(), again.model.parameters(), strict=True))
+@pytest.fixture
+def fit(word_encoder: Any) -> Any:
+    def run(stock: Documents | None = CORPUS, epochs: int = 30, every: int = 2, **given: Any) -> Any:
+        options = TrainingOptions(
+            sources={"refreshed": {"every": every, "top": 3}}, negatives=2, epochs=epochs, batch_size=4,
+            learning_rate=0.1, in_batch="none", checkpoint_minutes=None, checkpoint_steps=1,
+        )  # fmt: skip
+        model = word_encoder(WORDS, dimension=8)
+        return train(
+            TABLE, encoder=model, options=options, output=None, seed=1, stock=stock, show_progress=False, **given
+        )
+
+    return run
+
+
+def test_a_training_mines_by_its_own_weights(fit: Any) -> None:
+    result = fit()
     assert result.log.mined_at.tolist() == [2.0 * (step // 2) for step in range(90)]
     assert result.log.loss.iloc[:2].sum() == 0.0, "there are no negatives before the first time"
     assert 0 < result.log.renewed.max() < 1
     drawn = result.drawn.groupby("query_id").document_id.agg(set)
-    assert all(f"d{query[1:]}" not in found for query, found in drawn.items()) and len(drawn) == count
-    vectors = result.model.encode(words, normalize_embeddings=True)
-    assert ((vectors[:count] @ vectors[count:].T).argmax(1) == np.arange(count)).mean() > 0.9
+    assert all(f"d{query[1:]}" not in found for query, found in drawn.items()) and len(drawn) == COUNT
+    vectors = result.model.encode(WORDS, normalize_embeddings=True)
+    assert ((vectors[:COUNT] @ vectors[COUNT:].T).argmax(1) == np.arange(COUNT)).mean() > 0.9
     with pytest.raises(AnmiError, match="give the training the corpus"):
-        train(table, encoder=word_encoder(words), options=options, output=None, seed=1, show_progress=False)
+        fit(stock=None)
+
+
+def test_stopped_between_two_minings_it_goes_on_to_the_same_weights(fit: Any, tmp_path: Path) -> None:
+    def stops(model: Any) -> float:
+        # At the end of the second epoch; the newest checkpoint is of its fifth step, and what was mined of its fourth.
+        if list(tmp_path.glob("*/step-00000005")):
+            raise KeyboardInterrupt
+        return 0.5
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(epochs=6, every=4, evaluate_dev=stops, checkpoints=CheckpointPlan(tmp_path))
+    resumed = fit(epochs=6, every=4, evaluate_dev=lambda model: 0.5, checkpoints=CheckpointPlan(tmp_path))
+    whole = fit(epochs=6, every=4, evaluate_dev=lambda model: 0.5)
+    assert resumed.summary["resumed_from_step"] == 5
+    pd.testing.assert_frame_equal(resumed.log, whole.log, check_exact=True)
+    assert all(torch.equal(a, b) for a, b in zip(resumed.model.parameters(), whole.model.parameters(), strict=True))
