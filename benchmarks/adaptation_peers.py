@@ -31,7 +31,7 @@ from anmi.pipelines.ablation.cells import measure
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.encoders import load_encoder
-from anmi.retrieval.fusion import Ranked, Spreads, fuse
+from anmi.retrieval.fusion import Ranked, fuse
 from anmi.retrieval.index import spread_of_scores
 from anmi.retrieval.related import RelatedDocuments
 from anmi.search.fit import fit_on_dev
@@ -206,18 +206,18 @@ def measured(mined: Mined, documents: Any, model: Any, trained: tuple[str, ...])
 
     dev, asked = mined.asked("dev"), mined.asked("test")
     ranking, dense = ranked(dev)
-    dev_run = ranking.run(dense.documents, dense.scores)
+    dev_run = ranking.run(dense.documents, dense.scores).assign(retriever="dense")
     on_dev = float(evaluate(mined.qrels[mined.qrels.query_id.isin(dev.query_id)], dev_run, (10,))["ndcg@10"].mean())
     spread = spread_of_scores(vectors(model, dev.text.tolist(), "query"), documents)
     positives = set(mined.qrels.document_id[mined.qrels.query_id.isin(mined.asked("train").query_id)])
-    weight = fit_on_dev(
-        dev_run, bm25, mined.corpus, mined.queries, mined.qrels, positives=positives, dense_spread=spread, depth=DEPTH,
-        seed=1,
-    ).weight  # fmt: skip
+    weights = fit_on_dev(
+        dev_run, bm25, mined.corpus, mined.queries, mined.qrels, positives=positives, spreads={"dense": spread},
+        depth=DEPTH, seed=1,
+    ).weights  # fmt: skip
     ranking, dense = ranked(asked)
     lexical_found, lexical_scores, lexical_spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
     lexical = Ranked(*ranking.lists(lexical_found, lexical_scores))
-    fused = fuse(lexical, dense, DEPTH, Spreads(lexical_spread, spread), "convex", weight)
+    fused = fuse({"bm25": lexical, "dense": dense}, DEPTH, {"bm25": lexical_spread, "dense": spread}, "convex", weights)
     away = set(np.array(mined.document_ids)[splits(mined.texts, SEED, HELD_OUT) != "train"])
     truth = "equivalents" if len(mined.equivalents) else "none"
     of = [

@@ -33,8 +33,8 @@ from anmi.evaluation.retrieval import side_by_side, vectors
 from anmi.retrieval.best import best
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
-from anmi.retrieval.fusion import Ranked, Spreads, aligned, fuse
-from anmi.search.weights import GRID, bagged
+from anmi.retrieval.fusion import Ranked, aligned, fuse
+from anmi.search.weights import bagged, grid
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))
@@ -53,7 +53,7 @@ FEW = (5, 10, 20, 40, 80, 160)
 REPEATS = 40
 # With which way few queries choose the weight.
 FEW_WAY = "z of all BM25 scores, one scale for all cosines, 100"
-NO_UNITS = Spreads(np.ones(1), 1.0)
+GRID = grid(2)[:, 1]
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -159,19 +159,20 @@ def variants(bm25: NDArray[np.float32], dense: NDArray[np.float32], measured: Me
     all_bm25, all_dense = moments(bm25), moments(dense)
     alike = (np.zeros(1, np.float32), np.float32(all_dense[1].mean()))
     for depth in (50, 100, 1000):
-        lists = listed(bm25, depth, True), listed(dense, depth, False)
-        sparse_list = np.where(lists[0].documents == PADDING, 0, lists[0].scores)
-        union = aligned(*lists)
+        lists = {"bm25": listed(bm25, depth, True), "dense": listed(dense, depth, False)}
+        lexical = lists["bm25"]
+        sparse_list, cosines = np.where(lexical.documents == PADDING, 0, lexical.scores), lists["dense"].scores
+        union = aligned(lists)
         values = [
             np.where(np.isnan(values), part.min(axis=1, keepdims=True), values)
-            for values, part in ((union.bm25_scores, sparse_list), (union.dense_scores, lists[1].scores))
+            for values, part in zip(union.part_scores.values(), (sparse_list, cosines), strict=True)
         ]
-        found[f"rrf, {depth}"] = measured.ranked(fuse(*lists, 10, NO_UNITS, "rrf").documents)[None]
+        found[f"rrf, {depth}"] = measured.ranked(fuse(lists, 10, method="rrf").documents)[None]
         scales = {
-            "z of the list": (moments(sparse_list), moments(lists[1].scores)),
-            "min-max of the list": (extremes(sparse_list), extremes(lists[1].scores)),
+            "z of the list": (moments(sparse_list), moments(cosines)),
+            "min-max of the list": (extremes(sparse_list), extremes(cosines)),
             "z of all scores": (all_bm25, all_dense),
-            "z of all BM25 scores and of the dense list": (all_bm25, moments(lists[1].scores)),
+            "z of all BM25 scores and of the dense list": (all_bm25, moments(cosines)),
             "z of all BM25 scores, one scale for all cosines": (all_bm25, alike),
         }
         for way, both in scales.items():
@@ -196,7 +197,7 @@ def by_few(values: NDArray[np.float64]) -> list[dict[str, Any]]:
         for repeat in range(REPEATS):
             order = rng.permutation(values.shape[1])
             chosen, others = values[:, order[:few]], values[:, order[few:]].mean(axis=1)
-            mean = bagged(chosen, repeat).mean()
+            mean = bagged(chosen, grid(2), repeat)[:, 1].mean()
             guesses = {prior: (few * mean + prior * 0.5) / (few + prior) for prior in PRIORS}
             for name, guess in (guesses | {"argmax": GRID[chosen.mean(axis=1).argmax()], "half": 0.5}).items():
                 losses[name].append(others.max() - np.interp(guess, GRID, others))

@@ -2,8 +2,9 @@
 
 Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that dev chose, and on
 pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of collections that are not asked for
-stay. ``--page`` only writes the tables of docs/sparse.md. From the repository's root, with a data root of a mining of
-the collection with ``encoder=static``:
+stay. ``--page`` only writes the tables of docs/sparse.md; ``--companion ROOT`` takes what a run of the ablation set
+`companion` left there, hybrids as they are deployed. From the repository's root, with a data root of a mining of the
+collection with ``encoder=static``:
 
     ANMI_DATA_ROOT=data/peers/scifact kedro run --pipelines mining --params collection=beir:../shared/data/scifact
     python benchmarks/sparse.py scifact data/peers/scifact
@@ -17,6 +18,7 @@ import json
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from adaptation import METRIC, newest
 from adaptation_peers import Mined, fresh
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import Ranking, dev_metric, vectors
@@ -59,10 +62,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hybrid", action="store_true", help="measure hybrids with a dense encoder instead")
     parser.add_argument("--curve", action="store_true", help="keep the rows as the curve of λ, and draw it")
+    parser.add_argument("--companion", type=Path, help="compare the hybrids of the ablation set companion, run there")
     parser.add_argument("--page", action="store_true", help="only write the tables of docs/sparse.md")
     asked = parser.parse_args()
     if asked.page:
         write_page(json.loads(RESULT.read_text(encoding="utf-8")))
+        return
+    if asked.companion:
+        rows = list(deployed(asked.companion))
+        RESULT.write_text(json.dumps(json.loads(RESULT.read_text()) | {"deployed": rows}, indent=1) + "\n")
         return
     mined, about = Mined(asked.mined), {"collection": asked.collection, "seed": asked.seed}
     bm25 = BM25Index.load(mined.newest("bm25/bm25_index"))
@@ -97,6 +105,30 @@ def save(part: str, about: dict[str, Any], lines: list[dict[str, Any]]) -> None:
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
+def deployed(work: Path) -> Iterator[dict[str, Any]]:
+    """Yield nDCG@10 on test of the hybrid with a sparse retriever beside that without, paired by query."""
+    found = newest("companion", work)
+    if found is None:
+        raise SystemExit(f"no run of the set companion in {work}: kedro run --pipelines ablation, see docs/sparse.md")
+    for (collection, judgments), cells in found[1].groupby(["collection", "judgments"], sort=False):
+        of = {name: cells.pivot_table(name, "query_id", "recipe") for name in (f"hybrid_{METRIC}", f"bm25_{METRIC}")}
+        mean, lexical = of.values()
+        if not {"anmi", "anmi_and_sparse"} <= set(mean.columns):
+            continue
+        kinds = cells.drop_duplicates("query_id").set_index("query_id")["documents"].reindex(mean.index)
+        for bucket in ("all", "unseen"):
+            chosen = mean if bucket == "all" else mean[kinds == bucket]
+            with_it, without = (chosen[name].to_numpy() for name in ("anmi_and_sparse", "anmi"))
+            test = compare(with_it, without, seed=1)
+            yield {
+                "collection": collection, "judgments": judgments, "bucket": bucket, "queries": len(chosen),
+                "seeds": int(cells.seed.nunique()), "bm25": round(float(lexical.loc[chosen.index, "anmi"].mean()), 4),
+                "without": round(float(without.mean()), 4), "with": round(float(with_it.mean()), 4),
+                "difference": round(test.difference, 4), "low": round(test.low, 4), "high": round(test.high, 4),
+                "p_value": round(test.p_value, 5),
+            }  # fmt: skip
+
+
 def write_page(result: dict[str, Any]) -> None:
     """Put the means over seeds into the page."""
     rows = pd.DataFrame(result["rows"])
@@ -126,9 +158,27 @@ def write_page(result: dict[str, Any]) -> None:
         table["mean"] = table.mean(axis=1)
         lines += ["", f"| parts | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {parts} | {' | '.join(f'{value:.3f}' for value in of)} |" for parts, of in table.iterrows()]
+    lines += deployed_table(result.get("deployed", []))
     before, rest = PAGE.read_text(encoding="utf-8").split(MARKS[0])
     page = before + MARKS[0] + "\n".join(["", *lines, "", ""]) + MARKS[1] + rest.split(MARKS[1], 1)[1]
     PAGE.write_text(page, encoding="utf-8")
+
+
+def deployed_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the table of hybrids as they are deployed; by judgments that know most."""
+    completed = {row["collection"] for row in rows if row["judgments"] == "completed"}
+    shown = [row for row in rows if row["judgments"] == "completed" or row["collection"] not in completed]
+    lines = [
+        "", "Hybrids as they are deployed, `anmi_and_sparse` over `anmi`, nDCG@10 on test:", "",
+        "| collection | queries | BM25 | without | with | difference | 95 % interval | p |", "|---" * 8 + "|",
+    ]  # fmt: skip
+    for row in shown:
+        lines.append(
+            f"| {row['collection']} | {row['bucket']}, {row['queries']} | {row['bm25']:.3f} | {row['without']:.3f} | "
+            f"{row['with']:.3f} | {row['difference']:+.3f} | {row['low']:+.3f} to {row['high']:+.3f} | "
+            f"{row['p_value']:.4f} |"
+        )
+    return lines if rows else []
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:

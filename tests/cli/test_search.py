@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from anmi.cli import cli
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
+from anmi.search.retriever import Encoded
 
 ROOT = Path(__file__).parents[2]
 CORPUS = pd.DataFrame({
@@ -38,7 +39,7 @@ def search(word_encoder: Any, tmp_path: Path) -> HybridSearch:
     texts = CORPUS.text.tolist()
     vectors = SentenceTransformer(str(model), device="cpu").encode_document(texts, normalize_embeddings=True)
     return HybridSearch.build(
-        model, BM25Index.build(texts, "en"), CORPUS, vectors, dense_spread=0.3,
+        BM25Index.build(texts, "en"), CORPUS, [Encoded(model, vectors, 0.3)],
         encoder={"max_length": 64, "precision": "float32", "batch_size": 8},
     )  # fmt: skip
 

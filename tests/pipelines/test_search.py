@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from anmi.evaluation.retrieval import ranked
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams, HybridParams
-from anmi.pipelines.evaluation.search import build_search, exact, run_systems
+from anmi.pipelines.evaluation.search import build_search, describe_terms, exact, run_systems
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.sparse.model import inference_free
+from anmi.search import HybridSearch
 from anmi.store import Store
 
 COUNT = 60
@@ -82,7 +85,7 @@ class Run:
         with Store(folder) as store:
             model = load_encoder(str(models[1]), folder)
             asked = dev[1][dev[1].split == "dev"]
-            self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32")
+            self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32").assign(retriever="dense")
             shared: dict[str, Any] = {
                 **given, "recipe": "mine", "params": self.params, "dense": dense, "store": store,
                 "training_summary": {"dev_queries": "labels" if labelled else "pseudo_queries"},
@@ -92,7 +95,7 @@ class Run:
                 info=INFO, seed=1, **shared,
             )  # fmt: skip
             self.runs = run_systems(search_index=self.search, encoder=models[0], **shared)
-            self.exact = exact(self.search, corpus, dense, store)
+            self.exact = exact(self.search, self.search.main, corpus, dense, store)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["labels", "pseudo-queries"])
@@ -131,7 +134,8 @@ def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on
     assert (hit.document_id, hit.title) == ("d3", tables()["corpus"].title[3])
     fit, labelled = run.search.settings["fit"], len(run.tables["queries"]) > 0
     assert (fit["of"], fit["queries"]) == (("labels", 20) if labelled else ("pseudo_queries", 10))
-    assert fit["weight"] == run.search.settings["weight"] and 0 <= fit["low"] <= fit["high"] <= 1
+    assert fit["weights"] == run.search.settings["weights"]
+    assert 0 <= fit["low"]["dense"] <= fit["high"]["dense"] <= 1
     assert set(fit["ndcg@10"]) == {"bm25", "dense", "hybrid"}
 
 
@@ -151,12 +155,12 @@ def test_systems_are_measured_by_exact_search_whatever_is_deployed(
     index: Any, models: tuple[str, Path], tmp_path: Path
 ) -> None:
     made = Run(models, tmp_path, True, DENSE.model_copy(update={"index": index}), weight=0.25)
-    assert made.search.dense.settings["kind"] == index and made.exact.settings["kind"] == "flat"
+    assert made.search.main.index.settings["kind"] == index and made.exact.settings["kind"] == "flat"
     vectors = load_encoder(str(models[1]), tmp_path).encode_document(
         document_texts(tables()["corpus"]), normalize_embeddings=True
     )
     np.testing.assert_allclose(made.exact.vectors(), vectors, atol=1e-5)
-    assert (made.search.settings["weight"], made.search.settings["fit"]) == (0.25, None)
+    assert made.search.settings["weights"] == {"bm25": 0.75, "dense": 0.25} and made.search.settings["fit"] is None
 
 
 def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(
@@ -186,4 +190,42 @@ def test_without_a_dev_run_both_parts_count_the_same(models: tuple[str, Path], t
             dev_run=pd.DataFrame(columns=["query_id", "document_id", "score", "rank"]), info=INFO, seed=1, **given,
             training_summary={}, recipe="mine", params=EvaluationParams(), dense=DENSE, store=store,
         )  # fmt: skip
-    assert (search.settings["weight"], search.settings["fit"]["kind"]) == (0.5, "none")
+    assert search.settings["weights"] == {"bm25": 0.5, "dense": 0.5} and search.settings["fit"]["kind"] == "none"
+
+
+def test_a_companion_is_a_system_and_a_part_of_the_hybrid(
+    models: tuple[str, Path], word_encoder: Any, tmp_path: Path
+) -> None:
+    given, texts = tables(), document_texts(tables()["corpus"])
+    trained = tmp_path / "trained"
+    shutil.copytree(models[1], trained)
+    words = word_encoder([*WORDS, *(f"own{i}" for i in range(COUNT))], dimension=64)
+    inference_free(words, texts).save(str(trained / "companion"), create_model_card=False)
+    dev = given["queries"][given["queries"].split == "dev"]
+    with Store(tmp_path / "store") as store:
+        runs = [
+            ranked(load_encoder(str(folder), tmp_path), dev, given["qrels"], given["corpus"], 100, precision="float32")
+            for folder in (trained, trained / "companion")
+        ]
+        dev_run = pd.concat([run.assign(retriever=kind) for run, kind in zip(runs, ("dense", "sparse"), strict=True)])
+        shared: dict[str, Any] = {
+            **given, "recipe": "mine", "params": EvaluationParams(cutoffs=(10, 20)), "dense": DENSE, "store": store,
+            "training_summary": {},
+        }  # fmt: skip
+        search = build_search(
+            trained_model=trained, bm25_index=BM25Index.build(texts, "en", "whitespace"), dev_run=dev_run, info=INFO,
+            seed=1, **shared,
+        )  # fmt: skip
+        found = run_systems(search_index=search, encoder=models[0], **shared)
+        terms = describe_terms(search, given["corpus"], 1)
+    assert set(search.settings["fit"]["ndcg@10"]) == {"bm25", "dense", "sparse", "hybrid"}
+    assert found.system.unique().tolist() == ["bm25", "zero_shot", "mine", "sparse", "hybrid"]
+    assert terms["documents"]
+    asked = given["queries"].set_index("query_id").text
+    search.save(tmp_path / "search")
+    assert not (tmp_path / "search" / "model" / "companion").exists()
+    opened = HybridSearch.load(tmp_path / "search")
+    for system in ("sparse", "hybrid"):
+        for query, own in found[found.system == system].groupby("query_id", sort=False):
+            hits = opened.search(asked[query], 20, system)[0]  # type: ignore[arg-type]
+            np.testing.assert_allclose(own.score, [hit.score for hit in hits], atol=1e-5)

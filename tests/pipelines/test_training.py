@@ -9,12 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.training.nodes import labels_used, train_retriever, without_documents
 from anmi.pipelines.training.params import TrainingParams
+from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.sparse import term_table
+from anmi.retrieval.sparse.model import inference_free
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
+from anmi.training.sparsity import query_weights
 
 COUNT = 24
 WORDS = [f"w{i}" for i in range(3 * COUNT)]
@@ -67,12 +72,18 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
     related = pd.DataFrame({"document_id": [], "other_id": [], "kind": []}, dtype=str)
 
     def run(recipe: str = "mine", refit: bool = False, **changes: Any) -> dict[str, Any]:
-        tables = {"rows": rows(), "queries": QUERIES, "qrels": QRELS, "pseudo_queries": pseudo_queries()}
+        tables = {
+            "recipes": BOOK,
+            "rows": rows(),
+            "queries": QUERIES,
+            "qrels": QRELS,
+            "pseudo_queries": pseudo_queries(),
+        }
         options = {"epochs": 2, "batch_size": 4, **changes.pop("options", {})}
         with Store(tmp_path / "store") as store:
             return train_retriever(
                 **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
-                encoder=str(tmp_path / "base"), recipe=recipe, recipes=BOOK,
+                encoder=str(tmp_path / "base"), recipe=recipe,
                 params=TrainingParams(options=options, refit=refit), seed=1, store=store, held_out=0.0,
                 dense=DenseParams(precision="float32"),
             )  # fmt: skip
@@ -129,6 +140,44 @@ def test_labels_alone_are_trained_on_as_before(train: Any) -> None:
     made = train(recipe="alone")
     assert (made["training_summary"]["adapted"], made["training_summary"]["pseudo_queries"]) == (False, 0)
     assert made["training_summary"]["mined_negatives"] == 24
+
+
+def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
+    given = {"refit": True, "rows": rows(18).assign(split=["train"] * 12 + ["dev"] * 6)}
+    made = train(options={"companion": {"retriever": "sparse", "epochs": 1}}, **given)
+    alone = {kind: train(options=options, **given) for kind, options in (
+        ("dense", {}), ("sparse", {"retriever": "sparse", "epochs": 1}),
+    )}  # fmt: skip
+    folders = {"dense": made["trained_model"], "sparse": made["trained_model"] / "companion"}
+    for kind, folder in folders.items():
+        files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.safetensors")}
+        own = {name for name in files if not name.startswith("companion/")}
+        assert own == {path.relative_to(alone[kind]["trained_model"]).as_posix()
+                       for path in alone[kind]["trained_model"].rglob("*.safetensors")}  # fmt: skip
+        for name in own:
+            assert (folder / name).read_bytes() == (alone[kind]["trained_model"] / name).read_bytes()
+        found = made["dev_run"][made["dev_run"].retriever == kind].reset_index(drop=True)
+        pd.testing.assert_frame_equal(found, alone[kind]["dev_run"])
+    summary, expected = made["training_summary"], alone["sparse"]["training_summary"]
+    assert summary["companion"]["options"]["retriever"] == "sparse"
+    assert summary["companion"]["best_epoch"] == expected["best_epoch"]
+    assert summary["best_epoch"] == alone["dense"]["training_summary"]["best_epoch"]
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: bool) -> None:
+    made = train(options={"retriever": "sparse", "sparsity": {"learned_queries": learned}})
+    table = term_table(made["trained_model"])
+    start = inference_free(load_encoder(made["training_summary"]["encoder"], Path()), document_texts(CORPUS))
+    before = query_weights(start).numpy()
+    assert np.array_equal(table.weights, before) is not learned
+
+
+def test_a_companion_may_not_be_called_as_the_recipe(train: Any) -> None:
+    steps = [{"top": {"by": "dense"}}]
+    book = recipe_book({"sparse": {"description": "Dense, in spite of its name.", "negatives": 2, "steps": steps}})
+    with pytest.raises(AnmiError, match='reported as "sparse"'):
+        train(recipe="sparse", recipes=book, options={"companion": {"retriever": "sparse"}})
 
 
 def test_held_out_documents_are_no_negatives_either() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from anmi.errors import AnmiError
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -44,6 +45,39 @@ def test_what_the_recipe_says_need_not_be_said_again_by_an_override() -> None:
             Recipe(description="A recipe."),
             TrainingParams.model_construct(options={"sources": "mixed", "negatives": None}),
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"companion": {"retriever": "dense"}}, "both are dense; say companion: {retriever: sparse}"),
+        ({"companion": {}, "retriever": "sparse"}, "both are sparse; say companion: {retriever: dense}"),
+        ({"companion": {"retriever": "sparse", "labels": 0.5}}, "has no labels of its own"),
+        ({"companion": {"retriever": "sparse", "companion": {}}}, "has no companion of its own"),
+        ({"companion": {"retreiver": "sparse"}}, 'no option "retreiver": did you mean "retriever"'),
+        ({"companion": {"retriever": "sparse"}, "sources": "mixed", "negatives": 1}, "mixed sources interpolate"),
+    ],
+)
+def test_a_companion_that_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises((AnmiError, ValidationError), match=said):
+        merged({}, **options)
+
+
+def test_an_override_may_give_a_sparse_recipe_a_dense_companion() -> None:
+    found = merged({"retriever": "sparse"}, companion={"retriever": "dense"})
+    assert (found.retriever, found.of_companion.retriever) == ("sparse", "dense")
+
+
+def test_a_companion_has_the_options_of_the_first_but_for_its_own_and_its_temperature() -> None:
+    options = {
+        "epochs": 3, "temperature": {"fixed": {"value": 0.05}}, "pseudo_queries": {"kinds": ["cloze"]},
+        "companion": {"retriever": "sparse", "batch_size": 8},
+    }  # fmt: skip
+    found = TrainingOptions(**options)  # type: ignore[arg-type]
+    assert found.of_companion == TrainingOptions(
+        epochs=3, pseudo_queries={"kinds": ["cloze"]}, retriever="sparse", batch_size=8
+    )
+    assert found.alone == TrainingOptions(**{k: v for k, v in options.items() if k != "companion"})  # type: ignore[arg-type]
 
 
 def test_without_labels_and_pseudo_queries_nothing_is_left() -> None:

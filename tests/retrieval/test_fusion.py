@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import METHODS, Ranked, Spreads, aligned, fuse
+from anmi.retrieval.fusion import METHODS, Ranked, aligned, fuse
 
 PADDING = -1
 # Distinct, or the order would be that of ties; whole, so that sums are exact.
@@ -32,60 +32,66 @@ def padded(found: list[tuple[list[int], list[int]]], width: int = 6) -> Ranked:
     return Ranked(documents, scores)
 
 
+PARTS = ("bm25", "dense", "sparse")
+SPREAD = {"dense": 0.25, "sparse": 2.0}
+
+
 def reference(
-    bm25: tuple[list[int], list[int]], dense: tuple[list[int], list[int]], spreads: tuple[float, float],
-    method: str, weight: float, width: int = 6,
+    parts: dict[str, tuple[list[int], list[int]]], spreads: dict[str, float], method: str, weights: dict[str, float],
+    width: int = 6,
 ) -> dict[int, float]:  # fmt: skip
     """The score of every document, one after another."""
     found = {}
-    for document in {*bm25[0], *dense[0]}:
+    for document in {document for ids, _ in parts.values() for document in ids}:
         if method == "rrf":
-            ranks = [part[0].index(document) + 1 for part in (bm25, dense) if document in part[0]]
+            ranks = [ids.index(document) + 1 for ids, _ in parts.values() if document in ids]
             found[document] = sum(1 / (60 + rank) for rank in ranks)
             continue
-        parts = []
-        for (ids, scores), spread, full in ((bm25, spreads[0], width), (dense, spreads[1], 0)):
+        found[document] = 0.0
+        for name, (ids, scores) in parts.items():
+            full = 0 if name == "dense" else width
             least = (scores[-1] if len(scores) >= full else 0) if scores else 0
             score = scores[ids.index(document)] if document in ids else least
-            parts.append(score / spread if spread > 0 else 0)
-        found[document] = (1 - weight) * parts[0] + weight * parts[1]
+            found[document] += weights[name] * (score / spreads[name] if spreads[name] > 0 else 0)
     return found
 
 
 @given(
-    st.lists(st.tuples(lists(), lists(), st.sampled_from([0.0, 0.5, 2.0])), min_size=1, max_size=4),
-    st.sampled_from(METHODS), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(1, 12),
+    st.lists(st.tuples(lists(), lists(), lists(), st.sampled_from([0.0, 0.5, 2.0])), min_size=1, max_size=4),
+    st.sampled_from(METHODS), st.sampled_from([(1.0, 0.0), (0.75, 0.25), (0.5, 0.5), (0.0, 1.0), (0.25, 0.5, 0.25)]),
+    st.integers(1, 18),
 )  # fmt: skip
-def test_it_is_what_the_slow_reference_says(rows: Any, method: Any, weight: float, k: int) -> None:
-    bm25, dense = padded([row[0] for row in rows]), padded([row[1] for row in rows])
-    spreads = Spreads(np.array([row[2] for row in rows]), 0.25)
-    found = fuse(bm25, dense, k, spreads, method, weight)
+def test_it_is_what_the_slow_reference_says(rows: Any, method: Any, given_weights: Any, k: int) -> None:
+    weights = dict(zip(PARTS, given_weights, strict=False))
+    listed = {name: padded([row[place] for row in rows]) for place, name in enumerate(weights)}
+    spreads = {"bm25": np.array([row[3] for row in rows]), **SPREAD}
+    found = fuse(listed, k, spreads, method, weights)
     assert found.documents.shape[1] <= k
-    for i, (sparse, cosines, spread) in enumerate(rows):
-        expected = reference(sparse, cosines, (spread, 0.25), method, weight)
-        listed = [int(document) for document in found.documents[i] if document != PADDING]
-        assert len(listed) == min(k, len(expected))
-        scores = found.scores[i, : len(listed)]
-        np.testing.assert_allclose(scores, [expected[document] for document in listed], rtol=1e-5)
-        np.testing.assert_allclose(scores, sorted(expected.values(), reverse=True)[: len(listed)], rtol=1e-5)
-        for part, (ranks, values) in (
-            (sparse, (found.bm25_ranks, found.bm25_scores)), (cosines, (found.dense_ranks, found.dense_scores)),
-        ):  # fmt: skip
-            for place, document in enumerate(listed):
-                if document in part[0]:
-                    rank = part[0].index(document)
-                    assert (ranks[i, place], values[i, place]) == (rank + 1, part[1][rank])
+    for i, (*parts, spread) in enumerate(rows):
+        own = dict(zip(weights, parts, strict=False))
+        expected = reference(own, {"bm25": spread, **SPREAD}, method, weights)
+        documents = [int(document) for document in found.documents[i] if document != PADDING]
+        assert len(documents) == min(k, len(expected))
+        scores = found.scores[i, : len(documents)]
+        np.testing.assert_allclose(scores, [expected[document] for document in documents], rtol=1e-5)
+        np.testing.assert_allclose(scores, sorted(expected.values(), reverse=True)[: len(documents)], rtol=1e-5)
+        for name, (ids, values) in own.items():
+            ranks, said = found.part_ranks[name], found.part_scores[name]
+            for place, document in enumerate(documents):
+                if document in ids:
+                    rank = ids.index(document)
+                    assert (ranks[i, place], said[i, place]) == (rank + 1, values[rank])
                 else:
-                    assert np.isnan(ranks[i, place]) and np.isnan(values[i, place])
+                    assert np.isnan(ranks[i, place]) and np.isnan(said[i, place])
 
 
 @given(st.lists(st.tuples(lists(), lists()), min_size=1, max_size=4))
 def test_one_query_does_not_depend_on_the_others(rows: Any) -> None:
-    bm25, dense = padded([row[0] for row in rows]), padded([row[1] for row in rows])
-    whole = fuse(bm25, dense, 12, Spreads(np.ones(len(rows)), 1.0))
+    both = {"bm25": padded([row[0] for row in rows]), "dense": padded([row[1] for row in rows])}
+    whole = fuse(both, 12)
     for i in range(len(rows)):
         part = slice(i, i + 1)
-        alone = fuse(bm25.of(part), dense.of(part), 12, Spreads(np.ones(1), 1.0))
+        alone = fuse({name: listed.of(part) for name, listed in both.items()}, 12)
         kept = alone.documents.shape[1]
         assert whole.documents[i, :kept].tolist() == alone.documents[0].tolist()
         assert (whole.documents[i, kept:] == PADDING).all()
@@ -96,16 +102,28 @@ def test_all_weight_on_one_part_leaves_its_order(weight: float, first: list[int]
     bm25 = Ranked(np.array([[3, 1, 7]], np.int32), np.array([[9, 4, 2]], np.float32))
     dense = Ranked(np.array([[1, 5, 3]], np.int32), np.array([[0.9, 0.5, 0.4]], np.float32))
     # Only with the last that it lists are those level that it does not.
-    found = fuse(bm25, dense, 2, Spreads(np.array([2.0]), 0.1), weight=weight)
+    weights = {"bm25": 1 - weight, "dense": weight}
+    found = fuse({"bm25": bm25, "dense": dense}, 2, {"bm25": np.array([2.0]), "dense": 0.1}, weights=weights)
     assert found.documents[0].tolist() == first
+
+
+@given(st.lists(st.tuples(lists(), lists(), lists()), min_size=1, max_size=4))
+def test_a_part_without_weight_changes_no_score(rows: Any) -> None:
+    listed = {name: padded([row[place] for row in rows]) for place, name in enumerate(PARTS)}
+    two = fuse({name: listed[name] for name in PARTS[:2]}, 18)
+    three = fuse(listed, 18, weights={"bm25": 0.5, "dense": 0.5, "sparse": 0.0})
+    for i in range(len(rows)):
+        known = dict(zip(two.documents[i].tolist(), two.scores[i].tolist(), strict=True))
+        for document, score in zip(three.documents[i].tolist(), three.scores[i].tolist(), strict=True):
+            assert score == pytest.approx(known.get(document, score))
 
 
 def test_nothing_is_found_where_neither_part_finds_anything() -> None:
     nothing = Ranked(np.full((2, 3), PADDING, np.int32), np.zeros((2, 3), np.float32))
     for method in METHODS:
-        found = fuse(nothing, nothing, 5, Spreads(np.zeros(2), 1.0), method)  # type: ignore[arg-type]
+        found = fuse(dict.fromkeys(PARTS, nothing), 5, {"bm25": np.zeros(2)}, method)  # type: ignore[arg-type]
         assert found.documents.shape == (2, 0)
-    assert aligned(nothing, nothing).documents.shape == (2, 0)
+    assert aligned({"bm25": nothing}).documents.shape == (2, 0)
 
 
 def test_bm25_tells_how_far_its_scores_spread() -> None:

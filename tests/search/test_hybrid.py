@@ -18,10 +18,11 @@ from sentence_transformers import SentenceTransformer
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import Ranked, Spreads, fuse
+from anmi.retrieval.fusion import Ranked, fuse
 from anmi.search import HybridSearch
 from anmi.search.documents import Documents, write
 from anmi.search.encoder import TokenTable, open_encoder, token_table
+from anmi.search.retriever import Encoded
 
 COUNT = 1203
 WORDS = [f"word{i}" for i in range(60)]
@@ -48,10 +49,11 @@ def built(model: Path, **changes: Any) -> HybridSearch:
     texts = document_texts(table)
     embeddings = SentenceTransformer(str(model), device="cpu").encode_document(texts, normalize_embeddings=True)
     settings: dict[str, Any] = {
-        "encoder": {"max_length": 256, "precision": "float32", "batch_size": 8}, "dense_spread": 0.4, "weight": 0.7,
-        "depth": 50, "about": {"collection": "mine"},
+        "encoder": {"max_length": 256, "precision": "float32", "batch_size": 8}, "depth": 50,
+        "weights": {"bm25": 0.3, "dense": 0.7}, "about": {"collection": "mine"},
     }  # fmt: skip
-    return HybridSearch.build(model, BM25Index.build(texts, "en"), table, embeddings, **settings | changes)
+    parts = [Encoded(model, embeddings, 0.4)]
+    return HybridSearch.build(BM25Index.build(texts, "en"), table, parts, **settings | changes)
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +105,9 @@ def test_a_question_without_a_known_term_is_answered_by_the_encoder_alone(folder
 
 def test_reciprocal_ranks_are_a_way_as_well(model: Path) -> None:
     search = built(model, method="rrf")
-    sparse, dense = (Ranked(*part) for part in (
-        search.bm25.search(QUESTIONS, 50), search.dense.search(search.encode(QUESTIONS), 50),
-    ))  # fmt: skip
-    expected = fuse(sparse, dense, 5, Spreads(np.ones(4), 1.0), "rrf").documents
+    lists = {part: search.ranked(QUESTIONS, 50, part) for part in ("bm25", "dense")}  # type: ignore[arg-type]
+    ranked = {part: Ranked(found.documents, found.scores) for part, found in lists.items()}
+    expected = fuse(ranked, 5, method="rrf").documents
     found = search.ranked(QUESTIONS, 5).documents
     np.testing.assert_array_equal(found, expected)
 
@@ -158,15 +159,35 @@ def test_a_damaged_folder_is_refused_with_the_file(folder: Path, tmp_path: Path,
 def test_a_folder_of_a_later_release_is_refused(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "copy")
     file = tmp_path / "copy" / "hybrid.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 2}))
-    with pytest.raises(AnmiError, match="has the format 2, and this release of anmi reads 1"):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 3}))
+    with pytest.raises(AnmiError, match="has the format 3, and this release of anmi reads 2"):
         HybridSearch.load(tmp_path / "copy")
 
 
 def test_parts_that_do_not_belong_together_are_refused(model: Path) -> None:
     search = built(model)
     with pytest.raises(AnmiError, match="do not belong together: BM25 knows 2 documents, the dense index 1203"):
-        HybridSearch(BM25Index.build(["red fox", "blue whale"], "en"), search.dense, corpus(), model, search.settings)
+        HybridSearch(BM25Index.build(["red fox", "blue whale"], "en"), [search.main], corpus(), search.settings)
+
+
+def test_two_retrievers_of_one_kind_are_refused(model: Path) -> None:
+    search = built(model)
+    with pytest.raises(AnmiError, match="two dense retrievers were given"):
+        HybridSearch(search.bm25, [search.main, search.main], corpus(), search.settings)
+
+
+def test_a_folder_of_the_release_before_is_searched_as_it_was(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    file = tmp_path / "copy" / "hybrid.json"
+    settings = json.loads(file.read_text())
+    for name in ("weights", "spreads", "retrievers"):
+        del settings[name]
+    file.write_text(json.dumps(settings | {"format": 1, "weight": 0.7, "dense_spread": 0.4}))
+    found = HybridSearch.load(tmp_path / "copy")
+    assert found.search(QUESTIONS, 5) == HybridSearch.load(folder).search(QUESTIONS, 5)
+    file.write_text(json.dumps(settings | {"format": 1}))
+    with pytest.raises(AnmiError, match=r"hybrid.json is damaged"):
+        HybridSearch.load(tmp_path / "copy")
 
 
 def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
@@ -179,7 +200,7 @@ def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
 
 
 def _with_model(search: HybridSearch, model: Path) -> HybridSearch:
-    search.model = model
+    search.main.model = model
     return search
 
 

@@ -16,6 +16,7 @@ import torch
 from click.testing import CliRunner
 
 from anmi.cli.opensearch import opensearch
+from anmi.cli.search import search as search_command
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.evaluation.sparse_terms import sparse_terms
@@ -28,6 +29,7 @@ from anmi.retrieval.sparse.index import pruned
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch
 from anmi.search.opensearch import export_opensearch
+from anmi.search.retriever import Encoded
 
 WORDS = [f"word{i}" for i in range(60)]
 QUESTIONS = ["word1 word2 word3", "word7 word8", "word59"]
@@ -57,11 +59,64 @@ def folder(retriever: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = document_texts(table)
     documents = sparse_vectors(retriever, texts, "document")
     spread = spread_of_scores(sparse_vectors(retriever, QUESTIONS, "query"), documents)
-    made = HybridSearch.build(
-        place / "model", BM25Index.build(texts, "en"), table, documents, dense_spread=spread, **SETTINGS
-    )
+    parts = [Encoded(place / "model", documents, spread)]
+    made = HybridSearch.build(BM25Index.build(texts, "en"), table, parts, **SETTINGS)
     made.save(place / "search")
     return place / "search"
+
+
+@pytest.fixture(scope="module")
+def three(retriever: Any, word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A search with a dense and a sparse retriever."""
+    place = tmp_path_factory.mktemp("three")
+    dense = word_encoder(WORDS)
+    for name, model in (("dense", dense), ("sparse", retriever)):
+        model.save(str(place / name), create_model_card=False)
+    table, texts = corpus(), document_texts(corpus())
+    parts = [
+        Encoded(place / "dense", dense.encode_document(texts, normalize_embeddings=True), 0.3),
+        Encoded(place / "sparse", sparse_vectors(retriever, texts, "document"), 0.8),
+    ]
+    weights = {"bm25": 0.25, "dense": 0.25, "sparse": 0.5}
+    about = {"fit": {"of": "labels", "queries": 40, "kind": "all", "weights": weights, "low": weights, "high": weights,
+                     "ndcg@10": {"bm25": 0.5, "hybrid": 0.75}}}  # fmt: skip
+    made = HybridSearch.build(BM25Index.build(texts, "en"), table, parts, weights=weights, about=about, **SETTINGS)
+    made.save(place / "search")
+    return place / "search"
+
+
+def test_three_parts_say_of_every_hit_what_they_say_alone(three: Path) -> None:
+    search = HybridSearch.load(three)
+    assert list(search.retrievers) == ["dense", "sparse"]
+    own = {
+        part: [{hit.document_id: hit for hit in hits} for hits in search.search(QUESTIONS, 100, part)]  # type: ignore[arg-type]
+        for part in ("bm25", "dense", "sparse")
+    }
+    spreads = {"bm25": search.bm25.search_and_spread(QUESTIONS, 1)[2], **search.settings["spreads"]}
+    for place, hits in enumerate(search.search(QUESTIONS, 10)):
+        for hit in hits:
+            total = 0.0
+            for part, found in own.items():
+                alone = found[place].get(hit.document_id)
+                assert getattr(hit, f"{part}_rank") == (alone.rank if alone else None)
+                least = min(other.score for other in found[place].values()) if len(found[place]) == 100 else 0.0
+                score = alone.score if alone else least
+                spread = spreads[part][place] if part == "bm25" else spreads[part]
+                total += search.settings["weights"][part] * score / spread
+            assert hit.score == pytest.approx(total, rel=1e-5)
+
+
+def test_a_search_of_three_parts_exports_its_terms_and_says_how_it_fuses(three: Path, tmp_path: Path) -> None:
+    text = (three / "README.md").read_text()
+    assert "0.25 · cosine / 0.3 + 0.5 · inner product / 0.8 + 0.25 · BM25 / s" in text
+    assert "dense between 0.25 and 0.25 and sparse between 0.50 and 0.50" in text
+    assert "`companion/` | the sparse retriever" in text and "`sparse/*.npy`" in text
+    assert export_opensearch(HybridSearch.load(three), tmp_path / "files") == 300
+    HybridSearch.load(three).save(tmp_path / "again")
+    again = HybridSearch.load(tmp_path / "again")
+    assert again.search(QUESTIONS, 5) == HybridSearch.load(three).search(QUESTIONS, 5)
+    shown = CliRunner().invoke(search_command, ["word1 word2", "--folder", str(three), "--k", "2"])
+    assert shown.exit_code == 0 and "dense: rank" in shown.output and "sparse: rank" in shown.output
 
 
 def products(retriever: Any) -> Any:
@@ -71,7 +126,7 @@ def products(retriever: Any) -> Any:
 
 def test_it_finds_what_the_model_says(retriever: Any, folder: Path) -> None:
     search, scores = HybridSearch.load(folder), products(retriever)
-    assert search.kind == "sparse"
+    assert list(search.retrievers) == ["sparse"]
     for row, hits in enumerate(search.search(QUESTIONS, 10, "sparse")):
         assert [hit.score for hit in hits] == pytest.approx(np.sort(scores[row])[::-1][:10], rel=1e-5)
         assert all(hit.score == pytest.approx(scores[row, int(hit.document_id[1:])], rel=1e-5) for hit in hits)
@@ -137,19 +192,17 @@ def test_the_command_writes_it_and_refuses_what_it_cannot(folder: Path, tmp_path
     assert not (tmp_path / "b").exists()
     word_encoder(WORDS).save(str(tmp_path / "dense"), create_model_card=False)
     table = corpus(20)
-    made = HybridSearch.build(
-        tmp_path / "dense", BM25Index.build(table.text.tolist(), "en"), table, np.eye(20, dtype=np.float32),
-        dense_spread=1.0, **SETTINGS,
-    )  # fmt: skip
+    parts = [Encoded(tmp_path / "dense", np.eye(20, dtype=np.float32), 1.0)]
+    made = HybridSearch.build(BM25Index.build(table.text.tolist(), "en"), table, parts, **SETTINGS)
     with pytest.raises(AnmiError, match="recipe=sparse"):
         export_opensearch(made, tmp_path / "c")
 
 
 def test_further_terms_are_told_from_a_documents_own(folder: Path) -> None:
     search = HybridSearch.load(folder)
-    found = sparse_terms(search.dense, search.encode, corpus().text.tolist(), seed=1)
+    found = sparse_terms(search.main.index, search.main.encode, corpus().text.tolist(), seed=1)
     own = {row.document_id: set(row.text.split()) for row in corpus().itertuples()}
-    vectors = search.dense.vectors()
+    vectors = search.main.vectors()
     assert found["terms_per_document"] == pytest.approx(vectors.nnz / 300)
     assert 0 < found["further_per_document"] < found["terms_per_document"]
     assert any(term["further"] for document in found["documents"] for term in document["terms"])

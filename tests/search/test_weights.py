@@ -10,8 +10,8 @@ import pytest
 
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import run_table
-from anmi.retrieval.fusion import Ranked, Spreads, fuse
-from anmi.search.weights import GRID, fit_weight, ndcg_by_weight
+from anmi.retrieval.fusion import Ranked, fuse
+from anmi.search.weights import FittedWeights, fit_weights, grid, ndcg_by_weights
 
 DOCUMENTS = [f"d{i:02d}" for i in range(40)]
 
@@ -43,30 +43,49 @@ def test_the_curve_is_what_trec_eval_says_of_the_fused_runs() -> None:
         for d, g in zip(ds, gs, strict=True) if d >= 0
     ]  # fmt: skip
     qrels = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"])
-    spreads = Spreads(np.linspace(0.5, 2, 25), 0.4)
-    values = ndcg_by_weight(bm25, dense, spreads, labelled, grades)
-    for place in (0, 7, 20):
-        found = fuse(bm25, dense, 30, spreads, weight=float(GRID[place]))
+    third = made(25, 7, 0.4)[1]
+    lists = {"bm25": bm25, "dense": dense, "sparse": third}
+    spreads = {"bm25": np.linspace(0.5, 2, 25), "dense": 0.4, "sparse": 0.7}
+    points = grid(3)
+    values = ndcg_by_weights(lists, spreads, labelled, grades, points)
+    for place in (0, 7, 20, 40, 65):
+        found = fuse(lists, 30, spreads, weights=dict(zip(lists, points[place], strict=True)))
         table = evaluate(qrels, run_table(names, DOCUMENTS, found.documents, found.scores), (10,))
         np.testing.assert_allclose(values[place], table["ndcg@10"].loc[names], atol=1e-6)
-    found = fit_weight(bm25, dense, spreads, labelled, grades, np.ones(25, bool), seed=1)
-    for part, value in ((bm25, found.bm25), (dense, found.dense)):
+    fitted = fit_weights(lists, spreads, labelled, grades, np.ones(25, bool), seed=1)
+    for name, part in lists.items():
         table = evaluate(qrels, run_table(names, DOCUMENTS, *part), (10,))
-        assert value == pytest.approx(table["ndcg@10"].mean(), abs=1e-6)
+        assert fitted.ndcg[name] == pytest.approx(table["ndcg@10"].mean(), abs=1e-6)
+    found = fuse(lists, 30, spreads, weights=fitted.weights)
+    table = evaluate(qrels, run_table(names, DOCUMENTS, found.documents, found.scores), (10,))
+    assert fitted.ndcg["hybrid"] == pytest.approx(table["ndcg@10"].mean(), abs=1e-6)
 
 
 def fitted(count: int, good: float, unseen: Any = None, seed: int = 0) -> Any:
     bm25, dense, answers = made(count, seed, good)
     unseen = np.ones(count, bool) if unseen is None else unseen
     grades = np.ones(answers.shape, np.float32)
-    return fit_weight(bm25, dense, Spreads(np.full(count, 0.3), 0.3), answers, grades, unseen, seed=1)
+    spreads = {"bm25": np.full(count, 0.3), "dense": 0.3}
+    return fit_weights({"bm25": bm25, "dense": dense}, spreads, answers, grades, unseen, seed=1)
 
 
 def test_the_better_part_gets_the_weight() -> None:
     better, worse = fitted(300, 0.95), fitted(300, 0.05)
-    assert worse.weight < 0.35 and better.weight > 0.65
-    assert worse.low <= worse.weight <= worse.high
-    assert len(better.curve) == len(GRID) and better.queries == 300
+    assert worse.weights["dense"] < 0.35 and better.weights["dense"] > 0.65
+    assert worse.low["dense"] <= worse.weights["dense"] <= worse.high["dense"]
+    assert len(better.curve) == 21 and better.queries == 300
+
+
+def test_of_three_parts_the_useless_one_gets_least() -> None:
+    bm25, dense, answers = made(300, 0, 0.8)
+    noise, helpful = made(300, 5, 0.02)[1], made(300, 0, 0.8)[1]
+    grades = np.ones(answers.shape, np.float32)
+    for third, useful in ((noise, False), (helpful, True)):
+        lists = {"bm25": bm25, "dense": dense, "sparse": third}
+        found = fit_weights(lists, {}, answers, grades, np.ones(300, bool), seed=1)
+        assert sum(found.weights.values()) == pytest.approx(1) and min(found.weights.values()) >= 0
+        assert (found.weights["sparse"] > 0.2) is useful
+        assert found.ndcg["hybrid"] >= max(found.ndcg[name] for name in lists) - 0.01
 
 
 def test_it_is_fitted_on_queries_whose_documents_are_new_where_there_are_enough() -> None:
@@ -79,14 +98,19 @@ def test_it_is_fitted_on_queries_whose_documents_are_new_where_there_are_enough(
 
 def test_without_queries_both_count_the_same() -> None:
     found = fitted(0, 0.5)
-    assert (found.weight, found.kind, found.queries, found.curve) == (0.5, "none", 0, ())
+    assert found.weights == {"bm25": 0.5, "dense": 0.5}
+    assert (found.kind, found.queries, found.curve) == ("none", 0, ())
+
+
+def width(found: FittedWeights) -> float:
+    return found.high["dense"] - found.low["dense"]
 
 
 def test_few_queries_decide_less_and_are_less_sure() -> None:
     few = [fitted(6, 0.9, seed=seed) for seed in range(12)]
     many = [fitted(600, 0.9, seed=seed) for seed in range(3)]
-    assert np.mean([found.high - found.low for found in few]) > 2 * np.mean([f.high - f.low for f in many])
-    assert np.mean([found.weight for found in few]) < np.mean([found.weight for found in many])
+    assert np.mean(list(map(width, few))) > 2 * np.mean(list(map(width, many)))
+    assert np.mean([found.weights["dense"] for found in few]) < np.mean([found.weights["dense"] for found in many])
 
 
 def test_the_same_queries_give_the_same_weight() -> None:
@@ -95,4 +119,4 @@ def test_the_same_queries_give_the_same_weight() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_query_or_two_are_enough_for_a_weight(count: int) -> None:
-    assert 0 <= fitted(count, 0.5).weight <= 1
+    assert 0 <= fitted(count, 0.5).weights["dense"] <= 1

@@ -5,6 +5,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
+from anmi.retrieval.sparse.model import inference_free
 from anmi.training.tokenise import Tokeniser
 
 TEXTS = ["a b", "c", "", "b b a", "a b"]
@@ -32,3 +33,16 @@ def test_prompts_go_to_their_role():
     tokenise = Tokeniser(model, None)
     assert tokenise(["a"], "query")["input_ids"].tolist() == [4, 1]
     assert tokenise(["a"], "document")["input_ids"].tolist() == [1]
+
+
+def test_a_sparse_retriever_remembers_its_documents(word_encoder):
+    model = inference_free(word_encoder(["a", "b", "c"]), ["a b", "c b"])
+    tokenise = Tokeniser(model, None)
+    for role in ("document", "query", "document"):
+        for texts in (TEXTS, TEXTS[::-1]):
+            expected, got = model.preprocess(texts, task=role), tokenise(texts, role)
+            # Of networks alone, which read several kinds of input.
+            expected.pop("modality", None)
+            assert got.keys() - {"modality"} == expected.keys()
+            for name, value in expected.items():
+                assert torch.equal(got[name], value) if torch.is_tensor(value) else got[name] == value

@@ -18,7 +18,7 @@ from anmi.errors import AnmiError
 @click.argument("questions", nargs=-1)
 @click.option("--k", default=10, show_default=True, help="Documents for each question.")
 @click.option(
-    "--system", default="hybrid", show_default=True, help="hybrid, bm25, or the encoder alone: dense or sparse."
+    "--system", default="hybrid", show_default=True, help="hybrid, bm25, or a trained retriever alone: dense or sparse."
 )
 @click.option("--file", type=click.File(encoding="utf-8"), help="Ask every line of a file; - reads the standard input.")
 @click.option(
@@ -65,6 +65,6 @@ def _answer(opened: Any, questions: list[str], k: int, system: Any, as_json: boo
     out = console(160, highlight=False)
     for question, hits in zip(questions, found, strict=True):
         if hits:
-            out.print(hits_table(question, hits, opened.kind))
+            out.print(hits_table(question, hits, list(opened.retrievers)))
         else:
             out.print(f'nothing shares a term with "{question}"', markup=False)

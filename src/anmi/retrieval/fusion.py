@@ -1,11 +1,12 @@
-"""One ranking of two: BM25's and an encoder's, by their ranks or by their scores.
+"""One ranking of several: BM25's and those of trained retrievers, by their ranks or by their scores.
 
 ``benchmarks/fusion.py`` has measured on dev queries how deep lists have to be and how scores are made comparable.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ Method = Literal["convex", "rrf"]
 METHODS: Final = ("convex", "rrf")
 # Deeper lists brought nothing, see benchmarks/results/fusion.json.
 DEPTH: Final = 100
+# A part of this name has scored whatever it does not list; others list all documents that share a term with the query.
+_DENSE: Final = "dense"
 
 
 class Ranked(NamedTuple):
@@ -42,21 +45,11 @@ class Ranked(NamedTuple):
         return Ranked(self.documents[queries], self.scores[queries])
 
 
-class Spreads(NamedTuple):
-    """In what units scores of two systems are compared.
-
-    BM25's scores grow with the terms of the query, cosines do not.
-
-    Attributes
-    ----------
-    bm25
-        Standard deviation of the scores of all documents of the corpus for each query, [Q].
-    dense
-        That of the cosines, the same for all queries.
-    """
-
-    bm25: NDArray[np.floating[Any]]
-    dense: float
+# By part: ``bm25``, ``dense`` or ``sparse``.
+Lists: TypeAlias = Mapping[str, Ranked]
+# What scores of a part are divided by to be compared: of BM25, whose scores grow with the terms of the query, the
+# standard deviation of each query's scores over all documents, [Q]; of a retriever one number for all queries.
+Spreads: TypeAlias = Mapping[str, NDArray[np.floating[Any]] | float]
 
 
 class Fused(NamedTuple):
@@ -66,42 +59,40 @@ class Fused(NamedTuple):
     ----------
     documents, scores
         As in :class:`Ranked`; -1 and 0 in padding.
-    bm25_ranks, bm25_scores, dense_ranks, dense_scores
-        float32 [Q, k] of the same documents; NaN where the part does not list the document.
+    part_ranks, part_scores
+        By part, float32 [Q, k] of the same documents; NaN where the part does not list the document.
     """
 
     documents: NDArray[np.int32]
     scores: NDArray[np.float32]
-    bm25_ranks: NDArray[np.float32]
-    bm25_scores: NDArray[np.float32]
-    dense_ranks: NDArray[np.float32]
-    dense_scores: NDArray[np.float32]
+    part_ranks: dict[str, NDArray[np.float32]]
+    part_scores: dict[str, NDArray[np.float32]]
 
 
 def fuse(
-    bm25: Ranked,
-    dense: Ranked,
+    lists: Lists,
     k: int,
-    spreads: Spreads,
+    spreads: Spreads | None = None,
     method: Method = "convex",
-    weight: float = 0.5,
+    weights: Mapping[str, float] | None = None,
 ) -> Fused:
-    """Return the best k documents of both lists together.
+    """Return the best k documents of all lists together.
 
     Parameters
     ----------
-    bm25, dense
-        Lists for the same Q queries, of any depth.
+    lists
+        Of each part for the same Q queries, of any depth.
     k
-        Documents per query in the result, at least 1; fewer where both lists together are shorter.
+        Documents per query in the result, at least 1; fewer where all lists together are shorter.
     spreads
-        What scores of the two are divided by; unused by ``rrf``.
+        See :data:`Spreads`. None: scores are taken as they are.
     method
-        ``convex``: weight · dense / spread + (1 - weight) · BM25 / spread, where a document that is not listed counts
-        as the last of the list, and has 0 where it shares no term with the query, as when BM25's list is not full.
-        ``rrf``: reciprocal rank fusion, the sum of 1 / (60 + rank) (Cormack et al. 2009).
-    weight
-        Of the dense scores, in [0, 1]; unused by ``rrf``.
+        ``convex``: the sum of weight · score / spread over the parts, where a document that a part does not list counts
+        as the last of its list; where it shares no term with the query, as when the list of BM25 or of a sparse
+        retriever is not full, it has 0. ``rrf``: reciprocal rank fusion, the sum of 1 / (60 + rank) (Cormack et al.
+        2009).
+    weights
+        Of the parts, each at least 0; unused by ``rrf``. None: all count the same.
 
     Returns
     -------
@@ -112,27 +103,48 @@ def fuse(
     --------
     >>> bm25 = Ranked(np.array([[3, 1, 7]], np.int32), np.array([[9.0, 4.0, 2.0]], np.float32))
     >>> dense = Ranked(np.array([[1, 5, 3]], np.int32), np.array([[0.8, 0.5, 0.4]], np.float32))
-    >>> found = fuse(bm25, dense, k=2, spreads=Spreads(np.array([2.0]), 0.1))
-    >>> found.documents.tolist(), found.bm25_ranks.tolist(), found.dense_ranks.tolist()
+    >>> found = fuse({"bm25": bm25, "dense": dense}, 2, {"bm25": np.array([2.0]), "dense": 0.1})
+    >>> found.documents.tolist(), found.part_ranks["bm25"].tolist(), found.part_ranks["dense"].tolist()
     ([[1, 3]], [[2.0, 1.0]], [[1.0, 3.0]])
     """
-    found = aligned(bm25, dense)
+    found = aligned(lists)
     if method == "rrf":
-        scores = fused_rank(found.bm25_ranks, found.dense_ranks)
+        scores = fused_rank(*found.part_ranks.values())
     else:
-        of_bm25, of_dense = comparable(found, bm25, dense, spreads)
-        scores = (weight * of_dense + (1 - weight) * of_bm25).astype(np.float32)
+        given = weights or equal(lists)
+        parts = comparable(found, lists, spreads or {})
+        scores = mixed([given[name] for name in parts], list(parts.values()))
     return _best(found._replace(scores=np.where(found.documents == PADDING, -np.inf, scores)), k)
 
 
-def aligned(bm25: Ranked, dense: Ranked) -> Fused:
-    """Return all documents of two lists with the scores and ranks by each; the scores of the hybrid are 0.
+def mixed(weights: Sequence[float], parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Return the weighted sum of scores that are comparable, of arrays of one shape."""
+    total = np.zeros_like(parts[0])
+    for weight, values in zip(weights, parts, strict=True):
+        total += weight * values
+    return total
+
+
+def equal(parts: Mapping[str, Any]) -> dict[str, float]:
+    """Return the weights that let all parts count the same.
+
+    Examples
+    --------
+    >>> equal({"bm25": 0, "dense": 0})
+    {'bm25': 0.5, 'dense': 0.5}
+    """
+    return dict.fromkeys(parts, 1 / len(parts))
+
+
+def aligned(lists: Lists) -> Fused:
+    """Return all documents of the lists with the scores and ranks by each; the scores of the hybrid are 0.
 
     They stand in the order of their reciprocal ranks, then of the corpus; a stable sort keeps it between equal scores.
     """
-    documents = np.concatenate([bm25.documents, dense.documents], axis=1)
-    is_dense = np.arange(documents.shape[1]) >= bm25.documents.shape[1]
-    ranks = np.concatenate([np.arange(part.documents.shape[1]) for part in (bm25, dense)]).astype(np.float32) + 1
+    documents = np.concatenate([part.documents for part in lists.values()], axis=1)
+    widths = [part.documents.shape[1] for part in lists.values()]
+    part_of = np.repeat(np.arange(len(widths)), widths)
+    ranks = np.concatenate([np.arange(width) for width in widths]).astype(np.float32) + 1
     order = np.argsort(documents, axis=1, kind="stable")
     ascending = np.take_along_axis(documents, order, axis=1)
     listed = ascending != PADDING
@@ -144,35 +156,34 @@ def aligned(bm25: Ranked, dense: Ranked) -> Fused:
     column, source = slot[row, place], order[row, place]
     union = np.full(shape, PADDING, np.int32)
     union[row, column] = ascending[row, place]
-    values = np.concatenate([bm25.scores, dense.scores], axis=1)[row, source]
-    found = {}
-    for name, mine in (("bm25", ~is_dense[source]), ("dense", is_dense[source])):
-        for what, of in (("ranks", ranks[source]), ("scores", values)):
-            filled = np.full(shape, np.nan, np.float32)
-            filled[row[mine], column[mine]] = of[mine]
-            found[f"{name}_{what}"] = filled
-    order = np.argsort(-fused_rank(found["bm25_ranks"], found["dense_ranks"]), axis=1, kind="stable")
-    return _taken(Fused(union, np.zeros(shape, np.float32), **found), order)
+    values = np.concatenate([part.scores for part in lists.values()], axis=1)[row, source]
+    found: list[dict[str, NDArray[np.float32]]] = [{}, {}]
+    for number, name in enumerate(lists):
+        mine = part_of[source] == number
+        for said, of in zip(found, (ranks[source], values), strict=True):
+            said[name] = np.full(shape, np.nan, np.float32)
+            said[name][row[mine], column[mine]] = of[mine]
+    order = np.argsort(-fused_rank(*found[0].values()), axis=1, kind="stable")
+    return _taken(Fused(union, np.zeros(shape, np.float32), *found), order)
 
 
-def comparable(
-    found: Fused, bm25: Ranked, dense: Ranked, spreads: Spreads
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the scores of aligned documents by BM25 and the encoder, each in units of its spread, both [Q, M].
+def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, NDArray[np.float32]]:
+    """Return the scores of aligned documents by each part, in units of its spread, [Q, M] each.
 
     Where the spread is 0, as with a query that shares no term with any document, all are 0.
     """
-    # What BM25 does not list shares no term where there was room for it. An encoder's padding was never scored.
-    sparse = np.where(bm25.documents == PADDING, 0, bm25.scores)
-    cosines = np.where(dense.documents == PADDING, np.inf, dense.scores)
-    parts = ((found.bm25_scores, sparse, spreads.bm25), (found.dense_scores, cosines, spreads.dense))
-    scaled = []
-    for values, listed, spread in parts:
+    scaled = {}
+    for name, part in lists.items():
+        # What a list of terms does not hold shares none where there was room for it. A dense retriever's padding was
+        # never scored.
+        listed = np.where(part.documents == PADDING, np.inf if name == _DENSE else 0, part.scores)
         least = listed.min(axis=1, initial=np.inf, keepdims=True)
+        values = found.part_scores[name]
         filled = np.where(np.isnan(values), np.where(np.isfinite(least), least, 0), values)
-        unit = np.broadcast_to(np.asarray(spread, np.float32).reshape(-1, 1), (len(filled), 1))
-        scaled.append(np.divide(filled, unit, out=np.zeros(filled.shape, np.float32), where=unit > 0))
-    return scaled[0], scaled[1]
+        spread = np.asarray(spreads.get(name, 1.0), np.float32)
+        unit = np.broadcast_to(spread.reshape(-1, 1), (len(filled), 1))
+        scaled[name] = np.divide(filled, unit, out=np.zeros(filled.shape, np.float32), where=unit > 0)
+    return scaled
 
 
 def _best(found: Fused, k: int) -> Fused:
@@ -182,4 +193,10 @@ def _best(found: Fused, k: int) -> Fused:
 
 
 def _taken(found: Fused, order: NDArray[np.intp]) -> Fused:
-    return Fused(**{name: np.take_along_axis(values, order, axis=1) for name, values in found._asdict().items()})
+    def taken(values: Any) -> Any:
+        return np.take_along_axis(values, order, axis=1)
+
+    ranks, scores = (
+        {name: taken(values) for name, values in parts.items()} for parts in (found.part_ranks, found.part_scores)
+    )
+    return Fused(taken(found.documents), taken(found.scores), ranks, scores)

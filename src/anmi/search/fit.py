@@ -1,9 +1,9 @@
-"""The weight of a search from the tables of a run: what dev queries found, and their labels."""
+"""The weights of a search from the tables of a run: what dev queries found, and their labels."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from anmi.candidates import PADDING
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import Ranked, Spreads, fuse
-from anmi.search.weights import FittedWeight, fit_weight
+from anmi.retrieval.fusion import Ranked, fuse
+from anmi.search.weights import FittedWeights, fit_weights
+
+BM25: Final = "bm25"
 
 
 def fit_on_dev(
@@ -24,25 +26,27 @@ def fit_on_dev(
     qrels: pd.DataFrame,
     *,
     positives: Collection[str],
-    dense_spread: float,
+    spreads: Mapping[str, float],
     depth: int,
     seed: int,
-) -> FittedWeight:
-    """Fit the weight on the queries of a run.
+) -> FittedWeights:
+    """Fit the weights on the queries of a run.
 
     Parameters
     ----------
     dev_run
-        ``query_id, document_id, score, rank``: what an encoder found that was not trained on these queries. May be
-        empty: the weight is then 1/2.
+        ``retriever, query_id, document_id, score, rank``: what retrievers found that were not trained on these queries.
+        May be empty: all parts then count the same.
     bm25, corpus
         The index and the documents that were searched.
     queries, qrels
         Those of the run among others.
     positives
         Ids of the documents that training saw as positives.
-    dense_spread, depth
-        See :class:`anmi.search.HybridSearch`.
+    spreads
+        By retriever, see :class:`anmi.search.HybridSearch`.
+    depth
+        Documents of each part that are fused.
     seed
         Of the resampling.
     """
@@ -52,17 +56,27 @@ def fit_on_dev(
     truth = qrels[qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(place) & (qrels.relevance > 0)]
     asked = asked[asked.query_id.isin(truth.query_id)]
     if asked.empty:
-        return FittedWeight.unknown()
+        return FittedWeights.unknown({BM25: 0, **spreads})
     number = dict(zip(asked.query_id, range(len(asked)), strict=True))
-    dense = lists_of(run, number, place)
     ranking = Ranking.of(asked, truth, corpus.document_id.tolist(), depth)
-    found, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
+    lists, units = _with_bm25(bm25, asked, ranking, run, spreads)
     rows, documents = truth.query_id.map(number).to_numpy(np.int64), truth.document_id.map(place).to_numpy(np.int64)
     known = np.bincount(rows, truth.document_id.isin(positives).to_numpy(float), minlength=len(asked)) > 0
-    return fit_weight(
-        Ranked(*ranking.lists(found, scores)), dense, Spreads(spread, dense_spread),
-        side_by_side(rows, documents, len(asked)), _beside(rows, truth.relevance, len(asked)), ~known, seed=seed,
+    return fit_weights(
+        lists, units, side_by_side(rows, documents, len(asked)), _beside(rows, truth.relevance, len(asked)), ~known,
+        seed=seed,
     )  # fmt: skip
+
+
+def _with_bm25(
+    bm25: BM25Index, asked: pd.DataFrame, ranking: Ranking, run: pd.DataFrame, spreads: Mapping[str, float]
+) -> tuple[dict[str, Ranked], dict[str, Any]]:
+    """Return what each part found, and in what units its scores are."""
+    found, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
+    numbers, places = (dict(zip(ids, range(len(ids)), strict=True)) for ids in (asked.query_id, ranking.document_ids))
+    lists = {BM25: Ranked(*ranking.lists(found, scores))}
+    lists |= {name: lists_of(run[run.retriever == name], numbers, places) for name in spreads}
+    return lists, {BM25: spread, **spreads}
 
 
 def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[str, int]) -> Ranked:
@@ -98,26 +112,24 @@ def with_bm25(
     how: Mapping[str, Any],
     k: int,
 ) -> pd.DataFrame:
-    """Return the run of a hybrid made of an encoder's run.
+    """Return the run of a hybrid made of its retrievers' runs.
 
     Parameters
     ----------
     run
-        ``query_id, document_id, score, rank``.
+        ``retriever, query_id, document_id, score, rank``.
     bm25, corpus
         The index and the documents that were searched.
     queries, qrels
         Those of the run among others.
     how
-        ``method``, ``weight``, ``depth`` and ``dense_spread``, see :class:`anmi.search.HybridSearch`.
+        ``method``, ``weights``, ``depth`` and ``spreads``, see :class:`anmi.search.HybridSearch`.
     k
         Documents per query.
     """
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
     ids = corpus.document_id.tolist()
-    numbers, place = (dict(zip(names, range(len(names)), strict=True)) for names in (asked.query_id, ids))
     ranking = Ranking.of(asked, qrels, ids, how["depth"])
-    documents, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
-    sparse, dense = Ranked(*ranking.lists(documents, scores)), lists_of(run, numbers, place).top(how["depth"])
-    fused = fuse(sparse, dense, k, Spreads(spread, how["dense_spread"]), how["method"], how["weight"])
+    lists, units = _with_bm25(bm25, asked, ranking, run[run["rank"] <= how["depth"]], how["spreads"])
+    fused = fuse(lists, k, units, how["method"], how["weights"])
     return run_table(ranking.query_ids, ids, fused.documents, fused.scores)

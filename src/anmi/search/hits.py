@@ -18,9 +18,9 @@ class Hit:
         Of the document.
     score
         By which it was ranked; compares documents of one query only.
-    bm25_rank, bm25_score, dense_rank, dense_score
-        What each part says, ``dense`` being the encoder, also where that is sparse; None where the document is not
-        among the best that the part was asked for.
+    bm25_rank, bm25_score, dense_rank, dense_score, sparse_rank, sparse_score
+        What each part says; None where the search has no such part, or the document is not among the best that the part
+        was asked for.
     """
 
     rank: int
@@ -28,10 +28,12 @@ class Hit:
     title: str
     text: str
     score: float
-    bm25_rank: int | None
-    bm25_score: float | None
-    dense_rank: int | None
-    dense_score: float | None
+    bm25_rank: int | None = None
+    bm25_score: float | None = None
+    dense_rank: int | None = None
+    dense_score: float | None = None
+    sparse_rank: int | None = None
+    sparse_score: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything by name, for JSON."""

@@ -54,11 +54,12 @@ def export_opensearch(search: HybridSearch, folder: Path, question: str = "") ->
     AnmiError
         The encoder is another.
     """
-    index, table = search.dense, search.encode
+    retriever = search.retrievers.get("sparse")
+    index, table = (retriever.index, retriever.encode) if retriever else (None, None)
     if not isinstance(index, SparseIndex) or not isinstance(table, TermTable):
         raise AnmiError(
-            "the search has a dense encoder, and only the terms of a sparse one go into OpenSearch or Elasticsearch: "
-            "run with recipe=sparse"
+            "the search has no sparse retriever whose queries need no network, and only the terms of one go into "
+            "OpenSearch or Elasticsearch: run with recipe=sparse or recipe=anmi_and_sparse"
         )
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "index.json", MAPPING)

@@ -8,13 +8,12 @@ from typing import Any, Final
 _TEXT: Final = """\
 # A search over {documents:,} documents
 
-Made by ANMI {version} of the collection `{collection}`: BM25, an encoder that was trained on it, and both together.
+Made by ANMI {version} of the collection `{collection}`: BM25, {trained} trained on it, and all together.
 
 | | |
 |---|---|
-| `hybrid.json` | how the two are put together, what that rests on, and the SHA-256 of every other file |
-| `model/` | the encoder, a sentence-transformers folder |
-{index}
+| `hybrid.json` | how they are put together, what that rests on, and the SHA-256 of every other file |
+{models}
 | `bm25/` | bm25s, with the tokeniser's settings |
 | `documents.parquet` | `document_id`, `title`, `text` |
 
@@ -33,24 +32,25 @@ from anmi.search import HybridSearch
 
 search = HybridSearch.load(FOLDER)
 for hit in search.search(QUESTION, k=10)[0]:
-    print(hit.rank, hit.document_id, hit.title, hit.bm25_rank, hit.dense_rank)
+    print(hit.rank, hit.document_id, hit.title, hit.bm25_rank, hit.{kind}_rank)
 ```
 
-`system="bm25"` or `system="{kind}"` asks one part only.
+{alone_by} asks one part only.
 
-Without ANMI, by the encoder alone (terms for BM25 are cut by a tokeniser of ANMI's):
+Without ANMI, by the {kind} retriever alone (terms for BM25 are cut by a tokeniser of ANMI's):
 
 ```python
 {alone}```
 
-## How the two are put together
+## How they are put together
 
 {how}
 {figures}"""
 _INDEX: Final = {
-    "dense": "| `dense/index.faiss` | FAISS, inner product of unit vectors; row i is document i of the other parts |",
-    "sparse": "| `dense/*.npy` | postings, a SciPy CSR matrix: a row per token of the model, a column per document |",
+    "dense": "| `{index}/index.faiss` | FAISS, inner product of unit vectors; row i is document i of the other parts |",
+    "sparse": "| `{index}/*.npy` | postings, a SciPy CSR matrix: a row per token of the model, a column per document |",
 }
+_MODEL: Final = "| `{model}/` | the {kind} retriever, a sentence-transformers folder |"
 _ALONE: Final = {
     "dense": """\
 import faiss
@@ -71,7 +71,7 @@ from scipy.sparse import csr_matrix
 from tokenizers import Tokenizer
 
 documents = pd.read_parquet(FOLDER + "/documents.parquet")
-arrays = [np.load(f"{FOLDER}/dense/{name}.npy", mmap_mode="r") for name in ("data", "indices", "indptr")]
+arrays = [np.load(f"{FOLDER}/sparse/{name}.npy", mmap_mode="r") for name in ("data", "indices", "indptr")]
 queries = FOLDER + "/model/query_0_SparseStaticEmbedding"
 weights = load_file(queries + "/model.safetensors")["weight"]
 postings = csr_matrix(tuple(arrays), shape=(len(weights), len(documents)))
@@ -84,10 +84,12 @@ print(documents.iloc[rows].assign(score=scores[rows]))
 _CONVEX: Final = """\
 The best {depth} of each part are fused. The score of a document is
 
-    {weight:g} · {score} / {dense_spread:.4g} + {other:g} · BM25 / s
+    {terms} + {bm25:g} · BM25 / s
 
 where s is the standard deviation of the query's BM25 scores over all documents, and a document that one part does not
 list counts there as the last that it lists."""
+_TERM: Final = "{weight:g} · {score} / {spread:.4g}"
+_SCORES: Final = {"dense": "cosine", "sparse": "inner product"}
 _RRF: Final = "The best {depth} of each part are fused by reciprocal ranks: Σ 1 / (60 + rank)."
 _OF: Final = {
     "labels": "dev queries",
@@ -95,34 +97,45 @@ _OF: Final = {
 }
 
 
-def text_of(settings: Mapping[str, Any], kind: str) -> str:
-    """Return the README of a search with these settings and kind, see :class:`anmi.search.HybridSearch`."""
-    convex = settings["method"] == "convex"
-    how = (_CONVEX if convex else _RRF).format(
-        **settings, score="cosine" if kind == "dense" else "inner product", other=round(1 - settings["weight"], 4)
-    )
-    fit = settings.get("fit") or {}
-    figures = ""
-    if fit.get("queries"):
-        which = ", whose documents training did not know as answers" if fit["kind"] == "unseen" else ""
-        figures = (
-            f"\nThe weight was fitted on {fit['queries']:,} {_OF[fit['of']]}{which}, with the encoder as it was before "
-            "it was trained on them; 95 % of resamples of these queries have their best weight between "
-            f"{fit['low']:.2f} and {fit['high']:.2f}. Their mean nDCG@10: "
-            + ", ".join(f"{name} {value:.3f}" for name, value in fit["ndcg@10"].items())
-            + ".\n"
-        )
-    index, alone = _INDEX[kind], _ALONE[kind]
-    version, collection = settings["versions"]["anmi"], settings.get("collection", "unknown")
+def text_of(settings: Mapping[str, Any]) -> str:
+    """Return the README of a search with these settings, see :class:`anmi.search.HybridSearch`."""
+    places = settings["retrievers"]
+    kinds = [place["kind"] for place in places]
+    models = [line.format(**place) for place in places for line in (_MODEL, _INDEX[place["kind"]])]
     return _TEXT.format(
-        **{
-            **settings,
-            "how": how,
-            "figures": figures,
-            "version": version,
-            "collection": collection,
-            "kind": kind,
-            "index": index,
-            "alone": alone,
-        }
+        documents=settings["documents"],
+        version=settings["versions"]["anmi"],
+        collection=settings.get("collection", "unknown"),
+        trained="a retriever" if len(kinds) == 1 else "two retrievers",
+        models="\n".join(models),
+        kind=kinds[0],
+        alone_by=" or ".join(f'`system="{part}"`' for part in ("bm25", *kinds)),
+        alone=_ALONE[kinds[0]],
+        how=_how(settings),
+        figures=_figures(settings.get("fit") or {}),
+    )
+
+
+def _how(settings: Mapping[str, Any]) -> str:
+    if settings["method"] != "convex":
+        return _RRF.format(**settings)
+    weights = settings["weights"]
+    terms = [
+        _TERM.format(weight=weights[kind], score=_SCORES[kind], spread=spread)
+        for kind, spread in settings["spreads"].items()
+    ]
+    return _CONVEX.format(depth=settings["depth"], terms=" + ".join(terms), bm25=round(weights["bm25"], 4))
+
+
+def _figures(fit: Mapping[str, Any]) -> str:
+    """Return what the weights rest on; nothing without a query."""
+    if not fit.get("queries"):
+        return ""
+    which = ", whose documents training did not know as answers" if fit["kind"] == "unseen" else ""
+    trained = [kind for kind in fit["weights"] if kind != "bm25"]
+    between = " and ".join(f"{kind} between {fit['low'][kind]:.2f} and {fit['high'][kind]:.2f}" for kind in trained)
+    return (
+        f"\nThe weights were fitted on {fit['queries']:,} {_OF[fit['of']]}{which}, with retrievers as they were before "
+        f"they were trained on them; 95 % of resamples of these queries have their best weight of {between}. "
+        "Their mean nDCG@10: " + ", ".join(f"{name} {value:.3f}" for name, value in fit["ndcg@10"].items()) + ".\n"
     )

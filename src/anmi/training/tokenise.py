@@ -26,9 +26,11 @@ class Tokeniser:
 
     def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
         self._encoder = encoder
-        self._static = is_static(encoder) and not is_sparse(encoder)
+        static = is_static(encoder)
+        # The roles whose features are tokens in a row, without padding.
+        self._in_a_row = () if not static else ("document",) if is_sparse(encoder) else ("query", "document")
         self._routed = is_routed(encoder)
-        self._cut = {} if max_length is None or self._static else {"max_length": max_length}
+        self._cut = {} if max_length is None or static else {"max_length": max_length}
         self._prompts = prompts_of(encoder)
         # By role where each has an encoder of its own, whose tokenizers may differ.
         self._known: dict[str, dict[str, Tensor]] = {}
@@ -38,7 +40,7 @@ class Tokeniser:
         prompt = self._prompts[role]
         # Read by the router, which sends queries and documents to encoders of their own.
         route = {"task": role} if self._routed else {}
-        if self._static:
+        if role in self._in_a_row:
             return self._from_table([prompt + text for text in texts], route) | route
         features: dict[str, Any] = self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
         return features

@@ -21,6 +21,7 @@ from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_be
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth
+from anmi.evaluation.retrieval import vectors
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.nodes import (
@@ -34,7 +35,10 @@ from anmi.pipelines.retrain.nodes import (
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.sparse.model import inference_free
 from anmi.search import HybridSearch
+from anmi.search.retriever import Encoded
 from anmi.selection.recipe import RecipeBook
 
 AUDITED = pd.DataFrame({
@@ -138,13 +142,20 @@ def trained(word_encoder: Callable[..., Any], tmp_path: Path) -> Path:
     return path
 
 
-def searching(corpus: pd.DataFrame, model: Path) -> HybridSearch:
+HYBRID = {"method": "convex", "weights": {"bm25": 0.75, "dense": 0.25}, "depth": 9, "spreads": {"dense": 0.5}}
+# As releases wrote it that knew one retriever beside BM25.
+EARLIER = {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
+
+
+def searching(corpus: pd.DataFrame, model: Path, *more: Encoded) -> HybridSearch:
     """The search over a corpus that a run leaves."""
     texts = corpus.text.tolist()
     loaded = SentenceTransformer(str(model), device="cpu")
     return HybridSearch.build(
-        model, BM25Index.build(texts, "en", "whitespace"), corpus, loaded.encode_document(texts),
-        encoder={"max_length": 256, "precision": "float32", "batch_size": 8}, dense_spread=0.5, weight=0.25, depth=9,
+        BM25Index.build(texts, "en", "whitespace"), corpus,
+        [Encoded(model, loaded.encode_document(texts), 0.5), *more],
+        encoder={"max_length": 256, "precision": "float32", "batch_size": 8}, depth=9,
+        weights={"bm25": 0.25, "dense": 0.25, "sparse": 0.5} if more else {"bm25": 0.75, "dense": 0.25},
     )  # fmt: skip
 
 
@@ -253,7 +264,7 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
     assert read_beside(fetched, SERVING) == {
         "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
-        "hybrid": {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5},
+        "hybrid": HYBRID,
     }  # fmt: skip
     known, _, run = evaluate_champion(
         *tables,
@@ -266,19 +277,19 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
     found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert known["hybrid"] == {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
+    assert known["hybrid"] == HYBRID
 
 
+@pytest.mark.parametrize("how", [HYBRID, EARLIER], ids=["today", "an earlier release"])
 @pytest.mark.parametrize(("system", "weighted"), [("hybrid", True), ("dense", False)])
-def test_what_is_deployed_is_compared(system: Any, weighted: bool, tables: Any) -> None:
+def test_what_is_deployed_is_compared(system: Any, weighted: bool, how: dict[str, Any], tables: Any) -> None:
     corpus, queries, qrels = tables
     bm25 = BM25Index.build(corpus.text.tolist(), "en", "whitespace")
     # The encoder takes each document for the other one, and BM25, which counts three times as much, does not.
     run = pd.DataFrame({
         "query_id": ["q0", "q0", "q1", "q1"], "document_id": ["d1", "d0", "d0", "d1"], "score": [0.6, 0.5] * 2,
-        "rank": [1, 2] * 2, "system": "champion",
+        "rank": [1, 2] * 2, "system": "champion", "retriever": "dense",
     })  # fmt: skip
-    how = {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
     shared: dict[str, Any] = {"bm25_index": bm25, "corpus": corpus, "queries": queries, "qrels": qrels}
     params = RetrainParams(rule={"system": system})
     found = score_champion(run, {"hybrid": how}, **shared, params=params, evaluation=EVALUATION)
@@ -286,6 +297,46 @@ def test_what_is_deployed_is_compared(system: Any, weighted: bool, tables: Any) 
     assert set(found.system) == {"champion"}
     alone = score_champion(run, {"hybrid": None}, **shared, params=params, evaluation=EVALUATION)
     assert alone["mrr@10"].tolist() == [0.5, 0.5], "one of an earlier release is deployed alone"
+
+
+FIRST_NIGHT = (
+    pd.DataFrame(columns=["query_id", "ndcg@10"]),
+    pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"}),
+    AUDITED,
+)
+
+
+def test_a_champion_keeps_its_companion(registry: Any, tables: Any, trained: Path, word_encoder: Any) -> None:
+    plain = decided({"version": None, "rolled_back": {}}, *FIRST_NIGHT, trained)["fingerprint"]
+    words = word_encoder(["night", "day"])
+    inference_free(words, tables[0].text.tolist()).save(str(trained / "companion"), create_model_card=False)
+    sparse = load_encoder(str(trained / "companion"), trained)
+    search = searching(
+        tables[0], trained, Encoded(trained / "companion", vectors(sparse, ["night", "day"], "document"), 1.0)
+    )
+    params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
+    none = {"model": params.model, "version": None, "rolled_back": {}}
+    promotion = decided(none, *FIRST_NIGHT, trained, params=params)
+    assert promotion["fingerprint"] != plain, "the same model with a companion is another challenger"
+    register_challenger(
+        trained, promotion=promotion, champion=none, training_profile={}, info={"collection": "api_docs"},
+        encoder="static", recipe="mine", dense=DenseParams(), registry=registry,
+        training_summary={"trained_on": ["train"]}, search_index=search,
+    )  # fmt: skip
+    known, _, runs = evaluate_champion(
+        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=DenseParams()
+    )
+    assert set(known["hybrid"]["weights"]) == {"bm25", "dense", "sparse"}
+    assert runs.groupby("retriever").size().to_dict() == {"dense": 4, "sparse": 2}
+    shared: dict[str, Any] = {
+        "bm25_index": search.bm25, "corpus": tables[0], "queries": tables[1], "qrels": tables[2],
+        "evaluation": EVALUATION,
+    }  # fmt: skip
+    for system in ("hybrid", "dense"):
+        expected = search.ranked(["night", "day"], 2, system)  # type: ignore[arg-type]
+        found = score_champion(runs, known, params=RetrainParams(rule={"system": system}), **shared)
+        place = [row.index(own) for own, row in enumerate(expected.documents.tolist())]
+        assert found["mrr@10"].tolist() == [1 / (rank + 1) for rank in place]
 
 
 def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) -> None:

@@ -294,7 +294,7 @@ def run_cell(job: CellJob) -> None:
         "collection": job.place.name, "recipe": job.recipe, "seed": job.seed, "encoder": job.encoder,
         "started": started, "ended": time.time(), "search_seconds": seconds, "memory_mb": round(memory),
         "train_seconds": sum(each.get("seconds", 0.0) for each in passes), "training": summary, "queries": queries_of,
-        "weight": search.settings["weight"],
+        "weights": search.settings["weights"],
     })  # fmt: skip
 
 

@@ -145,8 +145,10 @@ def compare_systems(
                 })  # fmt: skip
                 flat[f"{system}.{metric}" if bucket == ALL else f"{system}.{bucket}.{metric}"] = value
         flat |= {f"{system}.{k}": v for k, v in summarise(table).items() if "@" not in k}
-    pairs = [(recipe, "zero_shot"), (recipe, "bm25"), ("bm25", "zero_shot")]
-    pairs += [(HYBRID, baseline) for baseline in ("zero_shot", "bm25", recipe) if HYBRID in tables]
+    companions = [name for name in tables if name not in ("bm25", "zero_shot", recipe, HYBRID)]
+    pairs = [(name, baseline) for name in (recipe, *companions) for baseline in ("zero_shot", "bm25")]
+    pairs += [("bm25", "zero_shot")]
+    pairs += [(HYBRID, baseline) for baseline in ("zero_shot", "bm25", recipe, *companions) if HYBRID in tables]
     for bucket, ids in asked.items():
         named = [name for name in (_HEADLINE if bucket == ALL else _HEADLINE[:1]) if name in metrics]
         of = {system: table.loc[ids, named].to_numpy(np.float64).T for system, table in tables.items()}

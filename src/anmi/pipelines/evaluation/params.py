@@ -10,7 +10,7 @@ from anmi.corpus.hardness import ScriptHardnessParams
 
 
 class HybridParams(BaseModel):
-    """How BM25 and the trained encoder become one search."""
+    """How BM25 and the trained retrievers become one search."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,9 +23,10 @@ class HybridParams(BaseModel):
         "queries are ranked 100 deep, so the weight is fitted on no more.",
     )  # fmt: skip
     weight: float | None = Field(
-        None, ge=0, le=1, description="Of the encoder's scores; the rest is BM25's. null: fitted on dev queries, if "
-        "there are 30 only on those whose documents training saw no query of, since the encoder would seem too good "
-        "on the others; 0.5 without any.",
+        None, ge=0, le=1, description="Of the trained retriever's scores, or of a dense and a sparse one, half for "
+        "each; the rest is BM25's. null: fitted on dev queries, if there are 30 only on those whose documents "
+        "training saw no query of, since what was trained would seem too good on the others; without any, all parts "
+        "count the same.",
     )  # fmt: skip
 
 

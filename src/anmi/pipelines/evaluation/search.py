@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.splits import check_held_out, trained_on
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
+from anmi.search.retriever import Encoded, Retriever
 from anmi.store import Store
 
 HYBRID: Final = "hybrid"
@@ -38,41 +40,52 @@ def build_search(
     seed: int,
     store: Store,
 ) -> HybridSearch:
-    """Put BM25 and the trained encoder together, with the weight that dev queries choose.
+    """Put BM25 and the trained retrievers together, with the weights that dev queries choose.
 
-    Dev queries are those that the encoder was not trained on when they were asked, see the artifact ``dev_run``.
+    Dev queries are those that retrievers were not trained on when they were asked, see the artifact ``dev_run``.
     """
     from anmi.adaptation.stand_in import with_pseudo_tests
     from anmi.corpus.texts import document_texts
+    from anmi.search.fit import fit_on_dev
+    from anmi.search.retriever import companion_of
+
+    how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
+    kind = training_summary.get("dev_queries", "labels")
+    dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else [])
+    asked, texts = dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist(), document_texts(corpus)
+    models = [trained_model, *companion_of(trained_model)]
+    parts = [_encoded(model, asked, texts, dense, how, store, f"encoding for {recipe}") for model in models]
+    search = HybridSearch.build(
+        bm25_index, corpus, parts, encoder={"max_length": dense.max_length, **how}, method=params.hybrid.method,
+        depth=params.hybrid.depth, index=dense.index,
+        about={"collection": info["collection"], "language": info["language"], "recipe": recipe, "fit": None},
+    )  # fmt: skip
+    if params.hybrid.weight is not None:
+        each = params.hybrid.weight / len(parts)
+        search.settings["weights"] = {"bm25": 1 - params.hybrid.weight} | dict.fromkeys(search.retrievers, each)
+    elif params.hybrid.method == "convex":
+        trained = set(queries.query_id[queries.split == "train"])
+        fitted = fit_on_dev(
+            dev_run if "retriever" in dev_run else dev_run.assign(retriever=search.main.kind),
+            bm25_index if dev[0] is corpus else reindexed(bm25_index, dev[0]), *dev,
+            positives=set(qrels.document_id[qrels.query_id.isin(trained) & (qrels.relevance > 0)]),
+            spreads=search.settings["spreads"], depth=params.hybrid.depth, seed=seed,
+        )  # fmt: skip
+        search.settings |= {"weights": fitted.weights, "fit": fitted.as_dict() | {"of": kind}}
+    return search
+
+
+def _encoded(
+    folder: Path, queries: list[str], documents: list[str], dense: DenseParams, how: dict[str, Any], store: Store,
+    description: str,
+) -> Encoded:  # fmt: skip
     from anmi.evaluation.retrieval import vectors
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.index import spread_of_scores
-    from anmi.search.fit import fit_on_dev
 
-    how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
-    model = load_encoder(str(trained_model), store.path / "models", dense.max_length)
-    embeddings = vectors(model, document_texts(corpus), "document", description=f"encoding for {recipe}", **how)
-    kind = training_summary.get("dev_queries", "labels")
-    dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else [])
-    texts = dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist()
-    hybrid = params.hybrid
-    spread = spread_of_scores(vectors(model, texts, "query", **how), embeddings)
-    fit, weight = None, hybrid.weight
-    if weight is None and hybrid.method == "convex":
-        trained = set(queries.query_id[queries.split == "train"])
-        fitted = fit_on_dev(
-            dev_run, bm25_index if dev[0] is corpus else reindexed(bm25_index, dev[0]), *dev,
-            positives=set(qrels.document_id[qrels.query_id.isin(trained) & (qrels.relevance > 0)]),
-            dense_spread=spread, depth=hybrid.depth, seed=seed,
-        )  # fmt: skip
-        weight = fitted.weight
-        fit = fitted.as_dict() | {"of": kind}
-    return HybridSearch.build(
-        trained_model, bm25_index, corpus, embeddings, encoder={"max_length": dense.max_length, **how},
-        dense_spread=spread, weight=0.5 if weight is None else weight, method=hybrid.method, depth=hybrid.depth,
-        index=dense.index,
-        about={"collection": info["collection"], "language": info["language"], "recipe": recipe, "fit": fit},
-    )  # fmt: skip
+    model = load_encoder(str(folder), store.path / "models", dense.max_length)
+    embeddings = vectors(model, documents, "document", description=description, **how)
+    return Encoded(folder, embeddings, spread_of_scores(vectors(model, queries, "query", **how), embeddings))
 
 
 def run_systems(
@@ -89,10 +102,10 @@ def run_systems(
     store: Store,
     training_summary: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Rank the whole corpus for every held-out query by BM25, the untrained encoder, the trained one, and the hybrid.
+    """Rank the whole corpus for every held-out query by BM25, the untrained encoder, what was trained, and the hybrid.
 
-    A query that is a document is not among what it finds. Where no query of the split has a label, pseudo-queries stand
-    in for them.
+    The first of the trained retrievers is called as the recipe, a companion by its kind. A query that is a document is
+    not among what it finds. Where no query of the split has a label, pseudo-queries stand in for them.
 
     Raises
     ------
@@ -113,9 +126,12 @@ def run_systems(
     ranking = Ranking.of(asked.queries, asked.qrels, corpus.document_id.tolist(), max(depth, fused))
     found, values, spread = search.bm25.search_and_spread(texts, ranking.searched)
     lists = {"bm25": Ranked(*ranking.lists(found, values))}
-    index = exact(search, asked.corpus, dense, store)
-    lists[recipe] = Ranked(*ranking.lists(*index.search(search.encode(texts), ranking.searched)))
-    together = search.fused(lists["bm25"].top(fused), lists[recipe].top(fused), spread, depth)
+    for kind, retriever in search.retrievers.items():
+        index = exact(search, retriever, asked.corpus, dense, store)
+        lists[kind] = Ranked(*ranking.lists(*index.search(retriever.encode(texts), ranking.searched)))
+    together = search.fused({part: listed.top(fused) for part, listed in lists.items()}, spread, depth)
+    names: dict[str, str] = {search.main.kind: recipe}
+    lists = {names.get(part, part): listed for part, listed in lists.items()}
     lists[HYBRID] = Ranked(together.documents, together.scores)
     runs = {
         system: run_table(ranking.query_ids, ranking.document_ids, *part.top(depth)) for system, part in lists.items()
@@ -126,7 +142,7 @@ def run_systems(
         model, asked.queries, asked.qrels, asked.corpus, depth, store=store, precision=dense.precision,
         batch_size=dense.batch_size, description="zero_shot",
     )  # fmt: skip
-    order = ("bm25", "zero_shot", recipe, HYBRID)
+    order = dict.fromkeys(("bm25", "zero_shot", *lists))
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
 
 
@@ -136,25 +152,26 @@ def describe_terms(search_index: HybridSearch, corpus: pd.DataFrame, seed: int) 
     from anmi.evaluation.sparse_terms import sparse_terms
     from anmi.retrieval.sparse import SparseIndex, TermTable
 
-    index, table = search_index.dense, search_index.encode
+    retriever = search_index.retrievers.get("sparse")
+    index, table = (retriever.index, retriever.encode) if retriever else (None, None)
     # Another SparseEncoder may run a network for queries, which then have no table.
     if not isinstance(index, SparseIndex) or not isinstance(table, TermTable):
         return {}
     return sparse_terms(index, table, document_texts(corpus), seed)
 
 
-def exact(search: HybridSearch, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
+def exact(search: HybridSearch, retriever: Retriever, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
     """Return an exact index of the documents' vectors, whatever the search is deployed with.
 
-    All systems are measured by exact search, or an approximate index would count against the trained encoder alone.
+    All systems are measured by exact search, or an approximate index would count against the trained retrievers alone.
     """
     from anmi.retrieval.index import build_index
 
-    if search.dense.settings["kind"] in ("flat", "inverted"):
-        return search.dense
-    found = search.vectors()
+    if retriever.index.settings["kind"] in ("flat", "inverted"):
+        return retriever.index
+    found = retriever.vectors()
     if found is None:
-        found = _documents(search, corpus, dense, store)
+        found = _documents(retriever, corpus, dense, store)
     return build_index(found, search.document_ids)
 
 
@@ -167,14 +184,16 @@ def changed(
 
     old, new = document_texts(before), document_texts(after)
     other = np.array([a != b for a, b in zip(old, new, strict=True)], bool)
-    found = search.vectors()
-    # Rows of a sparse matrix cannot be replaced in place, and encode fast.
-    if found is None or search.dense.settings["kind"] == "inverted":
-        found = _documents(search, after, dense, store)
-    elif other.any():
-        found[other] = _documents(search, after[other], dense, store)
-    index = build_index(found, search.document_ids)
-    return HybridSearch(reindexed(search.bm25, after), index, after, search.model, search.settings)
+    retrievers = []
+    for retriever in search.retrievers.values():
+        found = retriever.vectors()
+        # Rows of a sparse matrix cannot be replaced in place, and encode fast.
+        if found is None or retriever.kind == "sparse":
+            found = _documents(retriever, after, dense, store)
+        elif other.any():
+            found[other] = _documents(retriever, after[other], dense, store)
+        retrievers.append(replace(retriever, index=build_index(found, search.document_ids)))
+    return HybridSearch(reindexed(search.bm25, after), retrievers, after, search.settings)
 
 
 def reindexed(index: BM25Index, corpus: pd.DataFrame) -> BM25Index:
@@ -187,13 +206,13 @@ def reindexed(index: BM25Index, corpus: pd.DataFrame) -> BM25Index:
     )
 
 
-def _documents(search: HybridSearch, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
+def _documents(retriever: Retriever, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import vectors
     from anmi.retrieval.encoders import load_encoder
 
     # The trained model has in its folder what it was trained with.
-    model = load_encoder(str(search.model), store.path / "models", dense.max_length)
+    model = load_encoder(str(retriever.model), store.path / "models", dense.max_length)
     return vectors(
         model, document_texts(corpus), "document", precision=dense.precision, batch_size=dense.batch_size,
         description="encoding what changed",

@@ -25,6 +25,7 @@ from anmi.datasets.model_registry import (
 from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import UNSEEN
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
+from anmi.fingerprint import hash_value
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import score_runs
@@ -35,6 +36,7 @@ from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
+from anmi.search.retriever import companion_of
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 # Beside the recipe's own false negatives those of no filter at all, where the book has it.
 _UNFILTERED: Final = "naive_top"
 # What the champion is fused by as long as it is in use.
-_OF_HYBRID: Final = ("method", "weight", "depth", "dense_spread")
+_OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
 # Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
 _TRAINED_ON: Final = "trained_on"
 
@@ -126,7 +128,8 @@ def evaluate_champion(
     known: dict[str, Any] = {"model": name, "version": None, "rolled_back": rolled_back}
     if found is None:
         log.info('"%s" has no champion yet', name)
-        return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system"])
+        columns = ["query_id", "document_id", "score", "rank", "system", "retriever"]
+        return known, {}, pd.DataFrame(columns=columns)
     check_held_out(evaluation.split, found.tags.get(_TRAINED_ON, "train").split("+"), "the champion")
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
@@ -135,10 +138,13 @@ def evaluate_champion(
         # Not of an earlier release, which knew no hybrid.
         hybrid = serving.pop(HYBRID, None)
         depth = max(*evaluation.cutoffs, hybrid["depth"] if hybrid else 1)
-        run = _rank(folder / WEIGHTS, corpus, queries, qrels, evaluation.split, depth, dense.model_copy(update=serving))
+        asked, of = dense.model_copy(update=serving), (corpus, queries, qrels, evaluation.split, depth)
+        runs = [_rank(folder / WEIGHTS, *of, asked)]
+        # Companions are asked as they are saved.
+        runs += [_rank(model, *of, asked.model_copy(update=_OWN_PROMPTS)) for model in companion_of(folder)]
         profile = read_beside(folder, PROFILE)
     about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
-    return known | about, profile, run
+    return known | about, profile, pd.concat(runs, ignore_index=True)
 
 
 def _rank(
@@ -152,6 +158,7 @@ def _rank(
 ) -> pd.DataFrame:
     from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.kinds import is_sparse
 
     asked = queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
@@ -162,7 +169,8 @@ def _rank(
     encoder = load_encoder(str(model), model.parent, dense.max_length, dense.prompts)
     # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
     options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": _SYSTEM}
-    return ranked(encoder, asked, qrels, corpus, depth, **options).assign(system=_SYSTEM)
+    kind = "sparse" if is_sparse(encoder) else "dense"
+    return ranked(encoder, asked, qrels, corpus, depth, **options).assign(system=_SYSTEM, retriever=kind)
 
 
 def score_champion(
@@ -178,16 +186,20 @@ def score_champion(
 ) -> pd.DataFrame:
     """Return every metric of every held-out query; empty where there is no champion.
 
-    The champion is measured as it is deployed: with BM25 by its own weight, or alone where the rule is about the
-    encoder, or where it was registered by an earlier release.
+    The champion is measured as it is deployed: with BM25 and its companion by its own weights, or alone where the rule
+    is about the encoder, or where it was registered by an earlier release.
     """
     from anmi.search.fit import with_bm25
+    from anmi.search.folder import renewed
 
     if runs.empty:
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
+    first = runs["retriever"].iloc[0]
     if params.rule.system == HYBRID and champion.get(HYBRID):
-        depth = max(evaluation.cutoffs)
-        runs = with_bm25(runs, bm25_index, corpus, queries, qrels, champion[HYBRID], depth).assign(system=_SYSTEM)
+        how, depth = renewed(champion[HYBRID], first), max(evaluation.cutoffs)
+        runs = with_bm25(runs, bm25_index, corpus, queries, qrels, how, depth).assign(system=_SYSTEM)
+    else:
+        runs = runs[runs["retriever"] == first]
     return score_runs(runs, corpus, queries, qrels, pseudo_queries=None, params=evaluation)
 
 
@@ -282,7 +294,8 @@ def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.Data
 def _fingerprint(folder: Path) -> str:
     from anmi.retrieval.encoders import fingerprint, load_encoder
 
-    return fingerprint(load_encoder(str(folder), folder.parent))
+    found = [fingerprint(load_encoder(str(model), model.parent)) for model in (folder, *companion_of(folder))]
+    return found[0] if len(found) == 1 else hash_value(found)
 
 
 def register_challenger(
@@ -301,10 +314,11 @@ def register_challenger(
 ) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion.
 
-    The weight beside BM25 goes with it; the index of the documents is no part of a model.
+    Its companion and the weights of the hybrid go with it; the index of the documents is no part of a model.
     """
     from anmi.retrieval.encoders import load_encoder, short_name
     from anmi.retrieval.prompts import prompts_of
+    from anmi.search.folder import copy_model
 
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
     before = registry.at(name, CHAMPION)
@@ -331,7 +345,10 @@ def register_challenger(
         serving = dense.model_dump(include={"max_length", "precision"})
         serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
         serving[HYBRID] = {name: search_index.settings[name] for name in _OF_HYBRID}
-        made = registry.register(name, model_folder(model, Path(room) / "model", serving, training_profile), tags)
+        folder = model_folder(model, Path(room) / "model", serving, training_profile)
+        for companion in companion_of(trained_model):
+            copy_model(companion, folder / companion.name)
+        made = registry.register(name, folder, tags)
     if decision == PROMOTED:
         registry.set_champion(made, before)
     log.info("%s", _sentence(decision, made, before))

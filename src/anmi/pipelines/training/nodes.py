@@ -8,28 +8,24 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
+from anmi.pipelines.training.one import Training
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
-from anmi.training.options import TrainingOptions
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from anmi.training.pseudo import PseudoRows
     from anmi.training.recorder import DevLoss
 
 log = logging.getLogger(__name__)
-
-# As deep as lists are fused by default.
-_DEV_DEPTH: Final = 100
 
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
@@ -97,6 +93,9 @@ def train_retriever(
 ) -> dict[str, Any]:
     """Train the encoder on the rows of training queries, epochs chosen on dev; for a refit again with those of dev.
 
+    A companion, where the recipe asks for one, is trained in the same way on the same rows, and its folder lies in that
+    of the first.
+
     Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries where nobody
     labelled any. Documents held out of adaptation are then no negatives either: they are to be new to the model. Which
     they are goes by the seed of mining, where that is another than that of training.
@@ -110,11 +109,13 @@ def train_retriever(
     from anmi.retrieval.encoders import short_name
     from anmi.selection.rows import of_split
     from anmi.training.checkpoint import CheckpointPlan, digest_tables
-    from anmi.training.refit import train_twice
-    from anmi.training.trainer import train
 
     rows = check_splits(rows, queries)
     merged = merged_options(recipes.get(recipe), params)
+    if merged.companion is not None and merged.of_companion.retriever == recipe:
+        raise AnmiError(
+            f'the companion is reported as "{recipe}", and so would be the recipe of that name: rename the recipe'
+        )
     refit = params.refit and bool(merged.labels)
     if refit:
         check_dev_is_mined(rows, queries)
@@ -128,12 +129,10 @@ def train_retriever(
         rows = without_documents(rows, set(corpus.document_id[away]))
     dev_rows = of_split(rows, "dev") if refit else rows[:0]
     rows = of_split(rows, "train")
-    options = complete_options(merged, rows, len(corpus))
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed)
-    folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
-    stock, known = _drawn_from(options.sources.kind, corpus, knowledge, variants, related_documents)
+    stock, known = _drawn_from(merged.sources.kind, corpus, knowledge, variants, related_documents)
     if pseudo is not None:
         known["pseudo-queries"] = digest_tables((pseudo_queries, related_documents))
     dev = digest_tables(dev_tables[1:])
@@ -149,43 +148,40 @@ def train_retriever(
             **known,
         },
     )
-
-    def load() -> Any:
-        return _start(encoder, options, dense, corpus, store)
-
-    def rank_dev(model: Any) -> pd.DataFrame:
-        return dev_ranking(model, *dev_tables, dense.precision)
-
-    common: dict[str, Any] = {
-        "options": options,
-        "pseudo": pseudo,
-        "output": folder,
-        "evaluate_dev": measure,
-        "seed": seed,
-        "checkpoints": plan,
-        "stock": stock,
-        "dev_loss": _dev_loss(corpus, queries, qrels, knowledge, related_documents, params, dense.precision, seed),
-    }
-    if dev_rows.empty:
-        result = train(rows, encoder=load(), **common)
-        result = replace(result, dev_run=rank_dev(result.model))
-    else:
-        result = train_twice(rows, dev_rows, load=load, rank_dev=rank_dev, **common)
-    about = {
+    training = Training(
+        rows, dev_rows, dev_tables, corpus, encoder, dense, store,
+        {
+            "pseudo": pseudo,
+            "evaluate_dev": measure,
+            "seed": seed,
+            "stock": stock,
+            "dev_loss": _dev_loss(corpus, queries, qrels, knowledge, related_documents, params, dense.precision, seed),
+        },
+    )  # fmt: skip
+    folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
+    result, options = training.run(merged.alone, folder, plan)
+    summary = result.summary | {
         "trained_on": ["train"] if dev_rows.empty else ["train", "dev"],
         "adapted": pseudo is not None,
         "dev_queries": "pseudo_queries" if lacking else "labels",
         "encoder": encoder,
         "recipe": recipe,
-        "options": options.model_dump(),
+        "options": options.model_dump() | {"companion": merged.companion},
     }
+    runs = [result.dev_run]
+    if merged.companion is not None:
+        log.info("Training the companion, which is %s", merged.of_companion.retriever)
+        # A checkpoint that was named is of the first.
+        second, options = training.run(merged.of_companion, folder / COMPANION, replace(plan, start=None))
+        summary["companion"] = second.summary | {"options": options.model_dump()}
+        runs.append(second.dev_run)
     return {
         "trained_model": folder,
         "training_log": result.log,
         "drawn_negatives": result.drawn,
         "latent_neighbours": result.neighbours,
-        "dev_run": result.dev_run.reindex(columns=["query_id", "document_id", "score", "rank"]),
-        "training_summary": result.summary | about,
+        "dev_run": pd.concat(runs, ignore_index=True),
+        "training_summary": summary,
     }
 
 
@@ -206,36 +202,6 @@ def _drawn_from(
         stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
         return stock, {"graph and variants": digest_tables(tables)}
     return None, {}
-
-
-def _start(encoder: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
-    """Return the untrained retriever that the options ask for."""
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.two_encoders import two_encoders
-
-    models = store.path / "models"
-    model = load_encoder(encoder, models, dense.max_length, dense.prompts)
-    if options.retriever == "sparse":
-        return _sparse_start(model, options.masked_lm, corpus, store)
-    if options.context_encoder is None:
-        return model
-    return two_encoders(model, load_encoder(options.context_encoder, models, dense.max_length, dense.prompts))
-
-
-def _sparse_start(encoder: Any, base: str | None, corpus: pd.DataFrame, store: Store) -> Any:
-    """Return the untrained sparse retriever of a corpus, of a masked language model or tables of a static encoder."""
-    from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.kinds import is_static
-    from anmi.retrieval.sparse.base import check_base
-    from anmi.retrieval.sparse.model import inference_free, of_masked_lm
-
-    if base is not None:
-        check_base(base)
-        return of_masked_lm(base, document_texts(corpus))
-    if not is_static(encoder):
-        encoder = load_encoder("static", store.path / "models")
-    return inference_free(encoder, document_texts(corpus))
 
 
 def labels_used(
@@ -308,18 +274,6 @@ def _pseudo_rows(
         return None
     ids = corpus.document_id.tolist()
     return PseudoRows(pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids)
-
-
-def dev_ranking(
-    model: SentenceTransformer, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, precision: str
-) -> pd.DataFrame:
-    """Return what the dev queries with labels find in the whole corpus; no rows where there are none."""
-    from anmi.evaluation.retrieval import ranked
-
-    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-    if dev.empty:
-        return pd.DataFrame()
-    return ranked(model, dev, qrels, corpus, _DEV_DEPTH, precision=precision)
 
 
 def _dev_loss(

@@ -94,6 +94,11 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
             "training: masked_lm gives documents of a sparse retriever their terms, and a dense one starts from "
             "`encoder`; take recipe=sparse_infonce or retriever=sparse, or leave out masked_lm"
         )
+    if options.companion is not None and options.of_companion.retriever == (kind := options.retriever):
+        raise AnmiError(
+            f"training: a companion is of the other kind, and both are {kind}; say companion: {{retriever: "
+            f"{'sparse' if kind == 'dense' else 'dense'}}}"
+        )
     if options.labels == 0 and not options.pseudo_queries.kinds:
         raise AnmiError(
             "training: labels 0 leaves nothing to train on; name kinds of pseudo-queries, such as "

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class SparsityOptions(BaseModel):
-    """How much the terms of documents cost: FLOPS (Paria et al. 2020), see methods 5c."""
+    """How much the terms of documents cost (FLOPS, Paria et al. 2020), and whether those of queries are learned."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,6 +26,11 @@ class SparsityOptions(BaseModel):
         False,
         description="Divide weights by their term's idf in the penalty, so that common terms cost more (an earlier "
         "reading of the paper). Off: idf stands in the score alone, as in its code, which favours rare terms as well.",
+    )
+    learned_queries: bool = Field(
+        True,
+        description="Learn the weights of terms in queries. On: a word that many questions hold and "
+        "no answer, such as `how`, is of no use, however rare. Off: they stay the idf of this corpus.",
     )
     free_terms: int = Field(
         0,
