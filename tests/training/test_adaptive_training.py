@@ -159,5 +159,3 @@ def test_two_start_models_are_trained_as_the_two_encoders(encoder: Any, fit: Any
         for name, role in (("query", "query"), ("positive", "document"))
     )
     assert ((query @ document.T).argmax(1) == np.arange(COUNT)).mean() > 0.9
-    with pytest.raises(ValueError, match="add encoders: two"):
-        TrainingOptions(context_encoder="context")

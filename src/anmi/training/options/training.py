@@ -204,8 +204,6 @@ class TrainingOptions(BaseModel):
             raise ValueError("mixed sources interpolate directions, and a sparse retriever has none; use mined ones")
         if self.retriever == "sparse" and self.encoders == "two":
             raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
-        if self.context_encoder is not None and self.encoders != "two":
-            raise ValueError("context_encoder names where the second of two encoders starts; add encoders: two")
         return self
 
     @model_validator(mode="after")
