@@ -746,6 +746,24 @@ RUNS: Final = [
             "only empty documents",
         )
     ),
+    Case(
+        "a judge that nobody gave",
+        ("no chat endpoint is given", "elo.pairwise.llm.chat.base_url="),
+        "recipe=denoising_chat_as_published",
+        pipelines="mining",
+    ),
+    Case(
+        "a curriculum over negatives that are mined again",
+        ("refreshed sources", "which curriculum tiers needs"),
+        "recipe=ance,training.options.curriculum=tiers",
+        pipelines="training",
+    ),
+    Case(
+        "a second start model of one encoder",
+        ("context_encoder", "add encoders: two"),
+        "recipe=random,training.options.context_encoder=minilm",
+        pipelines="training",
+    ),
     Case("no facts for mixed sources", ("mixed sources", "kg:DIR"), "recipe=dnh_linear", pipelines="mining,training"),
 ]
 CASES: Final = (*PARAMETERS, *FILES, *FINE, *RUNS)

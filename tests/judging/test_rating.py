@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -381,3 +382,29 @@ def test_ratings_by_pairwise_judges_do_not_depend_on_shards_either() -> None:
         results.append(Candidates.concatenate([rater(shard.by_positive()) for shard in shards]))
     for name in ("elo", "elo_se", "gap_se"):
         np.testing.assert_allclose(results[1].columns[name], results[0].columns[name], atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("options", "deviation"),
+    [({}, np.sqrt(2)), ({"difference": "unit"}, 1.0), ({"variant": "paraphrase"}, np.sqrt(2)),
+     ({"variant": "zelo"}, np.sqrt(0.5))],
+)  # fmt: skip
+def test_the_chance_to_beat_the_positive_is_that_of_the_model(options: dict[str, object], deviation: float) -> None:
+    found = rated(block(), **options)
+    gap = (found.columns["elo"] - found.positive_columns["elo"][:, :1]) / 200
+    expected = [
+        [0.5 * (1 + math.erf(value / deviation / math.sqrt(2))) if math.isfinite(value) else math.nan for value in row]
+        for row in gap.tolist()
+    ]
+    np.testing.assert_allclose(found.columns["p_preferred"], expected, atol=1e-6)
+    assert np.nanstd(expected) > 0.1 and np.isnan(found.columns["p_preferred"][~found.filled]).all()
+
+
+def test_of_a_single_comparison_the_chance_is_the_preference_itself() -> None:
+    one = Candidates(
+        query_ids=np.array(["q"]), positives=np.array([[7]], np.int32), documents=np.array([[3]], np.int32),
+        source=np.ones((1, 1), np.uint8), columns={"dense": np.array([[0.6]], np.float32)},
+        positive_columns={"dense": np.array([[0.7]], np.float32)},
+    )  # fmt: skip
+    found = rated(one, judges={"dense": 1.0}, temperature=0.2, prior_precision=1e-6)
+    assert found.columns["p_preferred"][0, 0] == pytest.approx(1 / (1 + math.exp(0.5)), abs=1e-3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 import yaml
 from kedro.io import DataCatalog, MemoryDataset
 from kedro.runner import SequentialRunner
+from numpy.typing import NDArray
 
 from anmi.candidates import SOURCES, Candidates
 from anmi.corpus.knowledge import Knowledge
@@ -78,6 +79,21 @@ def collection() -> dict[str, pd.DataFrame]:
     }  # fmt: skip
 
 
+class ByWords:
+    """Compares documents by the words that they share with the query."""
+
+    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+        def shared(documents: Sequence[str]) -> NDArray[np.int64]:
+            return np.array([len({*q.split()} & {*d.split()}) for q, d in zip(queries, documents, strict=True)])
+
+        return 0.5 + 0.5 * np.sign(shared(first) - shared(second))
+
+
+@pytest.fixture(autouse=True)
+def _pairwise_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anmi.judging.pairwise.load_pairwise", lambda *_: ByWords())
+
+
 class Kept(MemoryDataset):
     """Is there after the run, too."""
 
@@ -106,6 +122,8 @@ class Nights:
             "selection": SelectionParams(), "training": TrainingParams(), "training.refit": False,
         }  # fmt: skip
         settings = under(book.get(recipe).mining, SETTINGS)
+        judges = {name: {"local": {"base": "reader"}} for name in settings["elo"].get("pairwise", {})}
+        settings["elo"] = {**settings["elo"], "pairwise": judges}
         params |= {name: model.model_validate(settings[name]) for name, model in MODELS.items()}
         given = {
             **self.tables, **self.left, "knowledge": self.knowledge, "collection_info": info, "store": self.store,
@@ -167,7 +185,7 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     judges = EloParams.model_validate(chosen.mining.get("elo", {})).judges
     asked = {"cross", "p_cross", "soft_label"} | ({"elo", "gap_se"} if "cross" in judges else set())
     assert bool(added["judgments"]) == bool(chosen.requires & asked)
-    assert bool(added["ratings"]) == bool(chosen.requires & {"elo", "elo_se", "gap_se"})
+    assert bool(added["ratings"]) == bool(chosen.requires & {"elo", "elo_se", "gap_se", "p_preferred"})
     block = rated(catalog.load("candidates"), **added).whole()
     missing = chosen.requires - {"p_relevant"} - block.columns.keys() - block.query_columns.keys()
     assert missing <= {"facts"}, "all that the recipe reads is there"

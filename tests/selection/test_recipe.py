@@ -170,6 +170,7 @@ def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
         "elo": rng.normal(900, 250, shape),
         "gap_se": rng.uniform(20, 200, shape),
         "p_cross": rng.beta(0.3, 2, shape),
+        "p_preferred": rng.beta(0.3, 2, shape),
         "related": rng.choice([0, 0, 0, 0, 0, 0, 0, 0, 1, 2], shape),
         "bm25": np.tile(np.arange(width, 0, -1.0), (queries, 1)),
     }

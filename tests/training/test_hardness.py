@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from anmi.corpus.hardness import HardnessParams
 from anmi.training.batch import Batcher, Row, assemble
-from anmi.training.hardness import rated, round_at_random
+from anmi.training.hardness import EasyFirstBatches, rated, round_at_random
 from anmi.training.options import TrainingOptions
 from anmi.training.options.hardness import Adaptation
 from anmi.training.sampler import build_sampler
@@ -149,3 +149,25 @@ def test_a_warm_up_is_a_share_or_a_number_of_steps(warmup: float) -> None:
     with pytest.raises(ValidationError):
         TrainingOptions(warmup=warmup)
     assert TrainingOptions(warmup=100).warmup == 100
+
+
+def test_sorted_epochs_have_every_row_once_from_easy_to_hard_and_others_are_shuffled() -> None:
+    hardness, epoch = np.round(np.random.default_rng(0).random(50), 1).tolist(), [0]
+    batches = EasyFirstBatches(hardness, 8, epochs=2, seed=3, epoch=lambda: epoch[0])
+    orders = []
+    for epoch[0] in range(4):
+        made = list(batches)
+        assert [len(batch) for batch in made] == [8] * 6 + [2] and len(batches) == 7
+        orders.append(np.concatenate(made))
+        assert sorted(orders[-1].tolist()) == list(range(50))
+    for number, order in enumerate(orders):
+        assert (np.diff(np.array(hardness)[order]) >= 0).all() == (number < 2)
+    assert (orders[0] != orders[1]).any(), "equally hard queries stand in another order"
+    epoch[0] = 1
+    assert np.concatenate(list(batches)).tolist() == orders[1].tolist()
+
+
+def test_what_is_rated_stays_as_it_is() -> None:
+    rows = rated([row("a", "go"), row("b", "why")], HardnessParams(code_mix="script"))
+    again = rated(rows, HardnessParams(code_mix="script", length_weight=0.0))
+    assert [each.hardness for each in again] == [each.hardness for each in rows]

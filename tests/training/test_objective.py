@@ -1,16 +1,19 @@
 """On the packaged MiniLM: the paths that a static encoder does not take."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from anmi.retrieval.encoders import minilm_folder
 from anmi.retrieval.kinds import quiet
 from anmi.training.batch import Batcher, Row
 from anmi.training.losses import WeightedInfoNCE
-from anmi.training.objective import ContrastiveObjective, temperature_rule
+from anmi.training.objective import ContrastiveObjective, attacked, temperature_rule
 from anmi.training.temperature import Temperature
 from anmi.training.tokenise import Tokeniser
 
@@ -94,3 +97,55 @@ def test_the_rule_of_the_temperature_is_the_spread_of_the_negatives_over_the_roo
     found = temperature_rule(torch.from_numpy(similarity), torch.from_numpy(weights))
     assert found == pytest.approx(spread / (len(values) / 5) ** 0.5)
     assert math.isnan(temperature_rule(torch.ones(2, 3), torch.zeros(2, 3)))
+
+
+def test_negatives_are_moved_up_the_gradient_of_the_loss_document_by_document() -> None:
+    torch.manual_seed(0)
+    queries, documents = (functional.normalize(torch.randn(size, 6, dtype=torch.float64), dim=1) for size in (3, 5))
+    weights = torch.tensor([[0, 1, 1, 0, 0], [1, 0, 0.5, 0, 0], [1, 1, 0, 0, 0]], dtype=torch.float64)
+
+    def harm(similarity: Tensor) -> Tensor:
+        return (weights * (similarity / 0.3).exp()).sum(1).log1p().sum()
+
+    found = attacked(queries, documents, harm, 0.2)
+    # By the chain rule: ∂L/∂d = Σ_i (∂L/∂s_i) q_i.
+    near = queries @ documents.T
+    pull = weights * (near / 0.3).exp() / 0.3 / (1 + (weights * (near / 0.3).exp()).sum(1, keepdim=True))
+    for place in range(5):
+        gradient = sum(pull[i, place] * queries[i] for i in range(3))
+        length = float(gradient.norm())
+        expected = documents[place] + (0.2 * gradient / length if length else 0.0)
+        assert torch.allclose(found[place], expected / expected.norm())
+    assert torch.allclose(found[3:], documents[3:]), "nobody's negatives stay"
+    assert harm(queries @ found.T) > harm(near)
+
+
+def test_an_adversary_makes_the_loss_larger_and_leaves_the_positives_alone() -> None:
+    class Given(nn.Module):
+        def forward(self, features: Any) -> Any:
+            return {"sentence_embedding": features["input_ids"]}
+
+    torch.manual_seed(0)
+    vectors = functional.normalize(torch.randn(9, 4), dim=1).requires_grad_()
+    groups = [
+        {"groups": [{"input_ids": part}], "place": torch.arange(len(part))} for part in (vectors[:3], vectors[3:])
+    ]
+    batch = {
+        "queries": groups[0], "documents": groups[1], "positive": torch.tensor([0, 1, 2]), "judged": {},
+        "weights": 1 - torch.eye(3, 6), "negatives": torch.tensor([[3], [4], [5]]), "query_weight": torch.ones(3),
+        "query_ids": ["a", "b", "c"],
+    }  # fmt: skip
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    class Spy(nn.Module):
+        def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Any) -> Tensor:
+            seen.append((positive.detach(), negatives.detach()))
+            return (negatives / 0.1 + log_weights).logsumexp(1) - positive / 0.1
+
+    plain = ContrastiveObjective(Given(), Spy())(batch)
+    harder = ContrastiveObjective(Given(), Spy(), adversary=0.1)(batch)
+    assert float(harder) > float(plain) + 0.1
+    assert torch.equal(seen[-1][0], seen[0][0]), "the positives' similarities are as they were"
+    assert torch.equal(seen[-1][1].diagonal(), seen[0][1].diagonal())
+    harder.backward()
+    assert vectors.grad is not None and bool(torch.isfinite(vectors.grad).all()) and float(vectors.grad.abs().sum()) > 0

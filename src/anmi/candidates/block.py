@@ -22,7 +22,8 @@ PADDING: Final = -1
 # Columns that stages of mining add, so that a name can be checked before they run; steps say themselves what they make.
 _RETRIEVED: Final = "bm25 bm25_rank dense dense_rank fused coverage match likeness likeness_terms containment contained"
 _JUDGED: Final = (
-    "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se related consistent positive_rank"
+    "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se p_preferred related consistent "
+    "positive_rank"
 )
 MEASURED: Final = frozenset([*_RETRIEVED.split(), *_JUDGED.split(), "consistent", "positive_rank"])
 SOURCES: Final = {"bm25": 1, "dense": 2, "graph": 4, "random": 8}

@@ -34,13 +34,14 @@ from anmi.hooks.parameters import (
     references,
 )
 from anmi.hooks.secrets import check_no_secrets, mask_logs
+from anmi.judging.pairwise import check_given
 from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
 from anmi.retrieval.sparse.base import check_base, is_sparse_folder
-from anmi.selection.recipe import RecipeBook
+from anmi.selection.recipe import OF_ELO, RecipeBook
 from anmi.training.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -124,6 +125,10 @@ class CheckHooks:
                 check_base(options.masked_lm)
             self._draws_on_facts = options.sources.kind == "mixed"
             self._asks_corpus = bool(options.pseudo_queries.kinds)
+        if "rate_candidates" in nodes:
+            asked = catalog.load("params:recipes").get(catalog.load("params:recipe"))
+            if asked.requires & OF_ELO:
+                check_given(catalog.load("params:elo").pairwise)
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
         if {"train_retriever", "run_systems"} <= nodes:
             check_evaluation(catalog.load("params:training"), catalog.load("params:evaluation"))

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 from tqdm import tqdm
 
 from anmi import seeds
 from anmi.fingerprint import digest
-from anmi.judging.endpoint import Endpoint, EndpointOptions
+from anmi.judging.endpoint import Endpoint, EndpointOptions, plain_address
 from anmi.judging.pointwise import SEPARATOR
 from anmi.store import Store
 
@@ -41,9 +41,19 @@ _SAVED_AT_ONCE: Final = 64
 class ChatOptions(EndpointOptions):
     """Which language model compares documents."""
 
+    base_url: str = Field(
+        description="Address that /chat/completions is appended to, for example https://api.openai.com/v1; without "
+        "credentials, since parameters are recorded. Empty: recipes as published, which have to be given one."
+    )
+    model: str = Field(description="Name of the model at the endpoint; empty as above.")
     max_characters: int = Field(
         4000, ge=100, description="Of each text, the rest is cut: about 1,000 tokens, enough for a passage."
     )
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        return plain_address(value) if value else value
 
 
 def verdict(text: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.special import expit
 
+from anmi.errors import AnmiError
 from anmi.judging.chat import ChatJudge, ChatOptions
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, open_cross_encoder
 from anmi.judging.preferences import PairwiseJudge
@@ -25,7 +26,8 @@ class LocalPairwiseOptions(BaseModel):
 
     base: str = Field(
         description="Name or folder of a classifier of (query, `first [SEP] second`) with one label, the logit of "
-        "`first is better`, or two, the second of which says so."
+        "`first is better`, or two, the second of which says so. Empty: recipes as published, which have to be given "
+        "one."
     )
     batch_size: int = Field(32, ge=2, description="Comparisons per step.")
     max_length: int = Field(
@@ -123,6 +125,33 @@ def _cut(tokenizer: Any, texts: list[str], limits: Sequence[int]) -> tuple[list[
         for text, places, limit in zip(texts, offsets, limits, strict=True)
     ]
     return starts, [min(len(places), limit) for places, limit in zip(offsets, limits, strict=True)]
+
+
+def check_given(judges: Mapping[str, PairwiseOptions]) -> None:
+    """Refuse a judge that a recipe leaves to the user to name, and that nobody did.
+
+    Parameters
+    ----------
+    judges
+        By name, of ``elo.pairwise``.
+
+    Raises
+    ------
+    AnmiError
+        Names what is to be set.
+    """
+    for name, options in judges.items():
+        place = f"elo.pairwise.{name}"
+        if options.chat is not None and not (options.chat.base_url and options.chat.model):
+            raise AnmiError(
+                f"the recipe asks a language model, and no chat endpoint is given: set {place}.chat.base_url="
+                f"https://HOST/v1 and {place}.chat.model=NAME, and {place}.chat.key_variable where it wants a key"
+            )
+        if options.local is not None and not options.local.base:
+            raise AnmiError(
+                "the recipe asks a classifier that compares two documents, and none is packaged: set "
+                f"{place}.local.base to its folder or name"
+            )
 
 
 def load_pairwise(options: PairwiseOptions, store: Store, seed: int) -> PairwiseJudge:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, model_validator
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
@@ -112,7 +112,10 @@ class RatingOptions(BaseModel):
 
     @property
     def deviation(self) -> float:
-        """Deviation of a difference of strengths."""
+        """Deviation of a difference of strengths: s of P = Φ(Δ/s)."""
+        if self.variant == "zelo":
+            # ½(1 + erf(Δ)) = Φ(√2·Δ).
+            return elo.CASE_V / 2
         return 1.0 if self.difference == "unit" else elo.CASE_V
 
 
@@ -255,11 +258,12 @@ class Rater:
         return panel, sizes
 
     def __call__(self, block: Candidates) -> Candidates:
-        """Return a block of one row per (query, positive) with ``elo``, ``elo_se`` and ``gap_se``.
+        """Return a block of one row per (query, positive) with ``elo``, ``elo_se``, ``gap_se`` and ``p_preferred``.
 
         Node 0 of each comparison graph is the row's own positive, the others its rated candidates; ``gap_se`` is the
-        standard error of Elo(own positive) − Elo(candidate). A document that no chain of answered comparisons joins
-        to the positive has no gap to it, and stays NaN.
+        standard error of Elo(own positive) − Elo(candidate), and ``p_preferred`` the model's P(candidate ≻ own
+        positive). A document that no chain of answered comparisons joins to the positive has no gap to it, and stays
+        NaN.
         """
         if not self._weights and not self.options.pairwise_judges:
             raise AnmiError("the rater was not fitted")
@@ -277,7 +281,7 @@ class Rater:
             fitted, joined = self._strengths(first, second, share, votes, sizes, panel)
         if lost := int((preferences.touched(first, second, np.isfinite(share), panel.width) & ~joined).sum()):
             log.warning("Elo: %d judged documents stay unrated, as no comparison joins them to their positive", lost)
-        return _with_elo(block, fitted, joined)
+        return _with_elo(block, fitted, joined, self.options.deviation)
 
     def _strengths(
         self,
@@ -324,7 +328,7 @@ def _instalments(budget: int, rounds: int) -> list[int]:
     return [int(part) for part in np.diff(edges) if part]
 
 
-def _with_elo(block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_]) -> Candidates:
+def _with_elo(block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_], deviation: float) -> Candidates:
     # A document that was not compared has only its prior; its Elo is unknown rather than average.
     columns, own = {}, {}
     for name, values in (("elo", fitted.elo), ("elo_se", fitted.se), ("gap_se", fitted.gap_se)):
@@ -334,4 +338,6 @@ def _with_elo(block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_
         if name != "gap_se":
             own[name] = np.full(block.positives.shape, np.nan, np.float32)
             own[name][:, 0] = known[:, 0]
+    ahead = (columns["elo"] - own["elo"][:, :1]) / elo.ELO_SCALE
+    columns["p_preferred"] = ndtr(ahead / deviation)
     return block.with_columns(columns, own)

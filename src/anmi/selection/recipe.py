@@ -67,15 +67,15 @@ class Step(BaseModel):
 # Columns by what makes them.
 OF_BM25: Final = frozenset({"bm25", "bm25_rank", "consistent", "positive_rank", "fused"})
 OF_ENCODER: Final = frozenset({"dense", "dense_rank", "fused"})
-OF_CROSS_ENCODER: Final = frozenset({"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se"})
+OF_CROSS_ENCODER: Final = frozenset({"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se", "p_preferred"})
 OF_EVIDENCE: Final = frozenset(
     ["p_relevant", "p_evidence", "coverage", "match", "likeness", "likeness_terms", "containment", "contained", "facts"]
 )
-OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se"})
+OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se", "p_preferred"})
 
 # What a recipe may state settings of.
 MINING_STAGES: Final = ("bm25", "dense", "consistency", "denoising", "elo")
-_PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross"})
+_PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross", "p_preferred"})
 
 
 class Recipe(BaseModel):

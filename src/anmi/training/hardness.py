@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from torch.utils.data import BatchSampler
 
 from anmi import seeds
 from anmi.corpus.hardness import HardnessParams, hardness
@@ -18,7 +20,9 @@ STREAM: Final = "training/hardness"
 
 
 def rated(rows: Sequence[Row], params: HardnessParams) -> list[Row]:
-    """Return the rows with the hardness of their queries; every distinct query is looked at once."""
+    """Return the rows with the hardness of their queries, unless they have it; every query is looked at once."""
+    if not any(math.isnan(row.hardness) for row in rows):
+        return list(rows)
     texts = list(dict.fromkeys(row.query for row in rows))
     value = dict(zip(texts, hardness(texts, params).value.tolist(), strict=True))
     return [replace(row, hardness=value[row.query]) for row in rows]
@@ -76,3 +80,46 @@ class HardnessSampler:
         """Return the inner sampler's numbers, and the mean number of negatives of the last step."""
         inner: dict[str, float] = self._inner.report() if hasattr(self._inner, "report") else {}
         return inner if self._mean is None else inner | {"negatives": self._mean}
+
+
+class EasyFirstBatches(BatchSampler):
+    """Batches that go from easy queries to hard ones in the first epochs, and are drawn at random in later ones.
+
+    An epoch has every row once, so the training is as long as any other. Rows of one hardness stand in an order drawn
+    anew for every epoch; in the last batch, which may be smaller, are the hardest.
+
+    Parameters
+    ----------
+    hardness
+        Of the rows' queries, [rows].
+    size
+        Rows of a batch.
+    epochs
+        So many epochs are sorted.
+    seed
+        Of the training.
+    epoch
+        Returns the epoch that begins, from 0, also after a training was resumed.
+
+    References
+    ----------
+    Bengio et al., "Curriculum Learning", ICML 2009; what is hard is the heuristic of the HANS report, methods §4.
+    """
+
+    def __init__(self, hardness: Sequence[float], size: int, epochs: int, seed: int, epoch: Callable[[], int]) -> None:
+        self._hardness, self._epochs, self._seed, self._epoch = np.array(hardness), epochs, seed, epoch
+        # Asked for by the library's loader.
+        self.batch_size, self.drop_last = size, False
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        return math.ceil(len(self._hardness) / self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of the epoch that begins."""
+        epoch = self._epoch()
+        order = seeds.stream(self._seed, f"{STREAM}/{epoch}").permutation(len(self._hardness))
+        if epoch < self._epochs:
+            order = order[np.argsort(self._hardness[order], kind="stable")]
+        for part in np.split(order, np.arange(self.batch_size, len(order), self.batch_size)):
+            yield part.tolist()

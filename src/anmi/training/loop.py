@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformerTrainer
+from torch.utils.data import BatchSampler
 from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 
@@ -61,7 +62,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     curriculum: Curriculum | None = None
     checkpoints: Checkpoints | None = None
     size = BatchSize()
-    _batches: OneKindBatches | None = None
+    # None for the library's own, at random.
+    batches: BatchSampler | None = None
     _query_ids: Sequence[str] = ()
     # Of the step that is being made, until the optimizer begins to change the weights.
     _before_step: dict[str, Any] | None = None
@@ -71,14 +73,14 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     def add_pseudo_queries(self, labelled: int, pseudo: PseudoRows, layout: Layout) -> None:
         """Train on pseudo-queries behind the labelled rows, in batches of one kind; see :mod:`anmi.training.pseudo`."""
         self.sampler = self.recorder.sampler = WithPseudoQueries(self.sampler, labelled, pseudo, layout.steps)
-        self._batches = OneKindBatches(
+        self.batches = OneKindBatches(
             layout.groups, layout.taken, layout.sizes, self.args.seed, lambda: self.state.global_step // layout.steps
         )
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **options: Any) -> Any:
         """Return what forms the batches."""
-        if self._batches is not None:
-            return self._batches
+        if self.batches is not None:
+            return self.batches
         return super().get_batch_sampler(dataset, batch_size, *args, **options)
 
     def compute_loss(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,6 +37,8 @@ class ContrastiveObjective(nn.Module):
         What terms cost, for a sparse retriever: its similarities are inner products. None for cosines.
     margin
         Count the rows' own negatives that are less than so much less similar than the positive; None does not count.
+    adversary
+        Length of the step by which negatives are moved against the loss, see :func:`attacked`; 0 leaves them.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class ContrastiveObjective(nn.Module):
         recompute: bool = False,
         margin: float | None = None,
         sparsity: SparsityOptions | None = None,
+        adversary: float = 0.0,
     ) -> None:
         super().__init__()
         self.model = model
@@ -54,6 +58,7 @@ class ContrastiveObjective(nn.Module):
         self.autocast = autocast
         self.recompute = recompute
         self.margin = margin
+        self.adversary = adversary
         self.sparsity = sparsity
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
         # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
@@ -89,7 +94,17 @@ class ContrastiveObjective(nn.Module):
             step=batch.get("step", 0),
             about=batch.get("about"),
         )
-        losses = self.loss(similarity.gather(1, own)[:, 0], similarity, batch["weights"].log(), facts)
+        mine, log_weights = similarity.gather(1, own)[:, 0], batch["weights"].log()
+        if self.adversary and torch.is_grad_enabled():
+
+            def harm(against: Tensor) -> Tensor:
+                losses: Tensor = self.loss(mine.detach(), against, log_weights, facts)
+                return (losses * batch["query_weight"]).sum()
+
+            moved = attacked(queries.detach(), documents, harm, self.adversary)
+            # The own positive stands among the columns, too, and is left where it is.
+            similarity = (queries @ moved.T).scatter(1, own, mine[:, None])
+        losses = self.loss(mine, similarity, log_weights, facts)
         result: Tensor = (losses * batch["query_weight"]).mean()
         if self.sparsity is not None:
             places = torch.cat([own, batch["negatives"]], dim=1) if self.sparsity.each_place else None
@@ -127,6 +142,39 @@ class ContrastiveObjective(nn.Module):
         with torch.autocast(group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None):
             embedding: Tensor = self.model(dict(group))["sentence_embedding"]
         return embedding.float()
+
+
+def attacked(queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor], length: float) -> Tensor:
+    """Move documents up the gradient that a loss has by them as negatives, and back onto the unit sphere.
+
+    d′ = (d + ε·g/‖g‖)/‖d + ε·g/‖g‖‖ with g = ∂L/∂d, the fast gradient method with the norm L2. The step itself has no
+    gradient. A document that is nobody's negative has g = 0 and stays.
+
+    Parameters
+    ----------
+    queries, documents
+        Unit vectors [B, d] and [U, d].
+    harm
+        Loss of a batch by the similarities of the negatives, [B, U].
+    length
+        ε.
+
+    Returns
+    -------
+    Tensor
+        [U, d], unit vectors.
+
+    References
+    ----------
+    Goodfellow, Shlens and Szegedy, "Explaining and Harnessing Adversarial Examples", ICLR 2015; on embeddings in place
+    of inputs Miyato, Dai and Goodfellow, "Adversarial Training Methods for Semi-Supervised Text Classification", ICLR
+    2017.
+    """
+    still = documents.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(harm(queries @ still.T), still)
+    # Without this a step of a document that nothing pulls at would be 0/0.
+    step = length * gradient / gradient.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return functional.normalize(documents + step, dim=1)
 
 
 def temperature_rule(similarity: Tensor, weights: Tensor) -> float:

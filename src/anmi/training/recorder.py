@@ -217,7 +217,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum, and move the progress bar."""
         if self._curriculum is not None:
-            violations = getattr(self.objective, "violations", None)
+            by_clusters = self._curriculum.by_clusters
+            told_by, name = (self.sampler, "scattered") if by_clusters else (self.objective, "violations")
+            violations = getattr(told_by, name, None)
             self._curriculum.observe(state.global_step, self.loss, self.grad_norm, self._validation, violations)
             self._validation = None
         if self.observed is not None:

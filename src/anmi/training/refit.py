@@ -20,6 +20,7 @@ from anmi.training.mixed import Stock
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import PseudoRows
 from anmi.training.recorder import DEV_METRIC, DevLoss, Refit
+from anmi.training.refreshed import Documents
 from anmi.training.trainer import TrainingResult, train
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def train_twice(
     evaluate_dev: Callable[[SentenceTransformer], float] | None,
     seed: int,
     checkpoints: CheckpointPlan,
-    stock: Stock | None = None,
+    stock: Stock | Documents | None = None,
     dev_loss: DevLoss | None = None,
     pseudo: PseudoRows | None = None,
     rank_dev: Callable[[SentenceTransformer], pd.DataFrame] | None = None,

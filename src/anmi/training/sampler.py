@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from anmi.errors import AnmiError
+from anmi.retrieval.encoders import Role
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
 from anmi.training.drawing import SimAnsSampler
@@ -20,8 +22,9 @@ from anmi.training.options import TrainingOptions
 from anmi.training.options.curricula import WindowOptions
 from anmi.training.options.drawing import RandomDraw, SimAnsDraw
 from anmi.training.options.hardness import HansOptions
-from anmi.training.options.sources import MixedSources
+from anmi.training.options.sources import MixedSources, RefreshedSources
 from anmi.training.pool import PoolSampler, check_pool
+from anmi.training.refreshed import Documents, RefreshedSampler
 
 
 class NegativeSampler(Protocol):
@@ -49,15 +52,16 @@ def build_sampler(
     curriculum: Curriculum | None,
     seed: int,
     keep: Sequence[str] | None = None,
-    stock: Stock | None = None,
+    stock: Stock | Documents | None = None,
     dimension: int = 0,
     loss: nn.Module | None = None,
+    encode: Callable[[list[str], Role], NDArray[np.float32]] | None = None,
 ) -> NegativeSampler:
     """Return what chooses the negatives of every step.
 
     ``rows`` have all negatives that were mined for them. ``keep`` are the judgments that the loss reads (None: all);
-    others serve the draw only. ``stock`` is what negatives of mixed sources are drawn from. ``loss`` learns the
-    draw of ``simans``.
+    others serve the draw only. ``stock`` is what negatives of mixed or refreshed sources are drawn from, the latter
+    as ``encode`` finds them near. ``loss`` learns the draw of ``simans``.
 
     Raises
     ------
@@ -66,7 +70,7 @@ def build_sampler(
         nothing to draw from.
     """
     if isinstance(options.sources, MixedSources):
-        if stock is None:
+        if not isinstance(stock, Stock):
             raise AnmiError(
                 "Negatives of mixed sources are drawn from the corpus and what its documents state; give the training "
                 "both, as the training stage does."
@@ -74,6 +78,14 @@ def build_sampler(
         if options.negatives is None:
             raise ValueError("mixed sources need to know how many negatives a row is to bring")
         return MixedSampler(rows, options.negatives, seed, stock, options.sources, curriculum, dimension)
+    if isinstance(options.sources, RefreshedSources):
+        if not isinstance(stock, Documents) or encode is None:
+            raise AnmiError(
+                "Negatives of refreshed sources are mined while training; give the training the corpus, as the "
+                "training stage does. What it would draw for other rows is not known afterwards."
+            )
+        every = options.sources.every or math.ceil(len(rows) / options.batch_size)
+        return RefreshedSampler(rows, options.negatives or 0, seed, stock, options.sources, every, encode)
     keep = tuple(rows[0].judged) if keep is None else keep
     if isinstance(hans := options.hardness, HansOptions):
         inner = _by_options(rated(rows, hans.heuristic), options, curriculum, seed, keep, loss)

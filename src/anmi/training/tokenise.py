@@ -32,7 +32,8 @@ class Tokeniser:
         self._routed = is_routed(encoder)
         self._cut = {} if max_length is None or static else {"max_length": max_length}
         self._prompts = prompts_of(encoder)
-        self._known: dict[str, Tensor] = {}
+        # By role where each has an encoder of its own, whose tokenizers may differ.
+        self._known: dict[str, dict[str, Tensor]] = {}
 
     def __call__(self, texts: list[str], role: str) -> dict[str, Any]:
         """Return the input features of ``texts``; ``role`` is ``query`` or ``document``."""
@@ -45,15 +46,13 @@ class Tokeniser:
         return features
 
     def _from_table(self, texts: list[str], route: dict[str, str]) -> dict[str, Any]:
-        """Tokenise every text once per run: for a static encoder it would be most of the training time.
-
-        Two encoders made from one have the same tokenizer, and so have queries and documents.
-        """
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        """Tokenise every text once per run: for a static encoder it would be most of the training time."""
+        known = self._known.setdefault(route.get("task", ""), {})
+        new = list(dict.fromkeys(text for text in texts if text not in known))
         if new:
             features = self._encoder.preprocess(new, **route)
             parts = torch.tensor_split(features["input_ids"].to(torch.int32), features["offsets"][1:])
-            self._known.update(zip(new, parts, strict=True))
-        tokens = [self._known[text] for text in texts]
+            known.update(zip(new, parts, strict=True))
+        tokens = [known[text] for text in texts]
         lengths = torch.tensor([0, *(len(part) for part in tokens[:-1])])
         return {"input_ids": torch.cat(tokens).long(), "offsets": lengths.cumsum(0)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import sys
 import tempfile
@@ -12,16 +13,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 import transformers
 from datasets import Dataset
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import resolve_precision
+from anmi.retrieval.encoders import Role, encode, resolve_precision
 from anmi.retrieval.kinds import is_sparse, is_static
 from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
@@ -29,15 +32,20 @@ from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import Curriculum, build_curriculum
 from anmi.training.drawn import DrawnNegatives
+from anmi.training.hardness import EasyFirstBatches, rated
 from anmi.training.interpolation import choose_share
 from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
 from anmi.training.mixed import Stock
+from anmi.training.mixed.watched import neighbour_table
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
+from anmi.training.options.hardness import HansOptions
 from anmi.training.options.sources import MixedSources
+from anmi.training.pretraining import pretrain
 from anmi.training.pseudo import Layout, PseudoRows
 from anmi.training.recorder import DevLoss, Recorder, Refit
+from anmi.training.refreshed import Documents
 from anmi.training.sampler import build_sampler
 from anmi.training.setup import build_optimizer, training_arguments
 from anmi.training.tokenise import Tokeniser
@@ -61,6 +69,9 @@ class TrainingResult:
     drawn
         ``query_id, document_id, count``: how often each document was drawn as a negative of a query, for at most
         2,000 queries chosen by hash; empty where a row has the same negatives in every step.
+    neighbours
+        ``step, query_id, rank, document_id, uri, own_uri, usable``: the five nearest documents of at most 20 training
+        queries each time the index of latent negatives was made; empty where there is none.
     dev_run
         ``query_id, document_id, score, rank``: what the dev queries find with a model that was not trained on them;
         empty where nobody asked.
@@ -70,6 +81,7 @@ class TrainingResult:
     log: pd.DataFrame
     summary: dict[str, Any]
     drawn: pd.DataFrame
+    neighbours: pd.DataFrame
     dev_run: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
@@ -83,7 +95,7 @@ def train(
     seed: int,
     show_progress: bool = True,
     checkpoints: CheckpointPlan | None = None,
-    stock: Stock | None = None,
+    stock: Stock | Documents | None = None,
     dev_loss: DevLoss | None = None,
     refit: Refit | None = None,
     pseudo: PseudoRows | None = None,
@@ -112,7 +124,7 @@ def train(
         Where to keep checkpoints while training, and which to go on from; None keeps none. A training that went on
         gives the same weights on a CPU as one that was never stopped.
     stock
-        What negatives of mixed sources are drawn from; None where the options ask for none.
+        What negatives of mixed or refreshed sources are drawn from; None where the options ask for none.
     dev_loss
         Measured on a model every so many steps and logged; changes nothing of the training.
     refit
@@ -130,10 +142,7 @@ def train(
     if options.encoders == "two":
         encoder = two_encoders(encoder)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
-    columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads, *options.draw.reads))
-    data = [] if pseudo is not None and rows.empty else read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
-    if stock is not None:
-        data = [replace(row, about=_about(row, stock)) for row in data]
+    data = [] if pseudo is not None and rows.empty else _read(rows, loss, options, stock)
     if callable(prepare := getattr(loss, "prepare", None)):
         prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
@@ -203,7 +212,9 @@ def train(
     if kept is not None and kept.owned:
         kept.remove()
     drawn = recorder.drawn or DrawnNegatives([], seed)
-    return TrainingResult(encoder, log, summary, drawn.table())
+    watched = getattr(loop.sampler, "watched", None)
+    neighbours = neighbour_table() if watched is None else watched.table()
+    return TrainingResult(encoder, log, summary, drawn.table(), neighbours)
 
 
 def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:
@@ -245,14 +256,14 @@ def _loop(
     precision: torch.dtype,
     recorder: Recorder,
     curriculum: Curriculum | None,
-    stock: Stock | None,
+    stock: Stock | Documents | None,
     pseudo: PseudoRows | None,
 ) -> Loop:
-    margin = options.sources.margin if isinstance(options.sources, MixedSources) else None
+    mixed = options.sources if isinstance(options.sources, MixedSources) else None
     autocast = precision if precision != torch.float32 else None
     objective = ContrastiveObjective(
-        encoder, loss, autocast, recompute=options.recompute, margin=margin,
-        sparsity=options.sparsity if is_sparse(encoder) else None,
+        encoder, loss, autocast, recompute=options.recompute, margin=None if mixed is None else mixed.margin,
+        sparsity=options.sparsity if is_sparse(encoder) else None, adversary=0.0 if mixed is None else mixed.adversary,
     )  # fmt: skip
     loop = Loop(
         model=encoder,
@@ -266,7 +277,11 @@ def _loop(
     loop.remove_callback(PrinterCallback)
     dimension, columns = encoder.get_embedding_dimension() or 0, getattr(loss, "columns", ())
     if data:
-        loop.sampler = build_sampler(data, options, curriculum, arguments.seed, columns, stock, dimension, loss)
+        loop.sampler = build_sampler(
+            data, options, curriculum, arguments.seed, columns, stock, dimension, loss, _encoding(encoder, options)
+        )
+    if isinstance(options.hardness, HansOptions):
+        _go_by_hardness(loop, data, encoder, loss, options.hardness)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
@@ -275,6 +290,44 @@ def _loop(
     if options.draws:
         recorder.drawn = DrawnNegatives((row.query_id for row in data), arguments.seed)
     return loop
+
+
+def _read(rows: pd.DataFrame, loss: nn.Module, options: TrainingOptions, stock: Stock | Documents | None) -> list[Row]:
+    """Return the rows with all that the training asks of them."""
+    columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads, *options.draw.reads))
+    data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
+    if isinstance(stock, Stock):
+        data = [replace(row, about=_about(row, stock)) for row in data]
+    return rated(data, options.hardness.heuristic) if isinstance(options.hardness, HansOptions) else data
+
+
+def _encoding(
+    encoder: SentenceTransformer, options: TrainingOptions
+) -> Callable[[list[str], Role], NDArray[np.float32]]:
+    """Return what encodes texts by the encoder as it is at that moment, and leaves it training."""
+
+    def run(texts: list[str], role: Role) -> NDArray[np.float32]:
+        was_training = encoder.training
+        encoder.eval()
+        found = encode(encoder, texts, precision=options.precision, role=role)
+        encoder.train(was_training)
+        return found
+
+    return run
+
+
+def _go_by_hardness(
+    loop: Loop, data: list[Row], encoder: SentenceTransformer, loss: nn.Module, options: HansOptions
+) -> None:
+    """Train the predictor before all else, and let easy queries come first, as far as either is asked for."""
+    if options.pretrain:
+        pretrain(loss.predictor, encoder, data, options, loop.args.seed)  # type: ignore[arg-type]
+    if options.easy_first:
+        hardness, size = [row.hardness for row in data], loop.args.per_device_train_batch_size
+        steps = math.ceil(len(data) / size)
+        loop.batches = EasyFirstBatches(
+            hardness, size, options.easy_first, loop.args.seed, lambda: loop.state.global_step // steps
+        )
 
 
 def _about(row: Row, stock: Stock) -> int:

@@ -129,3 +129,36 @@ def test_an_hnsw_index_is_taken_up_when_the_next_is_due_and_goes_on_alike():
         one.update(30, ring)
     assert np.array_equal(copy.search(anchors, 10), index.search(anchors, 10))
     assert copy.snapshot.steps.tolist() == [11] * many
+
+
+def test_a_product_quantiser_finds_nearly_what_the_exact_index_finds_and_always_the_same():
+    rng = np.random.default_rng(0)
+    # Ten clusters, as documents about the same things are.
+    centres = rng.normal(size=(10, 32))
+    found = centres[rng.integers(0, 10, 1500)] + 0.7 * rng.normal(size=(1500, 32))
+    found = (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+    ring = RingBuffer(1500, 1500, 32)
+    ring.add(np.arange(1500), found, 0)
+    indexes = {}
+    for kind in ("flat", "pq", "again"):
+        indexes[kind] = LatentIndex(1, "pq" if kind == "again" else kind)
+        for step in (1, 2):
+            indexes[kind].update(step, ring)
+    asked = found[:100] + 0.05 * rng.normal(size=(100, 32)).astype(np.float32)
+    places = {kind: index.search(asked, 20) for kind, index in indexes.items()}
+    overlap = np.mean([len(set(a) & set(b)) for a, b in zip(places["flat"], places["pq"], strict=True)]) / 20
+    assert overlap > 0.5, "by chance it would be a hundredth"
+    assert np.array_equal(places["pq"], places["again"])
+    assert (places["pq"][:, :3] == np.arange(100)[:, None]).any(axis=1).mean() > 0.9
+    assert indexes["pq"]._index.code_size == 7, "seven bits for four of 32 dimensions each"
+
+
+def test_of_few_vectors_the_quantiser_has_few_bits_and_of_next_to_none_it_is_exact():
+    for count, bits in ((64, 3), (17, 1), (15, None), (0, None)):
+        ring = RingBuffer(max(count, 1), 100, 6)
+        ring.add(np.arange(count), vectors(range(count), 1).repeat(2, axis=1), 0)
+        index = LatentIndex(1, "pq")
+        for step in (1, 2):
+            index.update(step, ring)
+        assert getattr(getattr(index._index, "pq", None), "nbits", None) == bits
+        assert index.search(np.ones((2, 6), np.float32), 4).shape == (2, 4)

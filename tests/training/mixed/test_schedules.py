@@ -94,3 +94,19 @@ def test_the_head_learns_which_entity_a_query_is_about(fit):
 def test_a_window_and_mixed_sources_are_refused(fit):
     with pytest.raises(AnmiError, match=r'curriculum "tiers" .* choose a schedule'):
         fit(curriculum={"tiers": {"window": "rank"}})
+
+
+def test_triggered_by_clusters_goes_by_how_scattered_the_documents_of_an_entity_are(fit):
+    told = {"measure": "clustering", "advance": 0.6, "retreat": 0.99, "half_life": 0.01, "stay": 1, "cool_down": 1}
+    made = fit(curriculum={"triggered": told}, epochs=12)
+    log, changes = made.log, made.summary["transitions"]
+    assert [change["target"] for change in changes][:2] == [2, 3]
+    for change in changes:
+        share = log.latent_scattered[: change["step"] + 1].dropna()
+        assert change["why"].startswith("scattered documents 0.")
+        # The log has what was known when the step was drawn; what the step showed is looked at after it.
+        assert (share.iloc[-2:] < 0.6).any() == (change["target"] > change["origin"])
+    assert log.latent_scattered.iloc[-1] < 0.2 < log.latent_scattered.max(), "the entities have become clusters"
+    assert len(made.neighbours) and made.neighbours.step.is_monotonic_increasing
+    with pytest.raises(AnmiError, match="a share of 0 for them"):
+        fit(curriculum={"triggered": told}, sources={"mixed": {"random": 0.5, "graph": 0.5, "latent": 0}})

@@ -132,14 +132,7 @@ def train_retriever(
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed)
-    stock: Any = None
-    known: dict[str, str] = {}
-    if merged.sources.kind == "mixed":
-        from anmi.training.mixed import Stock
-
-        stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
-        tables = (corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents)
-        known = {"graph and variants": digest_tables(tables)}
+    stock, known = _drawn_from(merged.sources.kind, corpus, knowledge, variants, related_documents)
     if pseudo is not None:
         known["pseudo-queries"] = digest_tables((pseudo_queries, related_documents))
     dev = digest_tables(dev_tables[1:])
@@ -186,9 +179,29 @@ def train_retriever(
         "trained_model": folder,
         "training_log": result.log,
         "drawn_negatives": result.drawn,
+        "latent_neighbours": result.neighbours,
         "dev_run": pd.concat(runs, ignore_index=True),
         "training_summary": summary,
     }
+
+
+def _drawn_from(
+    kind: str, corpus: pd.DataFrame, knowledge: Knowledge, variants: pd.DataFrame, related_documents: pd.DataFrame
+) -> tuple[Any, dict[str, str]]:
+    """Return what a training draws negatives from beside its rows, and digests of it for its checkpoints."""
+    from anmi.corpus.texts import document_texts
+    from anmi.training.checkpoint import digest_tables
+    from anmi.training.mixed import Stock
+    from anmi.training.refreshed import Documents
+
+    if kind == "refreshed":
+        documents = Documents(corpus.document_id.tolist(), document_texts(corpus))
+        return documents, {"corpus": digest_tables((corpus,))}
+    if kind == "mixed":
+        tables = (corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents)
+        stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
+        return stock, {"graph and variants": digest_tables(tables)}
+    return None, {}
 
 
 def labels_used(

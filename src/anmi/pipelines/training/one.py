@@ -51,13 +51,19 @@ class Training:
     def run(self, asked: TrainingOptions, output: Path, plan: CheckpointPlan) -> tuple[TrainingResult, TrainingOptions]:
         """Train into a folder; return what came of it, and the options with what was estimated from the rows."""
         from anmi.retrieval.encoders import load_encoder
+        from anmi.retrieval.two_encoders import two_encoders
         from anmi.training.refit import train_twice
         from anmi.training.trainer import train
 
         options, dense = complete_options(asked, self.rows, len(self.corpus)), self.dense
 
         def load() -> Any:
-            model = load_encoder(self.encoder, self.store.path / "models", dense.max_length, dense.prompts)
+            models = self.store.path / "models"
+            model = load_encoder(self.encoder, models, dense.max_length, dense.prompts)
+            if options.context_encoder is not None:
+                return two_encoders(
+                    model, load_encoder(options.context_encoder, models, dense.max_length, dense.prompts)
+                )
             if options.retriever == "dense":
                 return model
             model = _sparse_start(model, options.masked_lm, self.corpus, self.store)

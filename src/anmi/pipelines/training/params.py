@@ -94,6 +94,11 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
             "training: masked_lm gives documents of a sparse retriever their terms, and a dense one starts from "
             "`encoder`; take recipe=sparse_infonce or retriever=sparse, or leave out masked_lm"
         )
+    if options.context_encoder is not None and options.encoders != "two":
+        raise AnmiError(
+            "training: context_encoder names where the second of two encoders starts, and there is one; add encoders: "
+            "two, or leave it out"
+        )
     if options.companion is not None and options.of_companion.retriever == (kind := options.retriever):
         raise AnmiError(
             f"training: a companion is of the other kind, and both are {kind}; say companion: {{retriever: "

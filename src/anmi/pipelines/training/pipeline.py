@@ -18,7 +18,9 @@ def create_pipeline() -> Pipeline:
                 "params:encoder", "params:recipe", "params:recipes", "params:dense", "params:seed", "store",
                 rows="training_rows", held_out="params:adaptation.held_out", params="params:training",
             ),
-            outputs=by_name("trained_model", "training_log", "training_summary", "drawn_negatives", "dev_run"),
+            outputs=by_name(
+                "trained_model", "training_log", "training_summary", "drawn_negatives", "latent_neighbours", "dev_run"
+            ),
             name="train_retriever",
         ),
     ])  # fmt: skip

@@ -76,6 +76,11 @@ def _schedule(options: ScheduleOptions, mix: Mix, epoch: int, epochs: int, *, de
                     'training: curriculum "triggered" goes by the dev metric, and there are no dev queries; set '
                     "`measure: violations`"
                 )
+            if options.measure == "clustering" and mix[2] == 0:
+                raise AnmiError(
+                    'training: curriculum "triggered" goes by the clusters in the index of latent negatives, and the '
+                    "sources have a share of 0 for them; give `latent` a share, or set `measure: violations`"
+                )
             return Triggered(options, mix, epoch)
     raise ValueError(f"{options!r} is no schedule")
 

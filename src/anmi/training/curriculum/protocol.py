@@ -52,6 +52,8 @@ class Curriculum(ABC):
     kind: str
     # Attributes, without their underscore, that a checkpoint holds.
     remembers: ClassVar[tuple[str, ...]] = ()
+    # Whether it is told how far documents stand apart from their entity in place of the violations.
+    by_clusters = False
 
     @property
     @abstractmethod
@@ -75,7 +77,8 @@ class Curriculum(ABC):
         validation
             The dev metric, larger is better, where it was measured since the step before; else None.
         violations
-            Share of the step's negatives that violate the margin, in [0, 1]; None where there is no margin.
+            Share of the step's negatives that violate the margin, in [0, 1]; None where there is no margin. With
+            ``by_clusters`` that of scattered documents, see :func:`anmi.training.mixed.watched.scattered`.
         """
 
     def state_dict(self) -> dict[str, Any]:

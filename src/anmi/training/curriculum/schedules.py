@@ -114,10 +114,11 @@ class Triggered(Curriculum):
 
     A stage whose shares are those of the stage before is left out. By ``violations`` mastery is a running mean of the
     share of margin violations below ``advance``, failure one above ``retreat``; the mean is that of this stage's steps
-    only. By ``validation`` a stage is mastered when the dev metric was measured ``patience`` times in it without a gain
-    of ``min_gain`` over the best so far, since there is nothing more to be learned from it, and failed when the metric
-    is ``max_drop`` below the best; what counts as the best begins anew after that. Between ``advance`` and ``retreat``
-    nothing happens, nor does it before a stage has lasted ``stay`` (forwards) or ``cool_down`` steps (backwards).
+    only. By ``clustering`` the share is that of documents whose nearest one is about another entity. By ``validation``
+    a stage is mastered when the dev metric was measured ``patience`` times in it without a gain of ``min_gain`` over
+    the best so far, since there is nothing more to be learned from it, and failed when the metric is ``max_drop`` below
+    the best; what counts as the best begins anew after that. Between ``advance`` and ``retreat`` nothing happens, nor
+    does it before a stage has lasted ``stay`` (forwards) or ``cool_down`` steps (backwards).
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ class Triggered(Curriculum):
     remembers = ("place", "begun", "sum", "weight", "best", "idle")
 
     def __init__(self, options: TriggeredOptions, mix: Mix, epoch: int) -> None:
-        self._options = options
+        self._options, self.by_clusters = options, options.measure == "clustering"
         self._stages = stages(mix)
         self._path = [0, *(i for i in (1, 2) if self._stages[i] != self._stages[i - 1])]
         self._stay = epoch if options.stay is None else options.stay
@@ -156,14 +157,14 @@ class Triggered(Curriculum):
         self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
     ) -> State:
         """Take in a step, and go to another stage where it gives reason to."""
-        by_violations = self._options.measure == "violations"
-        change, why = self._by_violations(violations) if by_violations else self._by_dev(validation)
+        by_dev = self._options.measure == "validation"
+        change, why = self._by_dev(validation) if by_dev else self._by_share(violations)
         lasted = step - self._begun
         if (change > 0 and lasted >= self._stay) or (change < 0 and lasted >= self._cool_down):
             self._move(step, change, why, validation)
         return self.state
 
-    def _by_violations(self, violations: float | None) -> tuple[int, str]:
+    def _by_share(self, violations: float | None) -> tuple[int, str]:
         given = self._options
         if violations is None or not math.isfinite(violations):
             return 0, ""
@@ -171,10 +172,11 @@ class Triggered(Curriculum):
         self._sum = kept * self._sum + (1 - kept) * violations
         self._weight = kept * self._weight + (1 - kept)
         rate = self._sum / self._weight
+        what = "scattered documents" if given.measure == "clustering" else "margin violations"
         if rate < given.advance:
-            return 1, f"margin violations {rate:.4f} are below {given.advance:g}"
+            return 1, f"{what} {rate:.4f} are below {given.advance:g}"
         if rate > given.retreat:
-            return -1, f"margin violations {rate:.4f} are above {given.retreat:g}"
+            return -1, f"{what} {rate:.4f} are above {given.retreat:g}"
         return 0, ""
 
     def _by_dev(self, validation: float | None) -> tuple[int, str]:

@@ -17,6 +17,9 @@ from torch import Tensor
 from anmi.retrieval.encoders import resolve_precision
 
 _HNSW_NEIGHBOURS = 16
+# Vectors for each centroid of a product quantiser, and dimensions that share a code.
+_POINTS = 8
+_PART = 4
 # Documents kept of the last steps for one that the ring buffer holds: some are encoded in several steps.
 _SPARE = 1.5
 
@@ -165,23 +168,24 @@ class Snapshot:
 class LatentIndex:
     """Searches a snapshot of a :class:`RingBuffer` that is made anew every so many steps.
 
-    Making a flat index is a copy. An HNSW graph is built in a thread beside the training and is taken up when the next
-    one is due, whenever it was ready, so that a run gives the same negatives on any machine.
+    Making a flat index is a copy. An HNSW graph is built, and a product quantiser trained, in a thread beside the
+    training, and taken up when the next one is due, whenever it was ready, so that a run gives the same negatives on
+    any machine.
 
     Parameters
     ----------
     refresh
         Steps between two snapshots.
     kind
-        ``flat`` or ``hnsw``.
+        ``flat``, ``hnsw`` or ``pq``.
     """
 
-    def __init__(self, refresh: int, kind: Literal["flat", "hnsw"]) -> None:
+    def __init__(self, refresh: int, kind: Literal["flat", "hnsw", "pq"]) -> None:
         self._refresh, self._kind = refresh, kind
         self._snapshot: Snapshot | None = None
         self._index: Any = None
         self._coming: tuple[Snapshot, Future[Any]] | None = None
-        self._pool = ThreadPoolExecutor(1, "anmi-latent-index") if kind == "hnsw" else None
+        self._pool = ThreadPoolExecutor(1, "anmi-latent-index") if kind != "flat" else None
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -246,8 +250,28 @@ def _built(snapshot: Snapshot, kind: str) -> Any:
         return _Flat(snapshot.vectors)
     # The setting is the thread's own; with several the graph would depend on which comes first.
     faiss.omp_set_num_threads(1)
+    if kind == "pq":
+        return _quantised(snapshot.vectors)
     index = faiss.IndexHNSWFlat(dimension, _HNSW_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
     index.add(snapshot.vectors)
+    return index
+
+
+def _quantised(vectors: NDArray[np.float32]) -> Any:
+    """A product quantiser (Jégou, Douze and Schmid, "Product Quantization for Nearest Neighbor Search", 2011).
+
+    A code of at most 8 bits for every 4 dimensions, a sixteenth of the memory; fewer bits where there are few vectors
+    to place the centroids by, and none of it where there are next to none.
+    """
+    dimension, bits = vectors.shape[1], min(8, int(np.log2(max(len(vectors) / _POINTS, 1))))
+    if bits < 1:
+        return _Flat(vectors)
+    parts = max(part for part in range(1, max(dimension // _PART, 1) + 1) if dimension % part == 0)
+    index = faiss.IndexPQ(dimension, parts, bits, faiss.METRIC_INNER_PRODUCT)
+    # FAISS warns below 39; the vectors are all there is, and not a sample of more.
+    index.pq.cp.min_points_per_centroid = 1
+    index.train(vectors)
+    index.add(vectors)
     return index
 
 

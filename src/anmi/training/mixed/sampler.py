@@ -19,6 +19,7 @@ from anmi.training.curriculum import Curriculum
 from anmi.training.mixed.latent import LastSteps, LatentIndex, RingBuffer
 from anmi.training.mixed.stock import Stock
 from anmi.training.mixed.uniform import RowNumbers
+from anmi.training.mixed.watched import DEPTH, WatchedQueries, scattered
 from anmi.training.observed import Observed
 from anmi.training.options.sources import SOURCES, MixedSources
 
@@ -95,6 +96,9 @@ class MixedSampler:
         self._ring = RingBuffer(stock.documents, options.buffer, dimension)
         self._last = LastSteps(self._numbers, min(options.buffer, stock.documents))
         self._index = LatentIndex(options.refresh, options.index)
+        self.watched = WatchedQueries(rows, stock, seed)
+        # Of the documents in the index; see `scattered`.
+        self.scattered = math.nan
         self._anchors = np.zeros((len(rows), dimension), np.float32)
         self._known = np.zeros(len(rows), bool)
         self._report: dict[str, float] = {}
@@ -185,13 +189,15 @@ class MixedSampler:
         if self._index.is_due(step):
             self._last.into(self._ring)
             self._index.update(step, self._ring)
+            self._look(step)
         self.seconds += time.perf_counter() - begun
 
     def report(self) -> dict[str, float]:
         """Return what the last step drew.
 
         Shares of the sources, the share that was replaced, that of false negatives (documents that state all facts of
-        the positive), and of latent negatives the share of neighbours that could be taken and their mean age in steps.
+        the positive), and of latent negatives the share of neighbours that could be taken, their mean age in steps, and
+        how far the entities of the index are from being clusters, see :func:`scattered`.
         """
         return self._report
 
@@ -204,7 +210,8 @@ class MixedSampler:
         tensors |= {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
         last, vectors = self._last.state()
         tensors |= {f"last.{name}": tensor for name, tensor in vectors.items()}
-        return {"last": last, "seconds": self.seconds}, tensors
+        noted = {"watched": self.watched.state(), "scattered": self.scattered}
+        return {"last": last, "seconds": self.seconds, **noted}, tensors
 
     def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
@@ -215,7 +222,8 @@ class MixedSampler:
         self._ring.load(part("ring."))
         self._index.load(part("index."))
         self._last.load(values["last"], part("last."))
-        self.seconds = values["seconds"]
+        self.seconds, self.scattered = values["seconds"], values["scattered"]
+        self.watched.load(values["watched"])
         self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()
 
     def _asked(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -250,6 +258,19 @@ class MixedSampler:
         ages = np.where(hits, step - snapshot.steps[places], np.nan)
         age[known] = np.take_along_axis(ages, order, axis=1)
         return found, age
+
+    def _look(self, step: int) -> None:
+        """Note what the index shows."""
+        snapshot, rows = self._index.snapshot, self.watched.rows
+        self.scattered = scattered(snapshot, self._stock.about)
+        if snapshot is None:
+            return
+        seen = np.flatnonzero(self._known[rows])
+        places = self._index.search(self._anchors[rows[seen]], DEPTH)
+        documents = np.where(places < 0, PADDING, snapshot.documents[places])
+        own = self._about[rows[seen]].astype(np.int64)
+        other = (self._stock.about[documents] != own[:, None]) | (own[:, None] < 0)
+        self.watched.note(step, seen, own, documents, other & ~self._is_barred(rows[seen], documents))
 
     def _is_barred(self, rows: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.bool_]:
         return self._among(self._codes, rows, documents)
@@ -312,6 +333,7 @@ class MixedSampler:
             "latent_hit_rate": self._hit_rate,
             "latent_staleness": float(ages.mean()) if len(ages) else math.nan,
             "latent_index": float(0 if snapshot is None else len(snapshot.documents)),
+            "latent_scattered": self.scattered,
         }
 
 

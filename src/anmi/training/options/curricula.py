@@ -168,24 +168,25 @@ class TriggeredOptions(ScheduleOptions):
     """The stages of step, each until the model masters it, and back where it fails."""
 
     kind = "triggered"
-    measure: Literal["violations", "validation"] = Field(
+    measure: Literal["violations", "clustering", "validation"] = Field(
         "violations",
         description="What tells. violations: the running share of a step's negatives that violate the margin of "
-        "`sources`. validation: the dev metric, once an epoch. violations: it answers within a stage, many times an "
-        "epoch, and also where there are no dev queries.",
+        "`sources`. clustering: that of documents in the latent index whose nearest other document is about another "
+        "entity, though one about theirs is there. validation: the dev metric, once an epoch. violations: it answers "
+        "within a stage, many times an epoch, and also where there are no dev queries.",
     )
     advance: float = Field(
         0.05,
         ge=0,
         le=1,
-        description="Share of violations below which the next stage begins. 0.05: random negatives are soon far "
-        "below it, swaps only once the model has learned something of them.",
+        description="Share, of violations or by clustering, below which the next stage begins. 0.05: random negatives "
+        "are soon far below it, swaps only once the model has learned something of them.",
     )
     retreat: float = Field(
         0.25,
         ge=0,
         le=1,
-        description="Share of violations above which the stage before begins again. 0.25: a quarter of the negatives "
+        description="Share above which the stage before begins again. 0.25: a quarter of the negatives "
         "is more than a model that is learning the stage leaves.",
     )
     half_life: float = Field(

@@ -98,6 +98,18 @@ class HansOptions(PartOptions):
         "for, and with all adaptations off the training is that of the plain loss.",
     )
     learning_rate: float = Field(1e-3, gt=0, description="Of the predictor. 1e-3: AdamW's customary one.")
+    pretrain: int = Field(
+        0,
+        ge=0,
+        description="Passes over the training queries in which the predictor alone learns the heuristic, before the "
+        "first step. 0: it learns beside the encoder only, and adapts by what it makes up in the first steps.",
+    )
+    easy_first: int = Field(
+        0,
+        ge=0,
+        description="Epochs, from the first on, whose batches go from easy queries to hard ones; each row has its turn "
+        "once, as in any epoch. 0: batches at random, since the in-batch negatives of a batch are alike otherwise.",
+    )
     heuristic: HardnessParams = Field(
         HardnessParams(), description="What the predictor learns. The report's weights and scales."
     )

@@ -17,6 +17,29 @@ class MinedSources(PartOptions):
     kind = "mined"
 
 
+class RefreshedSources(PartOptions):
+    """The nearest documents by the encoder as it is, found anew every so many steps (ANCE); until then the mined ones.
+
+    Nobody judges what is found: it is kept from what is known to be relevant, a copy of that, or was found unsafe when
+    the rows were mined.
+    """
+
+    kind = "refreshed"
+    every: int | None = Field(
+        None,
+        ge=1,
+        description="Steps after which all queries and documents are encoded anew and negatives mined again. None: an "
+        "epoch, so that every row meets what is mined; ANCE takes some thousand steps, at a far larger collection.",
+    )
+    top: int = Field(200, ge=1, description="Nearest documents that a step draws from, uniformly. 200: ANCE's.")
+    max_ratio: float | None = Field(
+        None,
+        gt=0,
+        description="Only documents below this share of the positive's similarity, both by the encoder as it is, as "
+        "`max_ratio` of the steps; 0.95 is customary. None: ANCE has no such ceiling.",
+    )
+
+
 class MixedSources(PartOptions):
     """Drawn anew in every step from four sources (methods §5); needs a collection that states facts.
 
@@ -59,8 +82,10 @@ class MixedSources(PartOptions):
     top: int = Field(
         32, ge=1, description="Nearest documents looked at. 32: some are about the row's own entity, and are not taken."
     )
-    index: Literal["flat", "hnsw"] = Field(
-        "flat", description="flat is exact. hnsw: for large buffers; made off the training thread."
+    index: Literal["flat", "hnsw", "pq"] = Field(
+        "flat",
+        description="flat is exact. hnsw: for large buffers. pq: product-quantised, a sixteenth of the memory, less "
+        "exact. Both are made off the training thread.",
     )
     fact_filter: bool = Field(
         True,
@@ -81,6 +106,15 @@ class MixedSources(PartOptions):
         "the 0.2 that triplet losses take, whose distances are about twice as wide apart.",
     )
 
+    adversary: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Length of the step by which the embedding of every negative is moved up the gradient of the loss "
+        "before the loss is taken (fast gradient method), on the unit sphere. 0: optional in methods; 0.1 turns a "
+        "negative by up to 6 degrees.",
+    )
+
     @model_validator(mode="after")
     def _whole(self) -> MixedSources:
         if abs(sum(self.mix) - 1) > 1e-6:
@@ -93,5 +127,5 @@ class MixedSources(PartOptions):
         return (self.random, self.graph, self.latent, self.edit)
 
 
-NEGATIVE_SOURCES: Final = (MinedSources, MixedSources)
+NEGATIVE_SOURCES: Final = (MinedSources, RefreshedSources, MixedSources)
 SourceOptions = Annotated[PartOptions, OneOf(*NEGATIVE_SOURCES)]

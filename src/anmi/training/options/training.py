@@ -65,7 +65,7 @@ class TrainingOptions(BaseModel):
     )
     sources: SourceOptions = Field(
         MinedSources(),
-        description="Where the negatives of a step come from: mined or mixed. mined: what the recipe's steps chose.",
+        description="Where the negatives of a step come from: mined, refreshed or mixed. mined: what the recipe chose.",
     )
     curriculum: CurriculumOptions = Field(
         NoCurriculum(), description="In which order negatives are met. none: most recipes have none."
@@ -110,6 +110,11 @@ class TrainingOptions(BaseModel):
         "shared",
         description="shared: one encoder for queries and documents. two: separate copies of its weights (DPR). "
         "shared: half the memory, and what is learned about a word serves both sides.",
+    )
+    context_encoder: str | None = Field(
+        None,
+        description="Of two encoders: folder or name of the model that documents' starts from, such as the context "
+        "encoder of a DPR whose question encoder is `encoder`. None: a copy of `encoder`. Mining goes by `encoder`.",
     )
     in_batch: Literal["none", "positives", "all"] = Field(
         "all",
@@ -244,11 +249,30 @@ class TrainingOptions(BaseModel):
 
     @model_validator(mode="after")
     def _counted(self) -> TrainingOptions:
-        if self.sources.kind == "mixed" and self.negatives is None:
-            raise ValueError("with mixed sources `negatives` says how many are drawn for a row, such as 7")
+        if self.sources.kind != "mined" and self.negatives is None:
+            raise ValueError(f"with {self.sources.kind} sources `negatives` says how many are drawn, such as 7 a row")
+        if self.sources.kind == "refreshed":
+            self._goes_with_unjudged_negatives()
         if self.pseudo_queries.kinds:
             self._goes_with_pseudo_queries()
         return self
+
+    def _goes_with_unjudged_negatives(self) -> None:
+        """Refuse what reads judgments of negatives, or chooses among those that were mined."""
+        wanted = {
+            "loss": self.loss.reads,
+            "temperature": self.temperature.reads,
+            "draw": not isinstance(self.draw, FirstDraw),
+            "curriculum": not isinstance(self.curriculum, NoCurriculum),
+            "hardness": not isinstance(self.hardness, NoAdaptation),
+        }
+        if self.retriever == "sparse":
+            raise ValueError("refreshed sources search by directions, and a sparse retriever has none; use mined ones")
+        for name in (name for name, needed in wanted.items() if needed):
+            raise ValueError(
+                f"refreshed sources bring negatives that nobody judged or chose, which {name} "
+                f"{getattr(self, name).kind} needs; choose another {name}, or `sources: mined`"
+            )
 
     def _goes_with_pseudo_queries(self) -> None:
         """Refuse what needs negatives or judgments that pseudo-queries do not have."""
@@ -272,7 +296,7 @@ class TrainingOptions(BaseModel):
         """Whether the negatives of a row are not the same in every step: which they were shows only afterwards."""
         varied = isinstance(self.hardness, HansOptions) and self.hardness.negatives.on
         by_window = isinstance(self.curriculum, WindowOptions)
-        return self.sources.kind == "mixed" or by_window or not isinstance(self.draw, FirstDraw) or varied
+        return self.sources.kind != "mined" or by_window or not isinstance(self.draw, FirstDraw) or varied
 
     @property
     def reads(self) -> set[str]:
