@@ -93,8 +93,8 @@ class SelectionJob:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether training draws negatives from mixed sources."""
-        return self.options.sources.kind == "mixed"
+        """Whether training draws negatives from the corpus itself."""
+        return self.options.sources.kind != "mined"
 
     @property
     def variants(self) -> Path:

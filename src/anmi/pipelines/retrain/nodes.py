@@ -79,7 +79,10 @@ def audit_recipe(
     )  # fmt: skip
     options = merged_options(recipes.get(recipe), training)
     own = (table["recipe"] == recipe) & table["default"] & (table["failed"] == "")
-    same = not options.draws and options.negatives == recipes.get(recipe).negatives
+    # What the encoder in training finds is not known again without it; the rule takes what was drawn.
+    same = options.sources.kind == "refreshed" or (
+        not options.draws and options.negatives == recipes.get(recipe).negatives
+    )
     if same or options.negatives == 0 or not own.any():
         return table
     from anmi.evaluation.shares import share_of_pairs
@@ -229,7 +232,7 @@ def decide_promotion(
     held = champion["version"] is not None
     before = champion_metrics.set_index("query_id")[_METRIC] if held else None
     options = merged_options(recipes.get(recipe), training)
-    if options.sources.kind == "mixed":
+    if options.sources.kind != "mined":
         # An audit sees what a recipe chooses, and here training drew from the corpus itself.
         rate: FalseNegativeRate | None = rate_of_drawn(drawn, equivalents, qrels, seed)
     else:
