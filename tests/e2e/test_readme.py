@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# The judges of a README command do as little as they can; how they judge is tested elsewhere.
-SMALL = "denoising.depth=8,denoising.cross_encoder.max_pairs=32"
+# Judges and training of a README command do as little as they can; how they do it is tested elsewhere.
+SMALL = "denoising.depth=8,denoising.cross_encoder.max_pairs=32,training.options.epochs=1"
 
 
 def commands() -> list[str]:
