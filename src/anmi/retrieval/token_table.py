@@ -78,11 +78,11 @@ class TokenTable:
         tokens, lengths = self._cut(texts)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         held = sparse.csr_matrix((np.ones(len(tokens), np.float32), tokens, starts), (len(texts), len(self._table)))
-        # A row of the table is fetched once for each text that has the token, not once for each time that it has it.
-        held.sum_duplicates()
-        vectors = (held @ self._table) / np.maximum(lengths, 1).astype(np.float32)[:, None]
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = vectors / np.maximum(norms, np.float32(_LEAST))
+        # Tokens are added up in their order, as torch does, so that only the last bit of a length can differ.
+        unit: NDArray[np.float32] = (held @ self._table) / np.maximum(lengths, 1).astype(np.float32)[:, None]
+        # Once by the module and once because unit vectors are asked for.
+        for _ in self._modules:
+            unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.float32(_LEAST))
         return unit
 
     def _cut(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
