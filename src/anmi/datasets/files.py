@@ -67,7 +67,7 @@ class PlainDataset(ArtifactDataset):
 
 
 # Bytes of a file; in memory a table has several times as many.
-_SMALL: Final = 16 << 20
+_SMALL: Final = 64 << 20
 _UTF8: Final = {"open_args_save": {"encoding": "utf-8"}, "open_args_load": {"encoding": "utf-8"}}
 
 
