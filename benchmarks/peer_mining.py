@@ -1,12 +1,12 @@
 """How long mining takes beside sentence-transformers' ``mine_hard_negatives``: whole processes, by turns.
 
-The peer imports, loads, encodes, mines by the rule of ``nv_retriever`` (7 negatives below 95 % of the positive's
-score, among the 100 nearest) and writes JSON lines. Ours is ``kedro run --pipelines mining``: a data root and a store
-without anything that was mined or encoded, and ``second`` another recipe in the data root and with the store of
-``anmi``. What is made once for all runs was made before: the static encoder, which all are given, and the tables of the
-tracking database, whose seconds are a row of their own. Seconds of the processor are of the process and all that it started, as other work on
-the machine stretches wall time; memory is the largest sum of proportional set sizes of the tree, looked at five times a
-second. Medians go to benchmarks/results/speed.json, beside the rows that other benchmarks wrote there.
+The peer imports, loads, encodes, mines by the rule of ``nv_retriever`` (7 negatives below 95 % of the positive's score,
+among the 100 nearest) and writes JSON lines. Ours is ``kedro run --pipelines mining``: a data root and a store without
+anything that was mined or encoded, and ``second`` another recipe in the data root and with the store of ``anmi``. What
+is made once for all runs was made before: the static encoder, which all are given, and the tables of the tracking
+database, whose seconds are a row of their own. Seconds of the processor are of the process and all that it started, as
+other work on the machine stretches wall time; memory is the largest sum of proportional set sizes of the tree, looked
+at five times a second. Medians go to benchmarks/results/speed.json, beside the rows that other benchmarks wrote there.
 
     python benchmarks/peer_mining.py ../shared/data/medquad --times 5
 """
