@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
 
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
 def plain(value: Any) -> Any:
     """Turn NumPy values, paths and NaN into what JSON knows (NaN and infinities become null).
 
@@ -26,6 +29,9 @@ def plain(value: Any) -> Any:
     >>> plain({"a": np.float32(0.5), "b": [math.nan, np.int64(2)], "c": np.arange(2)})
     {'a': 0.5, 'b': [None, 2], 'c': [0, 1]}
     """
+    if type(value) in _PLAIN:
+        # Most of what is written is texts, and to ask of each whether it is a mapping takes most of the time.
+        return value
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, Mapping):
