@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 # User and password of an address. A password may hold any of these characters, but digits up to a slash are a port.
@@ -92,9 +93,15 @@ def holds_address_secret(text: str) -> bool:
 
 def secrets_of_environment() -> dict[str, str]:
     """Return the environment variables that hold a secret, as their names say; short values are none."""
+    return _secrets(tuple(os.environ.items()))
+
+
+@lru_cache(maxsize=1)
+def _secrets(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    # Every text of a manifest is looked at, and the environment hardly ever changes between two.
     return {
         name: value
-        for name, value in os.environ.items()
+        for name, value in environment
         if len(value) >= _SHORTEST_SECRET
         and _SECRET & set(words := name.upper().replace("CREDENTIALS", "CREDENTIAL").split("_"))
         and words[-1] not in _PLACES

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from anmi.engine import Engine, LocalEngine
-from anmi.engine.threads import with_torch
+from anmi.engine.threads import outside_python, with_torch
 from anmi.errors import AnmiError
 
 
@@ -217,3 +217,18 @@ def test_a_few_items_of_a_network_are_computed_by_threads_of_this_process_to_the
     assert [row[3] for row in few] == [row[3] for row in one[:3]]
     assert [row[3] for row in many] == [row[3] for row in one]
     assert torch.get_num_threads() == before
+
+
+@outside_python
+def thread_and_product(item: int) -> tuple[int, str, bytes]:
+    time.sleep(0.02)
+    values = np.random.default_rng(item).random((200, 300), np.float32)
+    return os.getpid(), threading.current_thread().name, (values @ values.T).tobytes()
+
+
+def test_what_computes_outside_of_python_is_computed_by_threads_to_the_same_bytes() -> None:
+    with LocalEngine(workers=2, few=1) as engine:
+        few, many = ([*engine.ordered(thread_and_product, range(count))] for count in (15, 16))
+    assert {row[0] for row in few} == {os.getpid()} and len({row[1] for row in few}) == 2
+    assert os.getpid() not in {row[0] for row in many}
+    assert [row[2] for row in few] == [row[2] for row in many[:15]]

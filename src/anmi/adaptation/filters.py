@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from string import ascii_letters
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from anmi.corpus.sentences import UNSPACED, count_words
 
 KEPT: Final = ""
 # A title or heading of one word is a query that people type; a sentence or a run of words of one is none.
+_NO_LETTERS: Final = dict.fromkeys(map(ord, ascii_letters))
 _NAMES: Final = ("title", "heading", "keyphrase", "question", "llm", "doc2query")
 
 
@@ -66,7 +68,7 @@ def reasons(
     """
     forms = [normalised(text) for text in made.text]
     words = np.array([count_words(text) for text in made.text])
-    left = np.array([count_words(text) for text in made.positive_text])
+    left = np.array([not _has_words(text, options.least_positive_words) for text in made.positive_text], bool)
     # The copies of a document ask what it asks, and are no reason to drop it.
     originals = {pair for pair in zip(forms, made.document_id, strict=True) if pair[1] not in copies}
     asked = Counter(form for form, _ in originals)
@@ -80,7 +82,7 @@ def reasons(
         "copy": made.document_id.isin(copies).to_numpy(bool),
         "too_short": words < least,
         "too_long": words > options.most_words,
-        "little_left": left < options.least_positive_words,
+        "little_left": left,
         "code_or_table": np.array([_letters(text) < options.least_letters for text in made.text], bool),
         "boilerplate": np.array([asked[form] > options.most_documents for form in forms], bool),
         "repeats": np.array(repeats, bool),
@@ -102,7 +104,14 @@ def _holds(text: str, form: str) -> bool:
     return f"{before}{form}{after}" in f" {text} "
 
 
+def _has_words(text: str, least: int) -> bool:
+    """Tell whether a text has at least so many words; a long one is not counted to its end."""
+    return len(text.split(maxsplit=least)) >= least if text.isascii() else count_words(text) >= least
+
+
 def _letters(text: str) -> float:
     """Return the share of letters, with their marks, among what is no white-space."""
     solid = "".join(text.split())
+    if solid.isascii():
+        return (len(solid) - len(solid.translate(_NO_LETTERS))) / max(len(solid), 1)
     return sum(character.isalpha() or not character.isascii() for character in solid) / max(len(solid), 1)

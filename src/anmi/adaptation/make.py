@@ -120,13 +120,14 @@ def make_pseudo_queries(
                 (f"{kind}:{place}:{name}", view.query, name, view.positive, kind, 1.0, part)
                 for place, view in enumerate(make(document, views, seed))
             ]
-    made = pd.DataFrame(rows, columns=list(COLUMNS)).astype(_TYPES)
+    # As Python's own strings for now: to make others of texts that are dropped takes longer than finding out which.
+    made = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
     why = reasons(made, copies, filters or FilterOptions(), barred)
-    dropped = made.assign(reason=why)[why != KEPT]
-    kept = made[why == KEPT].reset_index(drop=True)
+    dropped = made.assign(reason=why)[list(DROPPED)][why != KEPT].astype("str")
+    kept = made[why == KEPT].reset_index(drop=True).astype(_TYPES)
     counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}
     summary = {"documents": len(corpus), "held_out": int((split != "train").sum()), "kinds": counts}
-    return PseudoQueries(kept, dropped[list(DROPPED)].reset_index(drop=True), summary)
+    return PseudoQueries(kept, dropped.reset_index(drop=True), summary)
 
 
 def _counted(kind: str, made: pd.DataFrame, kept: pd.DataFrame, dropped: pd.DataFrame) -> dict[str, Any]:

@@ -251,11 +251,17 @@ def _words(texts: Sequence[str], show_progress: bool) -> tuple[list[str], NDArra
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     parts = [
-        np.fromiter(map(number.__getitem__, _WORD.findall(normalised(text))), np.int64)
+        np.fromiter(map(number.__getitem__, _cut(normalised(text))), np.int64)
         for text in tqdm(texts, desc="near-duplicates", unit="document", delay=2, disable=not show_progress)
     ]
     starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
     return list(number), np.concatenate([*parts, np.zeros(0, np.int64)]), starts
+
+
+def _cut(form: str) -> list[str]:
+    """Return the words of a normalised text."""
+    # For texts in ASCII the same as the expression finds, in a fifth of the time.
+    return form.split() if form.isascii() else _WORD.findall(form)
 
 
 def _telling(vocabulary: list[str], counts: csr_array, name_share: float) -> NDArray[np.bool_]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
 
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
 def plain(value: Any) -> Any:
     """Turn NumPy values, paths and NaN into what JSON knows (NaN and infinities become null).
 
@@ -26,6 +29,9 @@ def plain(value: Any) -> Any:
     >>> plain({"a": np.float32(0.5), "b": [math.nan, np.int64(2)], "c": np.arange(2)})
     {'a': 0.5, 'b': [None, 2], 'c': [0, 1]}
     """
+    if type(value) in _PLAIN:
+        # Most of what is written is texts, and to ask of each whether it is a mapping takes most of the time.
+        return value
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -66,6 +72,8 @@ class PlainDataset(ArtifactDataset):
         return plain.load.__wrapped__(plain)
 
 
+# Bytes of a file; in memory a table has several times as many.
+_SMALL: Final = 64 << 20
 _UTF8: Final = {"open_args_save": {"encoding": "utf-8"}, "open_args_load": {"encoding": "utf-8"}}
 
 
@@ -106,6 +114,29 @@ class TableDataset(PlainDataset):
 
     kind = "pandas.ParquetDataset"
     options: ClassVar = {"save_args": {"index": False, "compression": "zstd"}}
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._opened: tuple[Path, Any] | None = None
+
+    def _write(self, data: Any, path: Path) -> None:
+        self._opened = None
+        super()._write(data, path)
+
+    def _read(self, path: Path) -> Any:
+        """Read the table; a small one, which many nodes ask for, once until Kedro releases the dataset."""
+        if self._opened is not None and self._opened[0] == path:
+            return self._opened[1].copy(deep=False)
+        table = super()._read(path)
+        if path.stat().st_size <= _SMALL:
+            # Copy-on-write: what a node does to its copy reaches no other.
+            self._opened = path, table
+            return table.copy(deep=False)
+        return table
+
+    def _release(self) -> None:
+        super()._release()
+        self._opened = None
 
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""

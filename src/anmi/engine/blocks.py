@@ -16,20 +16,29 @@ from anmi.engine.running import running
 
 
 @dataclass(frozen=True)
-class _Encoded:
-    """Makes the bytes of a block from an item."""
+class _OfBlocks:
+    """Makes the bytes of blocks by a function, in whatever way that computes."""
 
     function: Callable[[Any], Candidates]
+
+    @property
+    def outside_python(self) -> bool:
+        """Whether the function is marked so; see :func:`anmi.engine.threads.outside_python`."""
+        return getattr(self.function, "outside_python", False)
+
+
+@dataclass(frozen=True)
+class _Encoded(_OfBlocks):
+    """Makes the bytes of a block from an item."""
 
     def __call__(self, item: Any) -> bytes:
         return self.function(item).to_bytes()
 
 
 @dataclass(frozen=True)
-class _OnBlocks:
+class _OnBlocks(_OfBlocks):
     """Applies a function to a block that is given by the bytes of its layers."""
 
-    function: Callable[[Candidates], Candidates]
     layout: Layout
 
     def __call__(self, layers: tuple[bytes, ...]) -> bytes:
@@ -37,10 +46,9 @@ class _OnBlocks:
 
 
 @dataclass(frozen=True)
-class _Adding:
+class _Adding(_OfBlocks):
     """Returns only what a function adds to a block."""
 
-    function: Callable[[Candidates], Candidates]
     layout: Layout
 
     def __call__(self, layers: tuple[bytes, ...]) -> bytes:

@@ -26,6 +26,8 @@ from anmi.errors import AnmiError
 from anmi.store.room import room
 
 _RETRIES: Final = 3
+# By what functions are marked: how many times more items than otherwise are few for them.
+_IN_THREADS: Final = {"with_torch": 2, "outside_python": 16}
 _PREFIX: Final = "anmi-engine-"
 
 
@@ -51,8 +53,9 @@ class LocalEngine:
     max_bytes
         Of results of :meth:`ordered` that may wait for the caller, as far as can be foreseen.
     few
-        :meth:`ordered` works on fewer items than this, or with one worker, in this process; for functions that compute
-        with torch (:func:`anmi.engine.threads.with_torch`) on fewer than twice as many, in threads.
+        :meth:`ordered` works on fewer items than this, or with one worker, in this process; in threads of it on fewer
+        than twice as many for functions that compute with torch (:func:`anmi.engine.threads.with_torch`), and than 16
+        times as many for those that compute outside of Python (:func:`anmi.engine.threads.outside_python`).
 
     Examples
     --------
@@ -100,8 +103,9 @@ class LocalEngine:
     def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of each item, in their order; see :class:`anmi.engine.Engine`."""
         remaining = iter(items)
-        in_threads = self.workers > 1 and getattr(function, "with_torch", False)
-        few = self._few * (2 if in_threads else 1)
+        marks = [times for mark, times in _IN_THREADS.items() if getattr(function, mark, False)]
+        in_threads = self.workers > 1 and bool(marks)
+        few = self._few * max(marks if in_threads else [1])
         first = list(itertools.islice(remaining, few))
         if in_threads and len(first) < few:
             yield from side_by_side(function, first, self.workers, self.threads)

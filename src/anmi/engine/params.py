@@ -37,7 +37,8 @@ class EngineParams(BaseModel):
         0,
         ge=0,
         description="Processes at once. 0 takes one per core, at most 8 as each holds a model, and does what is less "
-        "than four shards (eight of a network) in this process, since starting others takes seconds.",
+        "than four shards in this process, eight of a network and 64 of retrieval, evidence and selection in threads "
+        "of it, since starting others takes seconds.",
     )
     threads: int = Field(
         1,

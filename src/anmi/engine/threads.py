@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections import deque
@@ -53,15 +54,25 @@ def with_torch(function: Function) -> Function:
     return function
 
 
+def outside_python(function: Function) -> Function:
+    """Mark a function as one that computes in NumPy, SciPy or FAISS, and that two threads may call at once.
+
+    These let other threads run while they compute, so threads of this process keep a few cores busy without the
+    seconds, and the memory, that a process of its own takes to begin; see :func:`side_by_side`.
+    """
+    function.outside_python = True  # type: ignore[attr-defined]
+    return function
+
+
 def side_by_side(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int, threads: int
 ) -> Iterator[Result]:
-    """Yield the result of each item, in their order, computed with torch by several threads of this process.
+    """Yield the result of each item, in their order, computed by several threads of this process.
 
     Parameters
     ----------
     function
-        One that is marked by :func:`with_torch`.
+        One that is marked by :func:`with_torch` or :func:`outside_python`.
     items, workers
         See :func:`in_threads`.
     threads
@@ -72,13 +83,18 @@ def side_by_side(
     >>> list(side_by_side(len, ["a", "bc"], workers=2, threads=1))
     [1, 2]
     """
-    import torch
     from threadpoolctl import threadpool_limits
+
+    with_it = getattr(function, "with_torch", False)
+    torch = importlib.import_module("torch") if with_it else sys.modules.get("torch")
+    begun = threading.local()
 
     def work(item: Item) -> Result:
         # OpenMP and torch ask each thread anew how many it may use.
-        threadpool_limits(threads)
-        torch.set_num_threads(threads)
+        if not hasattr(begun, "limits"):
+            begun.limits = threadpool_limits(threads)
+            if torch is not None:
+                torch.set_num_threads(threads)
         return function(item)
 
     with limited(threads):

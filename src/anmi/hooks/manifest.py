@@ -7,7 +7,6 @@ and ``--load-versions`` replays them.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -245,8 +244,7 @@ class ManifestHooks:
         # A runner may save in several threads.
         with self._lock:
             self._record.updated = now()
-            text = json.dumps(self._record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            Place(self._root).write(f"runs/{self._record.run_id}/manifest.json", text)
+            Place(self._root).write(f"runs/{self._record.run_id}/manifest.json", self._record.as_text())
             self._written = time.monotonic()
 
     def _try_to_write(self) -> None:

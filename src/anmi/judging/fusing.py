@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.engine.threads import outside_python
 from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability
 from anmi.judging.contaminated import fit_contaminated, labelled_chance
@@ -116,6 +117,7 @@ def provenance(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {name: summary[name] for name in ("without", "fitted_on") if name in summary}
 
 
+@outside_python
 @dataclass
 class FusedJudge:
     """Adds P(relevant | evidence) to candidates.

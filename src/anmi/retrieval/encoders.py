@@ -8,10 +8,10 @@ import logging
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,10 +25,13 @@ from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.sparse.base import is_sparse_folder
+from anmi.retrieval.token_table import TokenTable, token_table
 from anmi.store import Store
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    Encoder: TypeAlias = SentenceTransformer | TokenTable
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +120,34 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
     return model
 
 
+def load_table(name: str, models: Path, prompts: Prompts = OWN) -> TokenTable | None:
+    """Open a static encoder without PyTorch; None for any other, and for what :func:`load_encoder` has to speak of.
+
+    Its vectors are those of :func:`load_encoder`'s model but for the rounding of sums, and so is its fingerprint the
+    same. Parameters are those of that function.
+
+    Raises
+    ------
+    AnmiError
+        Unknown name, wrong checksum, or a model that is more than data.
+    """
+    check_name(name)
+    if name == "static":
+        name_of, folder = name, _distilled(models)
+    elif name != "minilm" and is_folder(name):
+        name_of, folder = short_name(name), checked_model(name)
+    else:
+        return None
+    try:
+        table = token_table(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if table is not None:
+        settle_prompts(table, prompts)
+        _CALLED[table] = name_of
+    return table
+
+
 def short_name(name: str) -> str:
     """Return what to call the model of a name or folder; where the folder lies is nobody's business.
 
@@ -156,9 +187,10 @@ def _distilled(models: Path) -> Path:
     log.info("Distilling MiniLM to a static embedding (once; about a minute)")
     models.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    table = StaticEmbedding.from_distillation(str(minilm_folder()), device=device(), pca_dims=STATIC_DIMENSIONS)
-    aside = Path(tempfile.mkdtemp(dir=models, prefix=".static-"))
-    SentenceTransformer(modules=[table, Normalize()], device="cpu").save(str(aside), create_model_card=False)
+    with quiet():
+        table = StaticEmbedding.from_distillation(str(minilm_folder()), device=device(), pca_dims=STATIC_DIMENSIONS)
+        aside = Path(tempfile.mkdtemp(dir=models, prefix=".static-"))
+        SentenceTransformer(modules=[table, Normalize()], device="cpu").save(str(aside), create_model_card=False)
     try:
         aside.rename(target)
     except OSError:
@@ -190,7 +222,7 @@ def fingerprint(model: Any, *extra: str) -> str:
     return _digest(model, prompts, extra)
 
 
-def embedding_fingerprint(model: SentenceTransformer, precision: str, role: Role | None) -> str:
+def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> str:
     """Return a hash of everything that changes the embedding of a text; of the prompts only that of its role does."""
     prompt = prompts_of(model)[role] if role else ""
     route = [str(role)] if is_routed(model) else []
@@ -198,15 +230,27 @@ def embedding_fingerprint(model: SentenceTransformer, precision: str, role: Role
 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
-    import torch
-
     state = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(model.state_dict().items()):
-        state.update(as_text((name, tensor.dtype, tuple(tensor.shape))).encode())
-        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    settings = (modules_of(model), prompts, getattr(model, "truncate_dim", None), extra)
+    for name, dtype, shape, content in _tensors(model):
+        state.update(f"[{name!r},{dtype},{as_text(shape)}]".encode())
+        state.update(content)
+    modules = model.modules() if isinstance(model, TokenTable) else modules_of(model)
+    settings = (modules, prompts, getattr(model, "truncate_dim", None), extra)
     state.update(as_text(settings).encode(errors="surrogatepass"))
     return state.hexdigest()
+
+
+def _tensors(model: Any) -> Iterator[tuple[str, str, tuple[int, ...], Any]]:
+    """Yield name, type as torch calls it, shape and bytes of each tensor."""
+    if isinstance(model, TokenTable):
+        for name, values in model.weights():
+            yield name, f"torch.{values.dtype}", values.shape, np.ascontiguousarray(values).view(np.uint8)
+        return
+    import torch
+
+    for name, tensor in sorted(model.state_dict().items()):
+        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        yield name, str(tensor.dtype), tuple(tensor.shape), content
 
 
 def resolve_precision(precision: str) -> str:
@@ -231,7 +275,7 @@ def autocast(precision: str) -> Any:
 
 
 def encode(
-    model: SentenceTransformer,
+    model: Encoder,
     texts: Sequence[str],
     store: Store | None = None,
     precision: str = "auto",
@@ -295,14 +339,14 @@ def encode(
         return store.vectors(prints, texts, elsewhere, batch_size, bar, name, store.run)
 
 
-def embed(
-    model: SentenceTransformer, texts: list[str], precision: str, batch_size: int, role: Role | None
-) -> NDArray[np.float32]:
+def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, role: Role | None) -> NDArray[np.float32]:
     """Compute unit vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
-    import torch
-
     # Never None, which would be the default prompt.
     prompt = prompts_of(model)[role] if role else ""
+    if isinstance(model, TokenTable):
+        return model.encode(texts, prompt)
+    import torch
+
     route = {"task": role} if is_routed(model) else {}
     model.eval()
     with torch.inference_mode(), autocast(_exact(model, precision)):
@@ -313,6 +357,6 @@ def embed(
     return result.astype(np.float32)
 
 
-def _exact(model: SentenceTransformer, precision: str) -> str:
+def _exact(model: Encoder, precision: str) -> str:
     """Resolve the precision; a table of token vectors has nothing to compute in another than its own."""
     return "float32" if is_static(model) else resolve_precision(precision)

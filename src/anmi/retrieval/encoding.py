@@ -11,18 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.engine.threads import for_threads
-from anmi.retrieval.encoders import Role, embed, load_encoder
+from anmi.retrieval.encoders import Role, embed, load_encoder, load_table
 from anmi.retrieval.kinds import device, is_static
 from anmi.retrieval.prompts import Prompts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from anmi.retrieval.token_table import TokenTable
+
 
 @lru_cache(maxsize=1)
-def opened(encoder: str, models: Path, max_length: int | None, prompts: Prompts) -> SentenceTransformer:
-    """Return an encoder of :func:`anmi.retrieval.encoders.load_encoder`; the last one is kept."""
-    return for_threads(load_encoder(encoder, models, max_length, prompts))
+def opened(encoder: str, models: Path, max_length: int | None, prompts: Prompts) -> SentenceTransformer | TokenTable:
+    """Return an encoder of :func:`anmi.retrieval.encoders.load_encoder`, as a table if it is one; the last is kept."""
+    table = load_table(encoder, models, prompts)
+    return table if table is not None else for_threads(load_encoder(encoder, models, max_length, prompts))
 
 
 @dataclass(frozen=True)
@@ -57,5 +60,5 @@ class Encoding:
         return not is_static(self._model) and device() == "cpu"
 
     @property
-    def _model(self) -> SentenceTransformer:
+    def _model(self) -> SentenceTransformer | TokenTable:
         return opened(self.encoder, self.models, self.max_length, self.prompts)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from anmi.retrieval.token_table import TokenTable
+
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
@@ -38,15 +40,17 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def is_static(model: SentenceTransformer) -> bool:
+def is_static(model: SentenceTransformer | TokenTable) -> bool:
     """Tell whether the model looks tokens up in tables instead of running a network."""
+    if isinstance(model, TokenTable):
+        return True
     first = [route[0] for route in model[0].sub_modules.values()] if is_routed(model) else [model[0]]
     return all(type(module).__name__ in _TABLES for module in first)
 
 
-def is_routed(model: SentenceTransformer) -> bool:
+def is_routed(model: SentenceTransformer | TokenTable) -> bool:
     """Tell whether the model encodes queries and documents with separate weights."""
-    return type(model[0]).__name__ == "Router"
+    return not isinstance(model, TokenTable) and type(model[0]).__name__ == "Router"
 
 
 def is_sparse(model: Any) -> bool:

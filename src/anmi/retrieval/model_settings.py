@@ -51,7 +51,7 @@ def modules_of(model: Any) -> list[Any]:
         if hasattr(config, "to_dict") and id(config) not in seen:
             found.append(_without_origin(config.to_dict()))
         if tokenizer is not None and id(tokenizer) not in seen:
-            found.append(_tokenizer(tokenizer))
+            found.append(tokenizer_settings(tokenizer))
         seen |= {id(config), id(tokenizer)}
     return found
 
@@ -63,7 +63,7 @@ def _without_origin(value: Any) -> Any:
     return [_without_origin(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _tokenizer(tokenizer: Any) -> Any:
+def tokenizer_settings(tokenizer: Any) -> Any:
     """Everything of a tokenizer that changes the tokens of a text and is not set anew at each call."""
     settings = {name: getattr(tokenizer, name, None) for name in _TOKENIZER_SETTINGS}
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)

@@ -17,6 +17,8 @@ from pydantic import BeforeValidator
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from anmi.retrieval.token_table import TokenTable
+
 log = logging.getLogger(__name__)
 
 # By what names a folder may call the prompt of each role, in the order in which sentence-transformers asks for them.
@@ -44,7 +46,7 @@ class Prompts(NamedTuple):
 OWN: Final = Prompts()
 
 
-def prompts_of(model: SentenceTransformer) -> dict[str, str]:
+def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
     """Return what a model puts before texts of each role, ``query`` and ``document``; empty for nothing.
 
     They are the prompts that ``encode_query`` and ``encode_document`` of sentence-transformers use, except that an
@@ -63,7 +65,7 @@ def prompts_of(model: SentenceTransformer) -> dict[str, str]:
     return {"query": known.get(_QUERY) or "", "document": document}
 
 
-def settle_prompts(model: SentenceTransformer, prompts: Prompts = OWN) -> None:
+def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = OWN) -> None:
     """Write a model's prompts, or those that are given in their place, where sentence-transformers looks for them.
 
     Afterwards ``encode_query`` and ``encode_document`` use them, also those of the saved model.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, SOURCES, Candidates
+from anmi.engine.threads import outside_python
 from anmi.retrieval import pool, random
 from anmi.retrieval.best import best
 from anmi.retrieval.bm25 import BM25Index, score_and_rank
@@ -41,6 +42,7 @@ class Queries(NamedTuple):
     vectors: NDArray[np.float32]
 
 
+@outside_python
 @dataclass(frozen=True)
 class Retrieve:
     """Finds candidates by BM25, by an encoder and at random, each with the scores and ranks of both.

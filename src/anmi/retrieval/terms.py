@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Final
 
@@ -217,13 +219,18 @@ class Terms:
 
 def _counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> sparse.csr_matrix:
     """Count the terms of tokenised texts, float32 [R, V] with sorted, unrepeated indices."""
+    lengths = np.cumsum([0, *map(len, rows)])
+    terms = chain.from_iterable(rows)
     if grow:
-        for row in rows:
-            for term in row:
-                vocabulary.setdefault(term, len(vocabulary))
-    found = [[vocabulary[term] for term in row if term in vocabulary] for row in rows]
-    lengths = np.cumsum([0, *map(len, found)])
-    columns = np.fromiter((term for row in found for term in row), np.int32, int(lengths[-1]))
+        number = defaultdict[str, int](None, vocabulary)
+        number.default_factory = number.__len__
+        columns = np.fromiter(map(number.__getitem__, terms), np.int32, int(lengths[-1]))
+        vocabulary.update(number)
+    else:
+        found = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, int(lengths[-1]))
+        known = found >= 0
+        lengths = np.concatenate([[0], np.cumsum(known)])[lengths]
+        columns = found[known]
     counts = sparse.csr_matrix(
         (np.ones(len(columns), np.float32), columns, lengths), shape=(len(rows), max(len(vocabulary), 1))
     )

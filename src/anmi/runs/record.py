@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -109,6 +110,7 @@ class RunRecord:
     resumed_from: str | None = None
     reproduces: str | None = None
     _masked: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
+    _texts: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:
         """Forget the run before and start with this one."""
@@ -148,8 +150,21 @@ class RunRecord:
         given = {name: getattr(self, name) for name in _MASKED}
         if [*map(id, given.values())] != [id(value) for value, _ in self._masked.values()]:
             self._masked = {name: (value, all_masked(value)) for name, value in given.items()}
-        noted = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "_masked"}
+            self._texts = {}
+        noted = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name[0] != "_"}
         return noted | {name: masked_value for name, (_, masked_value) in self._masked.items()}
+
+    def as_text(self) -> str:
+        """Return the manifest as JSON; of what was masked, which is most of it, the text is made once."""
+        parts = []
+        for name, value in self.as_dict().items():
+            text = self._texts.get(name)
+            if text is None:
+                text = json.dumps({name: value}, indent=2, ensure_ascii=False, allow_nan=False)[2:-2]
+                if name in self._masked:
+                    self._texts[name] = text
+            parts.append(text)
+        return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def now() -> str:

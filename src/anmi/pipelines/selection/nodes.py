@@ -13,7 +13,7 @@ import pandas as pd
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
-from anmi.engine.threads import in_threads
+from anmi.engine.threads import in_threads, outside_python
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -90,6 +90,7 @@ def select_negatives(
     return chained(kept, chosen)
 
 
+@outside_python
 @dataclass(frozen=True)
 class _Selecting:
     """Applies a fitted recipe to a block."""

@@ -1,0 +1,248 @@
+"""How long mining takes beside sentence-transformers' ``mine_hard_negatives``: whole processes, by turns.
+
+The peer imports, loads, encodes, mines by the rule of ``nv_retriever`` (7 negatives below 95 % of the positive's score,
+among the 100 nearest) and writes JSON lines. Ours is ``kedro run --pipelines mining``: a data root and a store without
+anything that was mined or encoded, and ``second`` another recipe in the data root and with the store of ``anmi``. What
+is made once for all runs was made before: the static encoder, which all are given, and the tables of the tracking
+database, whose seconds are a row of their own. Seconds of the processor are of the process and all that it started, as
+other work on the machine stretches wall time; memory is the largest sum of proportional set sizes of the tree, looked
+at five times a second. Medians go to benchmarks/results/speed.json, beside the rows that other benchmarks wrote there.
+
+    python benchmarks/peer_mining.py ../shared/data/medquad --times 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import psutil
+
+ROOT: Final = Path(__file__).parents[1]
+RESULT: Final = ROOT / "benchmarks" / "results" / "speed.json"
+BENCHMARK: Final = Path(__file__).name
+SECOND: Final = "nv_retriever"
+# How each is set by default is part of what is compared.
+UNSET: Final = ("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35}
+_NODE: Final = re.compile(r"^(\S+ \S+) INFO +anmi\.hooks\.timing: +\d+/\d+ +(\w+) +([\d.]+) s", re.MULTILINE)
+
+
+def peer(collection: Path, model: Path, written: Path) -> None:
+    """Mine by sentence-transformers alone, and print seconds by part as JSON."""
+    began = time.perf_counter()
+    seconds: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def timed(part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        seconds[part] += time.perf_counter() - start
+
+    with timed("imports"):
+        from datasets import Dataset
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.util import mine_hard_negatives
+    with timed("loading"):
+        encoder = SentenceTransformer(str(model), device="cpu")
+        texts = {name: lines(collection / f"{name}.jsonl") for name in ("corpus", "queries")}
+        labels = [line.split("\t") for line in (collection / "qrels" / "train.tsv").read_text().splitlines()[1:]]
+        pairs = [(texts["queries"][query], texts["corpus"][document]) for query, document, _ in labels]
+    encode = encoder.encode
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        with timed("encoding"):
+            return encode(*args, **kwargs)
+
+    encoder.encode = counted
+    with timed("mining"):
+        data = Dataset.from_dict({"anchor": [one for one, _ in pairs], "positive": [other for _, other in pairs]})
+        found = mine_hard_negatives(
+            data, encoder, corpus=list(texts["corpus"].values()), relative_margin=0.05, range_max=100, num_negatives=7,
+            sampling_strategy="top", output_format="n-tuple", batch_size=64, verbose=False,
+        )  # fmt: skip
+    seconds["mining"] -= seconds["encoding"]
+    with timed("writing"):
+        found.to_json(written)
+    print(json.dumps(dict(seconds) | {"whole": time.perf_counter() - began, "rows": len(found)}))
+
+
+def lines(file: Path) -> dict[str, str]:
+    """Return title and text by id."""
+    parsed = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {line["_id"]: f"{line.get('title', '')} {line['text']}".strip() for line in parsed}
+
+
+def measured(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
+    """Run a command and return wall and processor seconds, MiB at most, and what it printed."""
+    inherited = {name: value for name, value in os.environ.items() if name not in UNSET}
+    start, most = time.perf_counter(), 0
+    with tempfile.TemporaryFile() as out:
+        child = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT, env=inherited | environment)
+        tree, usage, ended = psutil.Process(child.pid), None, 0
+        while not ended:
+            ended, status, usage = os.wait4(child.pid, os.WNOHANG)
+            wall = time.perf_counter() - start
+            with suppress(psutil.Error):
+                most = max(most, sum(map(proportional, [tree, *tree.children(recursive=True)])) if not ended else 0)
+            time.sleep(0.2 if most else 0.02)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        printed = out.read().decode(errors="replace")
+    if child.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{printed[-3000:]}")
+    assert usage is not None
+    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "mib": most / 2**20, "printed": printed}
+
+
+def proportional(process: psutil.Process) -> int:
+    """Return the resident bytes of a process, of shared pages its share; 0 when it has ended."""
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:
+        return 0
+
+
+def mined(recipe: str, collection: Path, root: Path, store: Path) -> dict[str, Any]:
+    """Mine with a recipe; besides seconds by node and until the first of them."""
+    began = datetime.now()
+    environment = {"ANMI_DATA_ROOT": str(root), "ANMI_STORE": str(store)}
+    parameters = f"collection=beir:{collection},encoder=static,recipe={recipe}"
+    command = [kedro(), "run", "--pipelines", "mining", "--params", parameters]
+    found = measured(command, environment)
+    log = (root / "logs" / "anmi.log").read_text(encoding="utf-8")
+    ends = [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f"), node, float(s)) for at, node, s in _NODE.findall(log)]
+    ends = [each for each in ends if each[0] >= began]
+    found["nodes"] = {node: seconds for _, node, seconds in ends}
+    found["first"] = (ends[0][0] - began).total_seconds() - ends[0][2]
+    return found
+
+
+def kedro() -> str:
+    """Return Kedro of this interpreter."""
+    return str(Path(sys.executable).parent / "kedro")
+
+
+def tracked(tracking: Path) -> dict[str, Any]:
+    """Make the tables of a tracking database, as the first run in a data root does."""
+    code = "import sys; from anmi.datasets.model_registry import connect; connect('sqlite:///' + sys.argv[1])"
+    return measured([sys.executable, "-c", code, str(tracking / "mlflow.db")], {})
+
+
+def turn(collection: Path, models: Path) -> dict[str, dict[str, Any]]:
+    """Measure everything once."""
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory(dir=models.parent) as aside:
+        work = Path(aside)
+        model = next(models.glob("static-*"))
+        written = str(work / "peer.jsonl")
+        asked = [sys.executable, __file__, str(collection), "--peer", str(model), "--written", written]
+        found["peer"] = measured(asked, {"HF_HUB_OFFLINE": "1"})
+        found["peer"]["parts"] = json.loads(found["peer"]["printed"].strip().splitlines()[-1])
+        found["tracking"] = tracked(work / "tracking")
+        for recipe in ("nv_retriever", "anmi"):
+            shutil.copytree(models, work / recipe / "store" / "models")
+            shutil.copytree(work / "tracking", work / recipe / "data" / "tracking")
+            found[recipe] = mined(recipe, collection, work / recipe / "data", work / recipe / "store")
+        found["second"] = mined(SECOND, collection, work / "anmi" / "data", work / "anmi" / "store")
+        found["registry"] = measured([kedro(), "registry", "list"], {})
+    return found
+
+
+def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the medians as rows of speed.json."""
+
+    def of(case: str, value: str) -> float:
+        return median(turn[case][value] for turn in turns)
+
+    def row(
+        case: str, ours: float, peer: float | None, goal: float | None, unit: str, note: str = ""
+    ) -> dict[str, Any]:
+        ratio = None if peer is None else round(ours / peer, 3)
+        rounded = None if peer is None else round(peer, 2)
+        return {
+            "case": case, "ours": round(ours, 2), "peer": rounded, "ratio": ratio, "goal": goal, "unit": unit,
+            "note": note, "benchmark": BENCHMARK,
+        }  # fmt: skip
+
+    made = []
+    for case, goal in GOALS.items():
+        note = f"{SECOND} after anmi, store warm" if case == "second" else "nothing mined or encoded before"
+        for value, unit in (("wall", "s"), ("cpu", "processor s"), ("mib", "MiB")):
+            what = {"wall": "whole process", "cpu": "whole process, processor", "mib": "peak memory of the tree"}[value]
+            made.append(
+                row(f"{case}: {what}", of(case, value), of("peer", value), 1.0 if value == "mib" else goal, unit, note)
+            )
+    mining = median(
+        sum(seconds for node, seconds in turn["nv_retriever"]["nodes"].items() if node != "encode_collection")
+        for turn in turns
+    )
+    theirs = median(turn["peer"]["parts"]["mining"] + turn["peer"]["parts"]["writing"] for turn in turns)
+    made.append(row("nv_retriever: without start and encoding", mining, theirs, 0.25, "s", "sum of its nodes"))
+    made.append(row("kedro registry list", of("registry", "wall"), None, 3.0, "s"))
+    note = "once per data root; not in the rows above"
+    made.append(row("tables of the tracking database", of("tracking", "wall"), None, None, "s", note))
+    made.append(row("seconds to the first node", of("nv_retriever", "first"), None, 5.0, "s"))
+    return made
+
+
+def write(made: list[dict[str, Any]], turns: list[dict[str, dict[str, Any]]], collection: Path) -> None:
+    """Put rows and seconds by part into speed.json; what other benchmarks wrote stays."""
+    before = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
+    others = [row for row in before.get("rows", []) if row.get("benchmark") != BENCHMARK]
+    parts = {
+        case: {name: round(median(turn[case][kind].get(name, 0) for turn in turns), 2) for name in turns[0][case][kind]}
+        for case, kind in (("peer", "parts"), ("nv_retriever", "nodes"), ("anmi", "nodes"), ("second", "nodes"))
+    }
+    about = {
+        "collection": collection.name, "times": len(turns), "cores": os.cpu_count(), "machine": platform.machine(),
+        "python": platform.python_version(), "date": datetime.now(UTC).date().isoformat(),
+        "load": round(os.getloadavg()[2], 1), "parts": parts,
+    }  # fmt: skip
+    text = json.dumps({**before, "rows": [*others, *made], "peer_mining": about}, indent=1, ensure_ascii=False)
+    RESULT.write_text(text + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collection", type=Path, help="folder of a BEIR collection")
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--models", type=Path, default=ROOT / "data" / "store" / "models", help="of distilled encoders")
+    parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--written", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.peer:
+        peer(asked.collection, asked.peer, asked.written)
+        return
+    if not list(asked.models.glob("static-*")):
+        from anmi.retrieval.encoders import load_encoder
+
+        load_encoder("static", asked.models)
+    turns = []
+    for number in range(asked.times):
+        turns.append(turn(asked.collection.resolve(), asked.models.resolve()))
+        said = ", ".join(f"{case} {found['wall']:.1f} s ({found['cpu']:.1f})" for case, found in turns[-1].items())
+        print(f"{number + 1}/{asked.times}: {said}", flush=True)
+    made = rows(turns)
+    write(made, turns, asked.collection)
+    for each in made:
+        print(each["case"], each["ours"], each["peer"], each["ratio"], "goal", each["goal"], each["unit"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Static encoders without PyTorch, whose start takes longer than encoding a small collection.
+
+A static encoder is a table of token vectors, and most of its time goes to cutting texts into tokens. Where the
+tokenizer looks at one word at a time, each word is cut once, however often it occurs: ten times as fast.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from anmi.retrieval.model_settings import tokenizer_settings
+
+_TABLE: Final = "StaticEmbedding"
+_NORMALIZE: Final = "Normalize"
+_WEIGHTS: Final = "embedding.weight"
+_PLAIN_NORMALIZE: Final = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+# Below which a vector has no direction, as torch has it.
+_LEAST: Final = 1e-12
+# Words whose tokens are remembered; more than most collections have.
+_MOST_WORDS: Final = 1 << 20
+
+
+class TokenTable:
+    """A static encoder of sentence-transformers: the mean of the vectors of a text's tokens, at length 1.
+
+    Parameters
+    ----------
+    tokenizer
+        Of the library tokenizers.
+    table
+        float32 [V, D].
+    modules
+        Names of the modules that it is made of, of the table first.
+    settings
+        ``prompts`` and ``default_prompt_name``, as sentence-transformers saves them.
+    """
+
+    def __init__(
+        self, tokenizer: Any, table: NDArray[np.float32], modules: Sequence[str], settings: Mapping[str, Any]
+    ) -> None:
+        # Of sentence-transformers: what prompts are settled by.
+        self.prompts: dict[str, str] = dict(settings.get("prompts") or {})
+        self.default_prompt_name: str | None = settings.get("default_prompt_name")
+        self._tokenizer = tokenizer
+        self._table = table
+        self._modules = list(modules)
+        self._words = _Words(tokenizer) if _cuts_words_alone(tokenizer) else None
+
+    def get_embedding_dimension(self) -> int:
+        """Return D."""
+        return int(self._table.shape[1])
+
+    def weights(self) -> list[tuple[str, NDArray[np.float32]]]:
+        """Return the only tensor, by the name that it has in sentence-transformers."""
+        return [(f"{self._modules[0]}.{_WEIGHTS}", self._table)]
+
+    def modules(self) -> list[Any]:
+        """Return what :func:`anmi.retrieval.model_settings.modules_of` says of the same model in torch."""
+        name, (rows, columns) = self._modules[0], self._table.shape
+        return [
+            (name, _TABLE, {}, float("inf")),
+            tokenizer_settings(self._tokenizer),
+            (f"{name}.embedding", "EmbeddingBag", f"{rows}, {columns}, mode='mean'", None),
+            *((other, _NORMALIZE, _PLAIN_NORMALIZE, None) for other in self._modules[1:]),
+        ]
+
+    def encode(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
+        """Return unit vectors, float32 [T, D]; 0 for a text without a known token."""
+        texts = [prompt + text for text in texts] if prompt else texts
+        tokens, lengths = self._cut(texts)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        held = sparse.csr_matrix((np.ones(len(tokens), np.float32), tokens, starts), (len(texts), len(self._table)))
+        # Tokens are added up in their order, as torch does, so that only the last bit of a length can differ.
+        unit: NDArray[np.float32] = (held @ self._table) / np.maximum(lengths, 1).astype(np.float32)[:, None]
+        # Once by the module and once because unit vectors are asked for.
+        for _ in self._modules:
+            unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.float32(_LEAST))
+        return unit
+
+    def _cut(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return the tokens of all texts one after the other, and how many each has."""
+        if self._words is not None:
+            return self._words.cut(texts)
+        found = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        return np.fromiter(chain.from_iterable(found), np.int32, int(lengths.sum())), lengths
+
+
+class _Words:
+    """The tokens of words, each cut when it is first met."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._longest = (tokenizer.truncation or {}).get("max_length")
+        self._forget()
+
+    def _forget(self) -> None:
+        self._number: dict[str, int] = {}
+        self._tokens = np.zeros(0, np.int32)
+        self._starts = np.zeros(1, np.int64)
+
+    def cut(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return the tokens of all texts one after the other, and how many each has."""
+        if len(self._number) > _MOST_WORDS:
+            self._forget()
+        rows = [text.replace("\n", " ").split(" ") for text in texts]
+        self._learn(chain.from_iterable(rows))
+        words = np.fromiter(map(self._number.__getitem__, chain.from_iterable(rows)), np.int64)
+        first, sizes = self._starts[words], np.diff(self._starts)[words]
+        row = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
+        lengths = np.bincount(row, sizes, len(rows)).astype(np.int64)
+        ends = np.cumsum(sizes)
+        # Of each token where its word's begin among those known, and how far into the word it is.
+        tokens = self._tokens[np.arange(sizes.sum()) + np.repeat(first - ends + sizes, sizes)]
+        if self._longest is None or lengths.max(initial=0) <= self._longest:
+            return tokens, lengths
+        place = np.arange(len(tokens)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return tokens[place < self._longest], np.minimum(lengths, self._longest)
+
+    def _learn(self, words: Any) -> None:
+        new = [word for word in dict.fromkeys(words) if word not in self._number]
+        if not new:
+            return
+        found = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(new, add_special_tokens=False)]
+        self._number.update(zip(new, range(len(self._number), len(self._number) + len(new)), strict=True))
+        ends = self._starts[-1] + np.cumsum([len(ids) for ids in found])
+        self._starts = np.concatenate([self._starts, ends])
+        self._tokens = np.concatenate([self._tokens, np.array(list(chain.from_iterable(found)), np.int32)])
+
+
+def _cuts_words_alone(tokenizer: Any) -> bool:
+    """Tell whether what lies between blanks gets the same tokens whatever stands around it, as in BERT's tokenizer."""
+    kinds = [type(part).__name__ for part in (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.model)]
+    added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+    cut = tokenizer.truncation or {"direction": "right", "stride": 0}
+    return (
+        kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
+        and not any(" " in content or "\n" in content for content in added)
+        and (cut["direction"], cut["stride"]) == ("right", 0)
+    )
+
+
+def token_table(folder: Path) -> TokenTable | None:
+    """Read the folder of a sentence-transformers model as a table of token vectors; None where it is anything else."""
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        settings = json.loads((folder / "config_sentence_transformers.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+    if kinds not in ([_TABLE], [_TABLE, _NORMALIZE]) or settings.get("truncate_dim"):
+        return None
+    others = [folder / module["path"] / "config.json" for module in modules[1:]]
+    if any(json.loads(file.read_text(encoding="utf-8")) != _PLAIN_NORMALIZE for file in others if file.exists()):
+        return None
+    from safetensors import safe_open
+    from tokenizers import Tokenizer
+
+    place = folder / modules[0]["path"]
+    with safe_open(place / "model.safetensors", "numpy") as file:
+        if list(file.keys()) != [_WEIGHTS]:
+            return None
+        table = file.get_tensor(_WEIGHTS)
+    if table.dtype != np.float32:
+        return None
+    tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
+    tokenizer.no_padding()
+    return TokenTable(tokenizer, table, [str(module["name"]) for module in modules], settings)

@@ -1,0 +1,56 @@
+"""Tables that many nodes read are read once, and no node sees what another does to its copy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from anmi.datasets import TableDataset
+from anmi.runs.record import RunRecord
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> TableDataset:
+    made = TableDataset(filepath=str(tmp_path / "table.parquet"))
+    made.save(pd.DataFrame({"name": ["a", "b"], "number": [1, 2]}))
+    return made
+
+
+def test_what_a_node_does_to_a_table_reaches_no_other(dataset: TableDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = dataset.load()
+    # What is read from now on would fail.
+    monkeypatch.setattr(pd, "read_parquet", None)
+    first.loc[0, "number"] = 7
+    first["more"] = 1
+    second = dataset.load()
+    assert second.columns.tolist() == ["name", "number"] and second.number.tolist() == [1, 2]
+
+
+def test_a_table_is_read_anew_after_it_was_saved_or_released(dataset: TableDataset, tmp_path: Path) -> None:
+    assert dataset.load().number.tolist() == [1, 2]
+    dataset.discard()
+    dataset.save(pd.DataFrame({"number": [3]}))
+    assert dataset.load().number.tolist() == [3]
+    pd.DataFrame({"number": [4]}).to_parquet(tmp_path / "table.parquet")
+    assert dataset.load().number.tolist() == [3]
+    dataset.release()
+    assert dataset.load().number.tolist() == [4]
+
+
+def test_a_large_table_is_read_each_time(dataset: TableDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anmi.datasets.files._SMALL", 0)
+    assert dataset.load().number.tolist() == [1, 2]
+    monkeypatch.setattr(pd, "read_parquet", None)
+    with pytest.raises(TypeError):
+        dataset._read(dataset._filepath)
+
+
+def test_a_manifest_is_written_as_it_stands_however_often() -> None:
+    record = RunRecord(run_id="r", parameters={"a": {"b": ["ü", None]}}, configured={"c": 1})
+    for step in range(3):
+        record.nodes.append({"node": f"n{step}", "seconds": 0.5})
+        record.parameters = {"step": step} if step == 2 else record.parameters
+        assert record.as_text() == json.dumps(record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

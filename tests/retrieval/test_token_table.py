@@ -1,0 +1,130 @@
+"""Static encoders without PyTorch give the vectors and the fingerprint that they have with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.retrieval import encoders
+from anmi.retrieval.encoding import opened
+from anmi.retrieval.prompts import OWN, Prompts
+from anmi.retrieval.token_table import TokenTable, _Words, token_table
+
+AWKWARD = [
+    "", " ", "two  blanks", "a line\nand a\ttab\r\n", "ÉCOLE e\u0301cole ﬁn", "中文字 mixed 日本",
+    "un\x1cprint\u200bable",
+    "[UNK] or [PAD]ding [MASK]", "don't stop-now!", "a\u00a0hard\u3000blank\u2028line", "\ufffd\x00", "x" * 300,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[None, 7], ids=["whole", "cut"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table over MiniLM's tokenizer, of random vectors; with and without a longest text."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(encoders.minilm_folder() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    if request.param is not None:
+        tokenizer.enable_truncation(request.param)
+    weights = np.random.default_rng(1).normal(size=(tokenizer.get_vocab_size(), 8)).astype(np.float32)
+    place = tmp_path_factory.mktemp("table") / "model"
+    modules = [StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(place), create_model_card=False)
+    return place
+
+
+def read(folder: Path) -> TokenTable:
+    found = token_table(folder)
+    assert found is not None
+    return found
+
+
+def test_vectors_and_fingerprints_are_those_of_the_model_in_torch(folder: Path) -> None:
+    model, table = encoders.load_encoder(str(folder), folder.parent), encoders.load_table(str(folder), folder.parent)
+    assert table is not None
+    texts = [*AWKWARD, *("word " * number + "end" for number in (3, 5, 40))]
+    assert encoders.encode(table, texts) == pytest.approx(encoders.encode(model, texts), abs=2e-7)
+    assert encoders.fingerprint(table, "more") == encoders.fingerprint(model, "more")
+    prints = [encoders.embedding_fingerprint(each, "auto", "query") for each in (model, table)]
+    assert prints[0] == prints[1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts=st.lists(st.text(max_size=40), max_size=6))
+def test_words_cut_once_have_the_tokens_of_whole_texts(folder: Path, texts: list[str]) -> None:
+    tokenizer = read(folder)._tokenizer
+    texts = [*texts, *AWKWARD]
+    tokens, lengths = _Words(tokenizer).cut(texts)
+    expected = [encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
+    assert [part.tolist() for part in np.split(tokens, np.cumsum(lengths)[:-1])] == expected
+
+
+def test_words_that_were_forgotten_are_cut_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anmi.retrieval.token_table._MOST_WORDS", 1)
+    table = read(folder)
+    first = table.encode(["a red fox", "a whale"])
+    assert np.array_equal(table.encode(["a whale", "a red fox"])[::-1], first)
+
+
+def test_another_tokenizer_cuts_whole_texts(word_encoder: Any, tmp_path: Path) -> None:
+    model = word_encoder(["red", "fox", "den"], dimension=6, seed=0, normalise=False)
+    model.save(str(tmp_path / "words"), create_model_card=False)
+    table = read(tmp_path / "words")
+    assert table._words is None
+    expected = encoders.encode(encoders.load_encoder(str(tmp_path / "words"), tmp_path), ["red fox", "den?"])
+    assert table.encode(["red fox", "den?"]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_prompt_is_put_before_each_text(folder: Path) -> None:
+    table = opened(str(folder), folder.parent, None, Prompts(query="ask: "))
+    assert isinstance(table, TokenTable)
+    asked = encoders.encode(table, ["a fox"], role="query")
+    assert np.array_equal(asked, table.encode(["ask: a fox"]))
+    assert not np.array_equal(asked, encoders.encode(table, ["a fox"], role="document"))
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("modules.json", lambda found: [*found, found[1] | {"idx": 2, "name": "2"}]),
+        ("config_sentence_transformers.json", lambda found: found | {"truncate_dim": 4}),
+        ("1_Normalize/config.json", lambda _: {"module_input_name": "token_embeddings"}),
+    ],
+    ids=["modules", "dimensions", "normalisation"],
+)
+def test_what_is_more_than_a_table_is_none(folder: Path, tmp_path: Path, file: str, change: Any) -> None:
+    copied = Path(shutil.copytree(folder, tmp_path / "copied"))
+    before = json.loads((copied / file).read_text()) if (copied / file).exists() else {}
+    (copied / file).write_text(json.dumps(change(before)))
+    assert token_table(copied) is None
+    assert token_table(folder) is not None
+
+
+def test_minilm_is_no_table(tmp_path: Path) -> None:
+    assert encoders.load_table("minilm", tmp_path) is None
+
+
+def test_a_table_is_opened_and_asked_without_torch(folder: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from anmi.retrieval.encoders import encode, fingerprint; "
+        "from anmi.retrieval.encoding import opened; from anmi.retrieval.prompts import OWN; "
+        f"model = opened({str(folder)!r}, Path('.'), None, OWN); encode(model, ['a fox'], role='query'); "
+        "fingerprint(model); print(sorted({'torch', 'transformers', 'sentence_transformers'} & {*sys.modules}))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_an_encoder_that_is_no_table_is_opened_in_torch(tmp_path: Path) -> None:
+    assert not isinstance(opened("minilm", tmp_path, None, OWN), TokenTable)
