@@ -23,6 +23,32 @@ _SAID_BY_KEDRO: Final = ("Failed to find the pipeline named", "Duplicate keys fo
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
 
 
+def example(*lines: str) -> str:
+    r"""Return how the help of a command ends: one example or more, line by line.
+
+    Examples
+    --------
+    >>> example("kedro anmi results --json")
+    '\\x08\\nExample:\\n  kedro anmi results --json'
+    """
+    # After a backspace alone on its line click leaves the lines of a paragraph as they are.
+    return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
+
+
+def confirm_removal(*, yes: bool, as_json: bool) -> None:
+    """Ask whether something may be removed, unless that was said already.
+
+    Raises
+    ------
+    click.UsageError
+        It was not said, and who reads JSON cannot be asked.
+    """
+    if as_json and not yes:
+        raise click.UsageError("--json asks nothing: add --yes to remove, or --dry-run to see what would go")
+    if not yes:
+        click.confirm("Remove these?", abort=True)
+
+
 def user_error(error: BaseException) -> str | None:
     """Return the one sentence that a user needs, or None where the error is a defect of ours.
 
