@@ -1,16 +1,23 @@
 """Project settings, read by Kedro before anything else of the project.
 
-Four environment variables get a default here, because the libraries read them when they are imported:
+Five environment variables get a default here, because the libraries read them when they are imported:
 
 - ``DO_NOT_TRACK=1``: Kedro's telemetry stays silent (``.telemetry`` says so, too).
 - ``MLFLOW_DISABLE_TELEMETRY=true``: MLflow's, too; it takes only ``true`` for ``DO_NOT_TRACK``, and Kedro takes ``1``.
 - ``TOKENIZERS_PARALLELISM=false``: tokenizers otherwise warn at every fork.
 - ``HF_HUB_OFFLINE=1``: without it every load of a local model waits for a hub that may not be reachable, and finding
   out takes as long as the time-outs. Set ``ANMI_ONLINE=1`` to allow downloads from the hub.
+- ``TQDM_DISABLE=1`` where nobody watches: in a file a progress bar is a hundred lines of nothing. Set it to ``0`` to
+  have them all the same.
 """
 
 import gc
 import os
+import sys
+
+# Before the hooks, which import tqdm. A notebook has no terminal either, and somebody who watches.
+if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    os.environ.setdefault("TQDM_DISABLE", "1")
 
 from anmi.configuration import LOADER_ARGS, ConfigLoader
 from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks

@@ -10,11 +10,14 @@ from anmi.cli import (
     airflow,
     audit,
     champion,
+    collections,
+    doctor,
     explain,
     export,
     negatives,
     opensearch,
     package,
+    recipes,
     results,
     run,
     runs,
@@ -27,10 +30,11 @@ from anmi.cli.grouped import Grouped
 __all__ = ["SECTIONS", "anmi", "cli"]
 
 SECTIONS: Final = {
+    "Begin": [doctor.doctor],
     "Look at what a run brought": [results.results, negatives.negatives, explain.explain],
     "Search": [search.search, opensearch.opensearch],
     "Compare": [champion.champion, audit.audit, ablation.ablation],
-    "Mine": [export.export],
+    "Mine": [recipes.recipes, collections.collections, export.export],
     "Schedule": [airflow.airflow, task.task, champion.rollback],
     "Keep house": [runs.runs, runs.resume, runs.reproduce, runs.prune, store.store],
 }
