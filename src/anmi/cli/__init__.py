@@ -11,9 +11,11 @@ from anmi.cli import (
     audit,
     champion,
     collections,
+    compare,
     doctor,
     explain,
     export,
+    init,
     negatives,
     opensearch,
     package,
@@ -30,10 +32,10 @@ from anmi.cli.grouped import Grouped
 __all__ = ["SECTIONS", "anmi", "cli"]
 
 SECTIONS: Final = {
-    "Begin": [doctor.doctor],
+    "Begin": [doctor.doctor, init.init],
     "Look at what a run brought": [results.results, negatives.negatives, explain.explain],
     "Search": [search.search, opensearch.opensearch],
-    "Compare": [champion.champion, audit.audit, ablation.ablation],
+    "Compare": [compare.compare, champion.champion, audit.audit, ablation.ablation],
     "Mine": [recipes.recipes, collections.collections, export.export],
     "Schedule": [airflow.airflow, task.task, champion.rollback],
     "Keep house": [runs.runs, runs.resume, runs.reproduce, runs.prune, store.store],

@@ -86,7 +86,7 @@ def examine(env: str | None) -> list[Finding]:
 
 def _tried(section: str, check: Check, context: Any) -> list[Finding]:
     """Return what a check finds; one that fails is a problem, and the others go on."""
-    found = []
+    found: list[Finding] = []
     try:
         found.extend(check(context))
     except AnmiError as error:

@@ -10,7 +10,7 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi.cli import described
-from anmi.cli.common import console, echo_json, example, json_option, project, table
+from anmi.cli.common import console, echo_json, example, json_option, project, silence, table
 
 # An example of every kind, and the extra that it needs or may need.
 EXAMPLES: Final = {
@@ -42,7 +42,7 @@ def collections(source: str | None, as_json: bool, env: str | None) -> None:
         else:
             _print(found)
         return
-    with project(env, as_json=as_json) as context:
+    with silence(), project(env) as context:
         read = described.describe(source, context.params["ingestion"], int(context.params["seed"]))
     if as_json:
         echo_json(read)

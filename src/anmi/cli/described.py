@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -72,12 +73,16 @@ def _sample(found: Any) -> dict[str, list[dict[str, Any]]]:
     relevant = found.qrels.groupby("query_id")["document_id"].agg(list)
     asked = found.queries.head(_SAMPLE)
     return {
-        "documents": [{"document_id": i, "text": text[:_LONGEST]} for i, text in zip(ids, texts, strict=True)],
+        "documents": [{"document_id": i, "text": _short(text)} for i, text in zip(ids, texts, strict=True)],
         "queries": [
-            {"query_id": i, "text": text[:_LONGEST], "relevant": list(relevant.get(i, []))}
+            {"query_id": i, "text": _short(text), "relevant": list(relevant.get(i, []))}
             for i, text in zip(asked["query_id"], asked["text"], strict=True)
         ],
     }
+
+
+def _short(text: str) -> str:
+    return textwrap.shorten(text, _LONGEST, placeholder=" …")
 
 
 def counts(found: Mapping[str, Any]) -> str:
