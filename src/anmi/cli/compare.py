@@ -89,8 +89,8 @@ def _print_metrics(found: Mapping[str, Any], metric: str, name: str) -> None:
     for row in rows:
         change, p = "–", "–"
         if "difference" in row:
-            ends = [math.nan if row[end] is None else row[end] for end in ("low", "high")]
-            change = f"{signed(row['difference'])} [{between(*ends, signed, ', ')}]"
+            low, high = (math.nan if row[end] is None else row[end] for end in ("low", "high"))
+            change = f"{signed(row['difference'])} [{between(low, high, signed, ', ')}]"
             p = p_value(row["p_value"])
         values = (f"{row['first']:.3f}", f"{row['second']:.3f}")
         made.add_row(*map(Text, (system_name(row["system"]), row["bucket"], f"{row['queries']:,}", *values, change, p)))

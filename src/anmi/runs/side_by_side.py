@@ -37,8 +37,9 @@ def side_by_side(context: Any, manifests: Sequence[Mapping[str, Any]], seed: int
     Returns
     -------
     dict
-        For JSON: ``runs``; ``same_collection``, whether they read the same bytes; ``parameters`` that differ, by name; ``queries``, how many of both could be paired;
-        ``metrics``, a row per system, bucket and metric; ``training_rows``.
+        For JSON: ``runs``; ``same_collection``, whether they read the same bytes; ``parameters`` that differ, by name;
+        ``queries``, how many of both could be paired; ``metrics``, a row per system, bucket and metric;
+        ``training_rows``.
 
     Raises
     ------
