@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -19,20 +19,20 @@ from anmi.errors import AnmiError, masked
 OK: Final = "ok"
 WARNING: Final = "warning"
 PROBLEM: Final = "problem"
-# What each extra is for; `test` is for developers.
+# By extra its packages, and what they are for; `test` is for developers.
 EXTRAS: Final = {
-    "korean": "cuts Korean texts into words",
-    "chinese": "cuts Chinese texts into words",
-    "code-mix": "tells the languages of mixed texts apart, for the heuristic of hardness",
-    "ir-datasets": "reads collections of the ir_datasets catalogue",
-    "pdf": "reads PDF files",
-    "rdf": "reads graphs in RDF",
-    "s3": "keeps artifacts in a bucket",
-    "ray": "mines on a Ray cluster",
+    "korean": ("kiwipiepy", "cuts Korean texts into words"),
+    "chinese": ("jieba", "cuts Chinese texts into words"),
+    "code-mix": ("wordfreq", "tells the languages of mixed texts apart, for the heuristic of hardness"),
+    "ir-datasets": ("ir_datasets", "reads collections of the ir_datasets catalogue"),
+    "pdf": ("pypdf", "reads PDF files"),
+    "rdf": ("rdflib", "reads graphs in RDF"),
+    "s3": ("s3fs", "keeps artifacts in a bucket"),
+    "ray": ("ray", "mines on a Ray cluster"),
 }
-_EXTRA: Final = re.compile(r"""^([\w.-]+).*;\s*extra\s*==\s*['"]([\w.-]+)['"]""")
 _LOCKED: Final = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
 _PYTHONS: Final = ((3, 11), (3, 12))
+# Bytes free below which there is too little room for a run, and none at all.
 _LITTLE: Final = 2_000_000_000
 _NOTHING: Final = 200_000_000
 # Measured, docs/scale.md: passages of 75 tokens that MiniLM encodes, and pairs that the cross-encoder is trained for
@@ -44,25 +44,13 @@ _SLOW_MINUTES: Final = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found.
+    """What was found: ``ok``, a ``warning`` (a run works) or a ``problem`` (it would not), and what to do about it."""
 
-    Attributes
-    ----------
-    section, name
-        What was looked at.
-    level
-        ``ok``, ``warning`` (a run works) or ``problem`` (it would not).
-    text
-        What was found.
-    todo
-        What to do about it; empty where there is nothing to do.
-    """
-
-    section: str
     name: str
     level: str
     text: str
     todo: str = ""
+    section: str = ""
 
 
 Check = Callable[[Any], Iterator[Finding]]
@@ -75,12 +63,12 @@ def examine(env: str | None) -> list[Finding]:
     found = [*_tried("environment", environment, None), *_tried("extras", extras, None)]
     try:
         with project(env) as context:
-            found.append(Finding("configuration", "parameters", OK, f"those of {env or 'local'} are valid"))
+            found.append(Finding("parameters", OK, f"those of {env or 'local'} are valid", section="configuration"))
             for section, check in CHECKS.items():
                 found += _tried(section, check, context)
     except click.ClickException as error:
-        todo = "correct it there, or give --force to `kedro anmi init` where init wrote it"
-        found.append(Finding("configuration", "parameters", PROBLEM, error.message, todo))
+        todo = "correct it there, or write conf/local anew by `kedro anmi init --force`"
+        found.append(Finding("parameters", PROBLEM, error.message, todo, "configuration"))
     return found
 
 
@@ -89,12 +77,10 @@ def _tried(section: str, check: Check, context: Any) -> list[Finding]:
     found: list[Finding] = []
     try:
         found.extend(check(context))
-    except AnmiError as error:
-        found.append(Finding(section, section, PROBLEM, str(error)))
     except Exception as error:
-        said = masked(f"{type(error).__name__}: {' '.join(str(error).split())}")
-        found.append(Finding(section, section, PROBLEM, f"stopped with {said[:300]}"))
-    return found
+        said = f"{'' if isinstance(error, AnmiError) else type(error).__name__ + ': '}{' '.join(str(error).split())}"
+        found.append(Finding(section, PROBLEM, masked(said)[:600]))
+    return [replace(finding, section=finding.section or section) for finding in found]
 
 
 def cores() -> int:
@@ -104,27 +90,27 @@ def cores() -> int:
 
 def environment(_: Any) -> Iterator[Finding]:
     """Look at Python, the packages, the device and the threads."""
-    here, section = sys.version_info, "environment"
+    here = sys.version_info
     good = here[:2] in _PYTHONS
     known = " and ".join(f"{major}.{minor}" for major, minor in _PYTHONS)
     todo = "" if good else f"only {known} are tested: make .venv with one of them"
-    yield Finding(section, "Python", OK if good else WARNING, ".".join(map(str, here[:3])), todo)
+    yield Finding("Python", OK if good else WARNING, ".".join(map(str, here[:3])), todo)
     yield _packages(Path.cwd() / "requirements.lock")
     import torch
 
     if torch.cuda.is_available():
-        yield Finding(section, "device", OK, f"{torch.cuda.get_device_name()}, for models and training")
+        yield Finding("device", OK, f"{torch.cuda.get_device_name()}, for models and training")
     else:
-        yield Finding(section, "device", OK, "no GPU that torch can use: models run on the processor")
+        yield Finding("device", OK, "no GPU that torch can use: models run on the processor")
     threads, there = torch.get_num_threads(), cores()
     crowded = threads > there
     todo = f"set OMP_NUM_THREADS={there}: more threads than cores wait for each other" if crowded else ""
-    yield Finding(section, "threads", WARNING if crowded else OK, f"{threads} of torch on {there} cores", todo)
+    yield Finding("threads", WARNING if crowded else OK, f"{threads} of torch on {there} cores", todo)
 
 
 def _packages(lock: Path) -> Finding:
     if not lock.is_file():
-        return Finding("environment", "packages", OK, "installed without a lock file, so not compared")
+        return Finding("packages", OK, "installed without a lock file, so not compared")
     locked = dict(_LOCKED.findall(lock.read_text(encoding="utf-8")))
     there = {name: _version(name) for name in locked}
     gone = [name for name, version in there.items() if version is None]
@@ -132,13 +118,13 @@ def _packages(lock: Path) -> Finding:
     other = [f"{n} {v}" for n, v in there.items() if v and v.split("+")[0] != locked[n].split("+")[0]]
     if gone:
         todo = "make install (or pip install -r requirements.lock)"
-        return Finding("environment", "packages", PROBLEM, f"not installed: {', '.join(gone[:8])}", todo)
+        return Finding("packages", PROBLEM, f"not installed: {', '.join(gone[:8])}", todo)
     if other:
         text = f"{len(other)} of {len(locked)} are not those of requirements.lock: {', '.join(other[:5])}"
         return Finding(
             "environment", "packages", WARNING, text, "make install, or results may differ in the last digits"
         )
-    return Finding("environment", "packages", OK, f"all {len(locked)} are those of requirements.lock")
+    return Finding("packages", OK, f"all {len(locked)} are those of requirements.lock")
 
 
 def _version(name: str) -> str | None:
@@ -150,15 +136,10 @@ def _version(name: str) -> str | None:
 
 def extras(_: Any) -> Iterator[Finding]:
     """Look at which optional packages are installed."""
-    needed: dict[str, list[str]] = {name: [] for name in EXTRAS}
-    for requirement in metadata.requires("anmi") or ():
-        found = _EXTRA.match(requirement)
-        if found and found[2] in needed:
-            needed[found[2]].append(found[1])
-    for name, packages in needed.items():
-        gone = [package for package in packages if _version(package) is None]
-        text = f"{EXTRAS[name]}: {'not installed' if gone else 'installed'}"
-        yield Finding("extras", name, OK, text, f'if you want it: pip install "anmi[{name}]"' if gone else "")
+    for name, (package, purpose) in EXTRAS.items():
+        there = _version(package) is not None
+        todo = "" if there else f'if you want it: pip install "anmi[{name}]"'
+        yield Finding(name, OK, f"{purpose}: {'installed' if there else 'not installed'}", todo)
 
 
 def models(context: Any) -> Iterator[Finding]:
@@ -168,19 +149,19 @@ def models(context: Any) -> Iterator[Finding]:
 
     weights = minilm_folder() / "model.safetensors"
     verify(weights, MINILM_SHA256)
-    yield Finding("models", "MiniLM", OK, f"packaged, its weights as they should be: {weights.parent}")
+    yield Finding("MiniLM", OK, f"packaged, its weights as they should be: {weights.parent}")
     distilled = store_path(context) / "models" / f"static-{STATIC_DIMENSIONS}-{MINILM_SHA256[:12]}"
     text = (
         f"distilled: {distilled}"
         if distilled.is_dir()
         else "not distilled yet: its first use does it, once, in a minute"
     )
-    yield Finding("models", "static encoder", OK, text)
+    yield Finding("static encoder", OK, text)
     judge = context.params["denoising"].cross_encoder
     for name, asked in (("encoder", str(context.params["encoder"])), ("cross-encoder", str(judge.base))):
         if asked in NAMES:
             trained = ", trained anew by recipes that ask it" if name == "cross-encoder" and judge.trained else ""
-            yield Finding("models", name, OK, asked + trained)
+            yield Finding(name, OK, asked + trained)
         else:
             yield _other_model(name, asked)
 
@@ -193,13 +174,13 @@ def _other_model(name: str, asked: str) -> Finding:
 
     if is_folder(asked):
         check_folder(Path(asked), asked)
-        return Finding("models", name, OK, f"the folder {asked}")
+        return Finding(name, OK, f"the folder {asked}")
     if isinstance(try_to_load_from_cache(asked, "config.json"), str):
-        return Finding("models", name, OK, f"{asked}, fetched from the hub before")
+        return Finding(name, OK, f"{asked}, fetched from the hub before")
     if os.environ.get("ANMI_ONLINE"):
-        return Finding("models", name, WARNING, f"{asked} is not here: the run fetches it from the hub")
+        return Finding(name, WARNING, f"{asked} is not here: the run fetches it from the hub")
     todo = "set ANMI_ONLINE=1 for one run, which fetches it, or name a folder"
-    return Finding("models", name, PROBLEM, f"{asked} is not here, and downloads are not allowed", todo)
+    return Finding(name, PROBLEM, f"{asked} is not here, and downloads are not allowed", todo)
 
 
 def data(context: Any) -> Iterator[Finding]:
@@ -209,36 +190,32 @@ def data(context: Any) -> Iterator[Finding]:
     collection = str(context.params["collection"])
     if collection.startswith("ir_datasets:"):
         todo = f"kedro anmi collections {collection}"
-        yield Finding(
-            "data", "collection", OK, f"{collection} is not read here, since its first use downloads it", todo
-        )
+        yield Finding("collection", OK, f"{collection} is not read here, since its first use downloads it", todo)
         return
     found = describe(collection, context.params["ingestion"], int(context.params["seed"]))
-    yield Finding("data", "collection", OK, f"{collection}: {counts(found)}")
-    for remark in remarks(found):
-        yield Finding("data", "collection", WARNING, remark)
-    yield from slow(context, found)
+    yield Finding("collection", OK, f"{collection}: {counts(found)}")
+    yield from (Finding("collection", WARNING, remark) for remark in remarks(found))
+    yield from (replace(finding, section="what is slow here") for finding in slow(context.params, found))
 
 
-def slow(context: Any, found: Any) -> Iterator[Finding]:
+def slow(params: Any, found: Any) -> Iterator[Finding]:
     """Say what takes long without a GPU, by rule: rates of one core, measured, times the cores here."""
     import torch
 
     from anmi.cli.recipes import needs
     from anmi.pipelines.training.params import merged_options
 
-    params, section = context.params, "what is slow here"
     recipe = params["recipes"].get(params["recipe"])
     options = merged_options(recipe, params["training"])
     if torch.cuda.is_available():
-        yield Finding(section, "models", OK, "they run on the GPU")
+        yield Finding("models", OK, "nothing: they run on the GPU")
         return
     if options.masked_lm is not None:
         text = f"{params['recipe']} trains a masked language model, which wants a GPU, and none is here"
-        yield Finding(section, "recipe", WARNING, text, "recipe=sparse trains without one")
+        yield Finding("recipe", WARNING, text, "recipe=sparse trains without one")
     queries = min(found["queries"]["train"], params["ingestion"].max_queries or found["queries"]["train"])
     if params["encoder"] == "static":
-        yield Finding(section, "encoder", OK, "nothing: static looks tokens up, thousands of texts in a second")
+        yield Finding("encoder", OK, "nothing: static looks tokens up, thousands of texts in a second")
     else:
         texts, rows = found["documents"] + sum(found["queries"].values()), queries * (2 + (options.negatives or 0))
         yield _takes("encoding", f"{texts:,} texts by a network of MiniLM's size", texts / _ENCODED, "encoder=static")
@@ -254,7 +231,7 @@ def _takes(name: str, what: str, seconds: float, instead: str) -> Finding:
     minutes = seconds / cores() / 60
     text = f"{what}: about {minutes:,.0f} minutes on {cores()} cores" if minutes >= 1 else f"{what}: under a minute"
     long = minutes > _SLOW_MINUTES
-    return Finding("what is slow here", name, WARNING if long else OK, text, instead if long else "")
+    return Finding(name, WARNING if long else OK, text, instead if long else "")
 
 
 def tracking(context: Any) -> Iterator[Finding]:
@@ -265,11 +242,11 @@ def tracking(context: Any) -> Iterator[Finding]:
 
     settings = read_settings(context)
     if not settings.enabled:
-        yield Finding("tracking", "MLflow", OK, "switched off in mlflow.yml")
+        yield Finding("MLflow", OK, "switched off in mlflow.yml")
         return
     uri = tracking_uri(settings, data_root(context))
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
-        yield Finding("tracking", "MLflow", OK, f"{uri}: the first run makes it")
+        yield Finding("MLflow", OK, f"{uri}: the first run makes it")
         return
     # A doctor does not wait as long as a run does.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
@@ -279,9 +256,9 @@ def tracking(context: Any) -> Iterator[Finding]:
             count = len(connect(uri).search_experiments())
     except Exception as error:
         todo = "check MLFLOW_TRACKING_URI and that the server runs, or set `enabled: false` in conf/local/mlflow.yml"
-        yield Finding("tracking", "MLflow", PROBLEM, f"{masked(uri)} cannot be reached ({type(error).__name__})", todo)
+        yield Finding("MLflow", PROBLEM, f"{masked(uri)} cannot be reached ({type(error).__name__})", todo)
     else:
-        yield Finding("tracking", "MLflow", OK, f"{masked(uri)}: {count} experiment{'s' * (count != 1)}")
+        yield Finding("MLflow", OK, f"{masked(uri)}: {count} experiment{'s' * (count != 1)}")
 
 
 def disk(context: Any) -> Iterator[Finding]:
@@ -292,7 +269,7 @@ def disk(context: Any) -> Iterator[Finding]:
     root, store = data_root(context), store_path(context).absolute()
     file = store / "data.mdb"
     text = f"{store}: {size_text(file.stat().st_blocks * 512)}" if file.exists() else f"{store}: the first run makes it"
-    yield Finding("store and disk", "store", OK, text, "kedro anmi store stats" if file.exists() else "")
+    yield Finding("store", OK, text, "kedro anmi store stats" if file.exists() else "")
     for name, place in (("data root", root), ("store", str(store))):
         if "://" not in place:
             yield _room(name, Path(place))
@@ -310,7 +287,7 @@ def _room(name: str, place: Path) -> Finding:
         return Finding(
             "store and disk", f"room for the {name}", PROBLEM, f"{there} cannot be written to", "see its owner"
         )
-    return Finding("store and disk", f"room for the {name}", level, f"{size_text(free)} free under {place}", todo)
+    return Finding(f"room for the {name}", level, f"{size_text(free)} free under {place}", todo)
 
 
 def _left_behind(context: Any, root: str, store: Path) -> Iterator[Finding]:
@@ -324,18 +301,20 @@ def _left_behind(context: Any, root: str, store: Path) -> Iterator[Finding]:
     left = [item for item in plan(known, runs, [run["run_id"] for run in runs], []) if item.kind == "leftover"]
     if left:
         text = f"{len(left)} unfinished files or folders of processes that have ended"
-        yield Finding("store and disk", "leftovers", WARNING, text, "kedro anmi prune --keep N removes them")
+        yield Finding("leftovers", WARNING, text, "kedro anmi prune --keep N removes them")
     if runs and runs[-1]["status"] in UNFINISHED:
         text = f"the last run, {runs[-1]['run_id']}, was {runs[-1]['status']}"
-        yield Finding("store and disk", "runs", WARNING, text, "kedro anmi resume goes on with it")
+        yield Finding("runs", WARNING, text, "kedro anmi resume goes on with it")
     elif runs:
-        yield Finding("store and disk", "runs", OK, f"{len(runs)}, the last of them {runs[-1]['status']}")
+        yield Finding("runs", OK, f"{len(runs)}, the last of them {runs[-1]['status']}")
     # A lock ends with its process: one that is held is held by a process that lives.
     held = is_held(store / LOCK)
     if held:
-        yield Finding("store and disk", "locks", WARNING, "a retraining is under way", "wait for it before another")
+        yield Finding("locks", WARNING, "a retraining is under way", "wait for it before another")
     else:
-        yield Finding("store and disk", "locks", OK, "none is held; a lock ends with its process")
+        yield Finding("locks", OK, "none is held; a lock ends with its process")
 
 
-CHECKS: Final[dict[str, Check]] = {"models": models, "data": data, "tracking": tracking, "store and disk": disk}
+CHECKS: Final[dict[str, Check]] = {
+    "models": models, "data": data, "tracking": tracking, "store and disk": disk,
+}  # fmt: skip

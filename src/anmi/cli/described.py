@@ -15,22 +15,10 @@ _LONGEST: Final = 160
 
 
 def describe(collection: str, ingestion: Any, seed: int) -> dict[str, Any]:
-    """Read a collection, and describe it.
+    """Read a collection under the parameters of ingestion, and describe it for JSON.
 
-    Parameters
-    ----------
-    collection
-        As in the parameter ``collection``.
-    ingestion
-        Its settings, :class:`anmi.pipelines.ingestion.params.IngestionParams`.
-    seed
-        Cuts the splits.
-
-    Returns
-    -------
-    dict
-        For JSON. ``notes`` is what the reader noted, such as how splits were cut, ``quarantined`` counts by reason, and
-        ``sample`` has documents and queries with the ids of their relevant documents.
+    ``notes`` is what the reader noted, such as how splits were cut, and ``sample`` has documents and queries with the
+    ids of their relevant documents.
 
     Raises
     ------

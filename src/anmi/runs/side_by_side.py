@@ -19,7 +19,6 @@ from anmi.runs.record import flatten, of_this_run
 # What the trained system is called, since the two runs may name it by different recipes.
 TRAINED: Final = "trained"
 READ: Final = ("query_metrics", "query_buckets", "queries", "pseudo_queries", "qrels", "training_rows")
-_ROW: Final = ["query_id", "positive_id"]
 
 
 def side_by_side(context: Any, manifests: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
@@ -137,32 +136,28 @@ def metric_rows(
     """
     if not all("query_metrics" in side for side in (one, other)):
         return []
-    scores = [side["query_metrics"] for side in (one, other)]
-    systems = [name for name in scores[1]["system"].unique() if name in set(scores[0]["system"])]
-    if not same:
-        means = [table.groupby("system", sort=False)[list(HEADLINE_METRICS)].mean() for table in scores]
-        return [
-            {"system": system, "bucket": ALL, "queries": 0, "metric": metric}
-            | {name: float(mean.loc[system, metric]) for name, mean in zip(("first", "second"), means, strict=True)}
-            for system in systems
-            for metric in HEADLINE_METRICS
-        ]
+    names = [dict.fromkeys(side["query_metrics"]["system"]) for side in (one, other)]
     rows = []
     for bucket, ids in _buckets(one, other, same).items():
-        for system in systems:
-            first, second = (_values(table, system, ids) for table in scores)
-            found = compare_all((second - first).T, seed=seed)
+        for system in (name for name in names[1] if name in names[0]):
+            first, second = (_values(side["query_metrics"], system, ids) for side in (one, other))
+            tests = [test.as_dict() for test in compare_all((second - first).T, seed=seed)] if ids else []
             rows += [
                 {"system": system, "bucket": bucket, "queries": len(ids), "metric": metric}
-                | {"first": float(first[:, k].mean()), "second": float(second[:, k].mean()), **found[k].as_dict()}
+                | {
+                    "first": float(first[:, k].mean()),
+                    "second": float(second[:, k].mean()),
+                    **(tests[k] if ids else {}),
+                }
                 for k, metric in enumerate(HEADLINE_METRICS)
             ]
     return rows
 
 
 def _values(scores: pd.DataFrame, system: str, ids: Sequence[str]) -> Any:
-    table = scores[scores["system"] == system].set_index("query_id")
-    return table.loc[list(ids), list(HEADLINE_METRICS)].to_numpy(np.float64)
+    """Return the headline metrics of these queries, of all where none is named, [queries, metrics]."""
+    table = scores[scores["system"] == system].set_index("query_id")[list(HEADLINE_METRICS)]
+    return (table.loc[list(ids)] if ids else table).to_numpy(np.float64)
 
 
 def _buckets(
@@ -190,21 +185,12 @@ def row_differences(one: pd.DataFrame | None, other: pd.DataFrame | None) -> dic
     """
     if one is None or other is None:
         return {}
-    first, second = (_negatives(table) for table in (one, other))
+    columns = ["query_id", "positive_id", "negative_ids"]
+    first, second = (
+        {(query, positive): tuple(negatives) for query, positive, negatives in rows[columns].itertuples(index=False)}
+        for rows in (one, other)
+    )
     both = first.keys() & second.keys()
-    unlike = sum(first[row] != second[row] for row in both)
-    return {
-        "first": len(one),
-        "second": len(other),
-        "only_first": len(first.keys() - second.keys()),
-        "only_second": len(second.keys() - first.keys()),
-        "other_negatives": unlike,
-        "same": len(both) - unlike,
-    }
-
-
-def _negatives(rows: pd.DataFrame) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {
-        (query, positive): tuple(negatives)
-        for query, positive, negatives in zip(*(rows[name] for name in (*_ROW, "negative_ids")), strict=True)
-    }
+    same = sum(first[row] == second[row] for row in both)
+    only = {"only_first": len(first.keys() - both), "only_second": len(second.keys() - both)}
+    return {"first": len(one), "second": len(other), **only, "other_negatives": len(both) - same, "same": same}
