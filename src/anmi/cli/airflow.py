@@ -27,7 +27,7 @@ _CRON: Final = re.compile(r"@(hourly|daily|weekly|monthly|quarterly|yearly)|[\w*
 
 @click.command(
     short_help="Write an Airflow 3 DAG that runs pipelines every night.",
-    epilog=example("kedro anmi airflow --output dags"),
+    epilog=example("kedro anmi airflow --output build/dags"),
 )
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder of DAGs to write to.")
 @click.option("--pipelines", default="__default__", show_default=True, help="Comma-separated, in their order.")

@@ -125,6 +125,10 @@ def told_of_interruption() -> Iterator[None]:
         for hook in reversed(settings.HOOKS):
             if hasattr(hook, "interrupted"):
                 hook.interrupted(error)
+        if isinstance(error, KeyboardInterrupt):
+            # As the shell says it; click would end with 1, as after any error.
+            click.echo("Aborted!", err=True)
+            sys.exit(128 + signal.SIGINT)
         raise
     finally:
         signal.signal(signal.SIGTERM, previous)

@@ -39,7 +39,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 
 @click.command(
     short_help="Write the training rows in the format of another trainer.",
-    epilog=example("kedro anmi export --list", "kedro anmi export bge for_flagembedding"),
+    epilog=example("kedro anmi export --list", "kedro anmi export flagembedding for_flagembedding"),
 )
 @click.argument("name", metavar="FORMAT")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))

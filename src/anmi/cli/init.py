@@ -67,11 +67,13 @@ def init(force: bool, as_json: bool, max_queries: int | None, **given: str | Non
 def _place() -> Path:
     """Return the folder of what belongs to this copy of the project alone."""
     from kedro.framework.project import settings as project_settings
+    from kedro.utils import find_kedro_project
 
     source = Path(project_settings.CONF_SOURCE)
     if source.exists() and not source.is_dir():
         raise AnmiError(f"the configuration {source} is an archive, which init cannot write to: unpack it first")
-    return source.absolute() / "local"
+    project_path = find_kedro_project(Path.cwd()) or Path.cwd()
+    return Path(project_path, source, "local")
 
 
 def _answers(given: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, str]:

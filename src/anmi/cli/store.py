@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 _SHOWN: Final = 12
 
 
-@click.group(name="store", short_help="Look into the cache of embeddings, or clear it.")
+@click.group(
+    name="store", short_help="Look into the cache of embeddings, or clear it.", epilog=example("kedro anmi store stats")
+)
 def store() -> None:
     """Look into the cache of embeddings and judgments, or clear it."""
 

@@ -33,7 +33,7 @@ _KEY_TAG: Final = "scheduler.key"
 _VERSION_TAG: Final = "scheduler.version"
 
 
-@click.group(name="task")
+@click.group(name="task", epilog=example("kedro anmi task open nightly-2026-11-23"))
 def task() -> None:
     """Do one run in several tasks of a scheduler."""
 
