@@ -121,9 +121,7 @@ def _packages(lock: Path) -> Finding:
         return Finding("packages", PROBLEM, f"not installed: {', '.join(gone[:8])}", todo)
     if other:
         text = f"{len(other)} of {len(locked)} are not those of requirements.lock: {', '.join(other[:5])}"
-        return Finding(
-            "environment", "packages", WARNING, text, "make install, or results may differ in the last digits"
-        )
+        return Finding("packages", WARNING, text, "make install, or results may differ in the last digits")
     return Finding("packages", OK, f"all {len(locked)} are those of requirements.lock")
 
 
@@ -256,6 +254,8 @@ def tracking(context: Any) -> Iterator[Finding]:
             count = len(connect(uri).search_experiments())
     except Exception as error:
         todo = "check MLFLOW_TRACKING_URI and that the server runs, or set `enabled: false` in conf/local/mlflow.yml"
+        if uri.startswith("sqlite:///"):
+            todo = "move the file aside, the next run makes another: a run may have been stopped while it made this one"
         yield Finding("MLflow", PROBLEM, f"{masked(uri)} cannot be reached ({type(error).__name__})", todo)
     else:
         yield Finding("MLflow", OK, f"{masked(uri)}: {count} experiment{'s' * (count != 1)}")

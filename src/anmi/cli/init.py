@@ -50,7 +50,7 @@ def init(force: bool, as_json: bool, max_queries: int | None, **given: str | Non
             raise AnmiError(f"{path} is there already: change it by hand, or replace it by --force")
     # What is to be replaced may be what is to be put right, so it is not read.
     with silence(), project("base" if path.exists() else None) as context:
-        if sys.stdin.isatty() and not as_json:
+        if _is_asked() and not as_json:
             given = {**given, **_answers(given, context.params)}
         chosen = settings({**given, "max_queries": max_queries})
         found = check(chosen, context)
@@ -74,6 +74,10 @@ def _place() -> Path:
         raise AnmiError(f"the configuration {source} is an archive, which init cannot write to: unpack it first")
     project_path = find_kedro_project(Path.cwd()) or Path.cwd()
     return Path(project_path, source, "local")
+
+
+def _is_asked() -> bool:
+    return sys.stdin.isatty()
 
 
 def _answers(given: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, str]:
