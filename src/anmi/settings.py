@@ -1,23 +1,22 @@
 """Project settings, read by Kedro before anything else of the project.
 
-Five environment variables get a default here, because the libraries read them when they are imported:
+Four environment variables get a default here, because the libraries read them when they are imported:
 
 - ``DO_NOT_TRACK=1``: Kedro's telemetry stays silent (``.telemetry`` says so, too).
 - ``MLFLOW_DISABLE_TELEMETRY=true``: MLflow's, too; it takes only ``true`` for ``DO_NOT_TRACK``, and Kedro takes ``1``.
 - ``TOKENIZERS_PARALLELISM=false``: tokenizers otherwise warn at every fork.
 - ``HF_HUB_OFFLINE=1``: without it every load of a local model waits for a hub that may not be reachable, and finding
   out takes as long as the time-outs. Set ``ANMI_ONLINE=1`` to allow downloads from the hub.
-- ``TQDM_DISABLE=1`` where nobody watches: in a file a progress bar is a hundred lines of nothing. Set it to ``0`` to
-  have them all the same.
+
+Where nobody watches there are no progress bars, which in a file are a hundred lines of nothing; ``TQDM_DISABLE=0``
+brings them back.
 """
 
 import gc
 import os
 import sys
 
-# Before the hooks, which import tqdm. A notebook has no terminal either, and somebody who watches.
-if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-    os.environ.setdefault("TQDM_DISABLE", "1")
+from tqdm import tqdm
 
 from anmi.configuration import LOADER_ARGS, ConfigLoader
 from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
@@ -27,6 +26,10 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if not (sys.stderr.isatty() or "ipykernel" in sys.modules or "TQDM_DISABLE" in os.environ):
+    # tqdm reads the variable for bars that do not say themselves whether they are shown, and ours do.
+    _shown = tqdm.__init__
+    tqdm.__init__ = lambda bar, *given, **named: _shown(bar, *given, **{**named, "disable": True})
 # Imports and tokenisers make millions of objects that stay. By default Python looks for garbage after every 700 new
 # ones, and through all of them ever again, which takes seconds of every run.
 gc.set_threshold(100_000, 50, 50)
