@@ -16,9 +16,8 @@ import gc
 import os
 import sys
 
-from tqdm import tqdm
-
 from anmi.configuration import LOADER_ARGS, ConfigLoader
+from anmi.engine.local import hide_bars
 from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -27,9 +26,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 if not (sys.stderr.isatty() or "ipykernel" in sys.modules or "TQDM_DISABLE" in os.environ):
-    # tqdm reads the variable for bars that do not say themselves whether they are shown, and ours do.
-    _shown = tqdm.__init__
-    tqdm.__init__ = lambda bar, *given, **named: _shown(bar, *given, **{**named, "disable": True})
+    hide_bars()
 # Imports and tokenisers make millions of objects that stay. By default Python looks for garbage after every 700 new
 # ones, and through all of them ever again, which takes seconds of every run.
 gc.set_threshold(100_000, 50, 50)
