@@ -24,12 +24,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print everyt
 
 
 def example(*lines: str) -> str:
-    r"""Return how the help of a command ends: one example or more, line by line.
+    """Return how the help of a command ends: one example or more, line by line.
 
     Examples
     --------
-    >>> example("kedro anmi results --json")
-    '\\x08\\nExample:\\n  kedro anmi results --json'
+    >>> print(example("kedro anmi results --json").partition("Example:")[2])
+    <BLANKLINE>
+      kedro anmi results --json
     """
     # After a backspace alone on its line click leaves the lines of a paragraph as they are.
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
