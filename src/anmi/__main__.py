@@ -6,6 +6,7 @@ of a command it runs pipelines, as the entry point of any packaged Kedro project
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tarfile
@@ -18,15 +19,7 @@ from typing import Any, Final
 import click
 
 _OPTION: Final = "--conf-source"
-
-
-class Packaged(click.Group):
-    """The commands of the project; what names none of them is meant for ``run``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``run`` before what begins with none of the commands."""
-        named = args and (args[0] in self.commands or args[0] in ("--help", "-h"))
-        return super().parse_args(ctx, args if named else ["run", *args])
+_COMPLETION: Final = "_ANMI_COMPLETE"
 
 
 def split_conf_source(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -51,7 +44,7 @@ def split_conf_source(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return found, rest
 
 
-def configured(conf_source: str | None) -> Packaged:
+def configured(conf_source: str | None) -> click.Group:
     """Return the commands, set up for a configuration; none means the folder ``conf`` of the working directory.
 
     Raises
@@ -62,25 +55,42 @@ def configured(conf_source: str | None) -> Packaged:
     place = Path("conf" if conf_source is None else conf_source).resolve()
     if not place.exists() or conf_source == "":
         raise click.UsageError(f"there is no configuration in {place}: name its folder or archive with {_OPTION}")
-    with _logging_of(place) as logging:
-        if logging is not None:
+    with _logging_of(place) as settings_of_log:
+        if settings_of_log is not None:
             # Read when Kedro is imported, and looked for in the working directory only.
-            os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(logging))
+            os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(settings_of_log))
         from kedro.framework.project import configure_project, settings
 
-        if logging is not None and os.environ["KEDRO_LOGGING_CONFIG"] == str(logging) and not place.is_dir():
+        if (
+            settings_of_log is not None
+            and os.environ["KEDRO_LOGGING_CONFIG"] == str(settings_of_log)
+            and not place.is_dir()
+        ):
             # A copy that is about to go; processes started later would look for it.
             os.environ.pop("KEDRO_LOGGING_CONFIG")
 
     configure_project(Path(__file__).parent.name)
     settings.set("CONF_SOURCE", str(place))
-    from anmi.cli import anmi
+    return packaged()
+
+
+def completed() -> click.Group:
+    """Return the commands for a shell that completes their names: in any folder, and without a line of a log."""
+    logging.disable(logging.CRITICAL)
+    return packaged()
+
+
+def packaged() -> click.Group:
+    """Return the commands; most of them need a configuration."""
+    from anmi.cli import SECTIONS, anmi
+    from anmi.cli.grouped import Packaged
     from anmi.cli.run import run
 
     return Packaged(
         "anmi",
+        {"Run pipelines": [run], **SECTIONS},
         # `anmi anmi results` as well, because messages name commands as they are inside the project's folder.
-        commands={**anmi.commands, run.name or "run": run, "anmi": anmi},
+        commands={"anmi": anmi},
         help=f"Run pipelines (see `anmi run --help`), or look at what runs brought; {_OPTION} names the configuration.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -106,7 +116,7 @@ def main(args: Sequence[str] | None = None, **options: Any) -> Any:
     """Run with the command line's arguments, or those given."""
     conf_source, rest = split_conf_source(sys.argv[1:] if args is None else args)
     try:
-        group = configured(conf_source)
+        group = completed() if _COMPLETION in os.environ else configured(conf_source)
     except click.UsageError as error:
         error.show()
         sys.exit(error.exit_code)

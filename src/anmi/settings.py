@@ -7,12 +7,17 @@ Four environment variables get a default here, because the libraries read them w
 - ``TOKENIZERS_PARALLELISM=false``: tokenizers otherwise warn at every fork.
 - ``HF_HUB_OFFLINE=1``: without it every load of a local model waits for a hub that may not be reachable, and finding
   out takes as long as the time-outs. Set ``ANMI_ONLINE=1`` to allow downloads from the hub.
+
+Where nobody watches there are no progress bars, which in a file are a hundred lines of nothing; ``TQDM_DISABLE=0``
+brings them back.
 """
 
 import gc
 import os
+import sys
 
 from anmi.configuration import LOADER_ARGS, ConfigLoader
+from anmi.engine.local import hide_bars
 from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -20,6 +25,8 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if not (sys.stderr.isatty() or "ipykernel" in sys.modules or "TQDM_DISABLE" in os.environ):
+    hide_bars()
 # Imports and tokenisers make millions of objects that stay. By default Python looks for garbage after every 700 new
 # ones, and through all of them ever again, which takes seconds of every run.
 gc.set_threshold(100_000, 50, 50)

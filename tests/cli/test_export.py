@@ -91,6 +91,15 @@ def test_options_reach_the_format(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_what_was_written_is_told_as_json(tmp_path: Path) -> None:
+    done = invoke("triplet", str(tmp_path / "out"), "--json")
+    told = json.loads(done.stdout)
+    assert (told["format"], told["folder"], told["lines"]) == ("triplet", str(tmp_path / "out"), 2)
+    assert told["left_out"] == {"rows without negatives": 1}
+    assert VERSION in told["source"]
+    assert str(tmp_path / "out") in told["read_with"]
+
+
 def test_rows_of_dev_queries_are_written_when_told(data: Path, tmp_path: Path) -> None:
     both = pd.concat([rows_of(["a"])[:1], rows_of(["b"])[:1]]).assign(split=["train", "dev"])
     save(data, "selection", "training_rows.parquet", both, "2027-01-01T00.00.00.000Z")

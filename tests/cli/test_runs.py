@@ -94,9 +94,9 @@ def test_a_damaged_artifact_is_made_again(selecting: Selecting) -> None:
     selecting.do(run(selecting), AT_SELECT="kill")
     (index,) = (selecting.data / "mini").glob("index.json/*/index.json")
     index.write_text(index.read_text()[:5])
-    code, text = selecting.do("anmi resume")
+    code, text = selecting.do("anmi resume --json")
     assert code == 0, text
-    assert "4 nodes were left to run" in text
+    assert '"nodes": [ "index", "select", "train", "tell" ]' in text
 
 
 def test_a_run_is_reproduced_byte_for_byte_whatever_the_files_say_by_now(selecting: Selecting) -> None:
@@ -104,10 +104,14 @@ def test_a_run_is_reproduced_byte_for_byte_whatever_the_files_say_by_now(selecti
     (run_id,) = [manifest["run_id"] for manifest in selecting.manifests()]
     before = selecting.newest()
     (selecting.path / "conf/base/parameters.yml").write_text("collection: api_docs\nseed: 2\noptions: {depth: 2}\n")
-    code, text = selecting.do(f"anmi reproduce {run_id}")
+    code, text = selecting.do("anmi reproduce latest")
     assert code == 0, text
     assert "selection: equal, byte for byte" in text
     assert selecting.newest() == before, "it writes to a folder of its own"
+    code, text = selecting.do("anmi reproduce previous")
+    assert code == 1
+    assert 'there is no "previous" run' in text
+    assert "1 are finished" in text
     assert not (selecting.data / "reproduce" / run_id).exists()
     assert len(selecting.manifests()) == 1
 
@@ -115,6 +119,12 @@ def test_a_run_is_reproduced_byte_for_byte_whatever_the_files_say_by_now(selecti
 def test_what_differs_is_counted(selecting: Selecting) -> None:
     selecting.do(run(selecting))
     (run_id,) = [manifest["run_id"] for manifest in selecting.manifests()]
+    code, text = selecting.do(f"anmi reproduce {run_id} --json", VERDICT="0")
+    assert code == 1
+    told = json.loads(text)
+    assert (told["run_id"], told["equal"]) == (run_id, False)
+    assert told["differences"]["selection"]["counts"]["verdicts"] == 12
+    assert told["differences"]["training_rows"] == {"files": [], "counts": {}}
     code, text = selecting.do(f"anmi reproduce {run_id[:16]}", VERDICT="0")
     assert code == 1
     assert "selection: differs: part-00000.parquet has other bytes" in text
@@ -148,6 +158,12 @@ def test_prune_keeps_what_is_referred_to(selecting: Selecting) -> None:
     before = selecting.versions()
     code, text = selecting.do("anmi prune --keep 1 --dry-run")
     assert "would be removed: 5 versions, 1 manifest, 1 leftover" in text
+    code, text = selecting.do("anmi prune --keep 1 --dry-run --json")
+    told = json.loads(text)
+    assert told["removed"] is False
+    assert told["kept"][second] == f"{third} refers to it"
+    kinds = [item["kind"] for item in told["removals"]]
+    assert (kinds.count("version"), kinds.count("manifest"), kinds.count("leftover")) == (5, 1, 1)
     assert selecting.versions() == before
     code, text = selecting.do("anmi prune --keep 1 --yes")
     assert code == 0, text

@@ -159,3 +159,16 @@ def test_an_unknown_fingerprint_is_one_sentence(filled: Path) -> None:
     assert done.exit_code == 1
     assert done.stderr.startswith(f'Error: the store has no fingerprint "feed0123456789abcdee"; did you mean "{MODEL}"')
     assert left(filled) == {MODEL: 2000, JUDGE: 2000}
+
+
+def test_what_is_removed_is_told_as_json_and_never_asked_for(filled: Path) -> None:
+    planned = json.loads(invoke("prune", "--fingerprint", MODEL[:4], "--dry-run", "--json").stdout)
+    assert planned["removed"] is False
+    assert [each["fingerprint"] for each in planned["fingerprints"]] == [MODEL]
+    refused = invoke("prune", "--fingerprint", MODEL[:4], "--json")
+    assert refused.exit_code == 2
+    assert "--json asks nothing" in refused.stderr
+    assert set(left(filled)) == {MODEL, JUDGE}
+    done = json.loads(invoke("prune", "--fingerprint", MODEL[:4], "--json", "--yes").stdout)
+    assert done["removed"] is True
+    assert set(left(filled)) == {JUDGE}

@@ -152,5 +152,8 @@ def test_the_mlflow_run_ends_as_the_scheduler_says(begun: Begun) -> None:
         (run,) = begun.tracked()
         assert run.info.status == status
     assert run.data.tags["scheduler.version"] == begun.version
+    done = begun.invoke("task", "close", "--env", "test", "--json", "--", "nightly/1")
+    told = {"key": "nightly/1", "mlflow_run": begun.tracked()[0].info.run_id, "status": "FINISHED"}
+    assert json.loads(done.output) == told
     done = begun.invoke("task", "close", "--env", "test", "--", "nightly/2")
     assert (done.exit_code, "no MLflow run" in done.output) == (0, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,8 @@ def test_a_sparse_retriever_from_candidates_to_report_and_export(mined: Any, in_
     written = in_process(mined, "anmi", "opensearch", str(tmp_path / "files"), "--question", "mean of an array")
     assert written.exit_code == 0, written.output
     assert (tmp_path / "files" / "query.json").is_file()
+    again = json.loads(in_process(mined, "anmi", "opensearch", str(tmp_path / "again"), "--json").stdout)
+    assert again == {"documents": len(mined.table("ingestion", "corpus.parquet")), "folder": str(tmp_path / "again")}
 
 
 def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_catalog: Any) -> None:

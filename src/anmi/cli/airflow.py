@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import plain_errors
+from anmi.cli.common import echo_json, example, json_option, plain_errors
 from anmi.errors import AnmiError, nearest
 from anmi.pipeline_registry import STAGES
 
@@ -25,7 +25,10 @@ _NAME: Final = re.compile(r"[\w.-]{1,100}")
 _CRON: Final = re.compile(r"@(hourly|daily|weekly|monthly|quarterly|yearly)|[\w*/,#?-]+( [\w*/,#?-]+){4}")
 
 
-@click.command()
+@click.command(
+    short_help="Write an Airflow 3 DAG that runs pipelines every night.",
+    epilog=example("kedro anmi airflow --output build/dags"),
+)
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder of DAGs to write to.")
 @click.option("--pipelines", default="__default__", show_default=True, help="Comma-separated, in their order.")
 @click.option("--schedule", default="0 2 * * *", show_default=True, help="Cron expression in UTC, @daily, ... or none.")
@@ -34,11 +37,16 @@ _CRON: Final = re.compile(r"@(hourly|daily|weekly|monthly|quarterly|yearly)|[\w*
 @click.option("--retries", default=2, show_default=True, type=click.IntRange(0, 100), help="Of every task.")
 @click.option("--retry-minutes", default=5, show_default=True, type=click.IntRange(0, 1440), help="Between them.")
 @click.option("--timeout", default=24, show_default=True, type=click.IntRange(1, 1000), help="Of a task, in hours.")
+@json_option
 @env_option
-def airflow(output: Path, **options: Any) -> None:
+def airflow(output: Path, as_json: bool, **options: Any) -> None:
     """Write an Airflow 3 DAG: a task for every pipeline, one version and one MLflow run for all of them."""
     with plain_errors():
-        click.echo(write_dag(output, **options))
+        written = write_dag(output, **options)
+    if as_json:
+        echo_json({"dag": str(written)})
+    else:
+        click.echo(written)
 
 
 def write_dag(

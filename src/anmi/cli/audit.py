@@ -6,10 +6,10 @@ from __future__ import annotations
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, echo_places, json_option, load, project
+from anmi.cli.common import belonging, console, echo_json, echo_places, example, json_option, load, project
 
 
-@click.command()
+@click.command(epilog=example("kedro anmi audit"))
 @json_option
 @env_option
 def audit(as_json: bool, env: str | None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import console, echo_json, json_option, project, table
+from anmi.cli.common import console, echo_json, example, json_option, project, table
 from anmi.errors import AnmiError, nearest
 
 if TYPE_CHECKING:
@@ -46,18 +46,22 @@ model_option = click.option(
 )
 
 
-@click.command()
+@click.command(epilog=example("kedro anmi rollback"))
+@json_option
 @click.option("--to", "target", type=click.IntRange(min=1), metavar="VERSION", help="To this one instead.")
 @model_option
 @env_option
-def rollback(target: int | None, name: str | None, env: str | None) -> None:
+def rollback(as_json: bool, target: int | None, name: str | None, env: str | None) -> None:
     """Make the champion before this one champion again.
 
     What is rolled back is not promoted again: the next retraining that comes to the very same weights keeps the
     champion.
     """
-    with _registry(env, name) as (registry, model):
+    with _registry(env, name, as_json=as_json) as (registry, model):
         before, after = roll_back(registry, model, target)
+        if as_json:
+            echo_json({"model": model, "before": before.version if before else None, "champion": after.version})
+            return
         click.echo(f'champion of "{model}": from {before or "none"} to {after}')
 
 
@@ -106,7 +110,9 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
     return before, after
 
 
-@click.command()
+@click.command(
+    short_help="Show the champion, the challenger and the last decisions.", epilog=example("kedro anmi champion")
+)
 @json_option
 @click.option("--last", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Decisions shown.")
 @model_option

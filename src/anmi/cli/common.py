@@ -23,6 +23,33 @@ _SAID_BY_KEDRO: Final = ("Failed to find the pipeline named", "Duplicate keys fo
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
 
 
+def example(*lines: str) -> str:
+    """Return how the help of a command ends: one example or more, line by line.
+
+    Examples
+    --------
+    >>> print(example("kedro anmi results --json").partition("Example:")[2])
+    <BLANKLINE>
+      kedro anmi results --json
+    """
+    # After a backspace alone on its line click leaves the lines of a paragraph as they are.
+    return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
+
+
+def confirm_removal(*, yes: bool, as_json: bool) -> None:
+    """Ask whether something may be removed, unless that was said already.
+
+    Raises
+    ------
+    click.UsageError
+        It was not said, and who reads JSON cannot be asked.
+    """
+    if as_json and not yes:
+        raise click.UsageError("--json asks nothing: add --yes to remove, or --dry-run to see what would go")
+    if not yes:
+        click.confirm("Remove these?", abort=True)
+
+
 def user_error(error: BaseException) -> str | None:
     """Return the one sentence that a user needs, or None where the error is a defect of ours.
 
@@ -99,6 +126,10 @@ def told_of_interruption() -> Iterator[None]:
         for hook in reversed(settings.HOOKS):
             if hasattr(hook, "interrupted"):
                 hook.interrupted(error)
+        if isinstance(error, KeyboardInterrupt):
+            # As the shell says it; click would end with 1, as after any error.
+            click.echo("Aborted!", err=True)
+            sys.exit(128 + signal.SIGINT)
         raise
     finally:
         signal.signal(signal.SIGTERM, previous)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, load, project
+from anmi.cli.common import belonging, console, echo_json, example, load, project
 from anmi.errors import AnmiError, visible
 
 _WIDTH: Final = 200
@@ -28,7 +28,10 @@ _SHOWN: Final = (
 )
 
 
-@click.command()
+@click.command(
+    short_help="Show a query's candidates, and why each was taken or not.",
+    epilog=example("kedro anmi explain numpy.abs --top 5"),
+)
 @click.argument("query_id")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show.")
 @click.option("--doc", "document_id", metavar="ID", help="Show everything about this document instead.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, load, plain_errors, project
+from anmi.cli.common import belonging, echo_json, example, json_option, load, plain_errors, project
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
     context.exit()
 
 
-@click.command()
+@click.command(
+    short_help="Write the training rows in the format of another trainer.",
+    epilog=example("kedro anmi export --list", "kedro anmi export flagembedding for_flagembedding"),
+)
 @click.argument("name", metavar="FORMAT")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of each row, best first; default all.")
@@ -54,6 +57,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
     callback=_list_formats,
     help="Show the formats.",
 )
+@json_option
 @env_option
 def export(
     name: str,
@@ -64,6 +68,7 @@ def export(
     by_source: bool,
     dev: bool,
     force: bool,
+    as_json: bool,
     env: str | None,
 ) -> None:
     """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
@@ -77,7 +82,7 @@ def export(
     with plain_errors():
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
-    with project(env) as context:
+    with project(env, as_json=as_json) as context:
         catalog = belonging(context, "training_rows", "encoder_info", *_COLLECTION)
         rows = load(catalog, "training_rows", "mining")
         source = catalog.get("training_rows").place()
@@ -89,6 +94,11 @@ def export(
                 made.save(path)
         except OSError as error:
             raise AnmiError(f"cannot write to {folder}: {error.strerror or error}; choose another folder") from error
+    if as_json:
+        echo_json({"format": name, "folder": str(folder), "lines": len(made.table), "source": source,
+                   "prompts": made.prompts, "scores": made.score, "left_out": made.left_out,
+                   "read_with": made.how_to_load(folder)})  # fmt: skip
+        return
     click.echo(f"{len(made.table):,} lines of {name} in {folder}, of {source}")
     if any(made.prompts.values()):
         click.echo(f"prompts, not in the texts: {in_words(made.prompts)}")

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, echo_places, json_option, load, places, project
+from anmi.cli.common import belonging, console, echo_json, echo_places, example, json_option, load, places, project
 from anmi.errors import AnmiError
 
 KEYS: Final = (
@@ -18,7 +18,9 @@ KEYS: Final = (
 _PLACES: Final = ("negatives", "training_rows")
 
 
-@click.command()
+@click.command(
+    short_help="Print what the last mining brought, and what it rejected.", epilog=example("kedro anmi negatives")
+)
 @json_option
 @env_option
 def negatives(as_json: bool, env: str | None) -> None:

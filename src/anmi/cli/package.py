@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from anmi.cli.common import plain_errors
+from anmi.cli.common import example, plain_errors
 from anmi.errors import AnmiError
 from anmi.files import aside
 
@@ -24,7 +24,7 @@ LOCAL: Final = "local"
 _KEPT: Final = ".gitkeep"
 
 
-@click.command()
+@click.command(epilog=example("kedro package"))
 @click.pass_obj
 def package(metadata: Any) -> None:
     """Write a wheel of the project and an archive of its configuration, without conf/local, to dist/."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, echo_places, json_option, load, places, project
+from anmi.cli.common import belonging, console, echo_json, echo_places, example, json_option, load, places, project
 from anmi.errors import AnmiError, masked, visible
 
 RESULT_KEYS: Final = (
@@ -17,7 +17,7 @@ RESULT_KEYS: Final = (
 )  # fmt: skip
 
 
-@click.command()
+@click.command(epilog=example("kedro anmi results"))
 @json_option
 @env_option
 def results(as_json: bool, env: str | None) -> None:

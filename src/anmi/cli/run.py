@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
 import click
 from kedro.framework.cli.project import run as kedro_run
 
-from anmi.cli.common import plain_errors, told_of_interruption
+from anmi.cli.common import example, plain_errors, told_of_interruption
 from anmi.cli.params import split_params
 from anmi.hooks.retraining import EXIT_HELP, RetrainHooks
+
+_EXAMPLE: Final = example("kedro run", 'kedro run --params "collection=docs:docs/**/*.md"')
 
 
 def _run(**options: Any) -> Any:
@@ -46,4 +48,4 @@ def _options() -> list[click.Parameter]:
     return options
 
 
-run = click.Command("run", callback=_run, params=_options(), help=f"{kedro_run.help}\n\n{EXIT_HELP}")
+run = click.Command("run", callback=_run, params=_options(), help=f"{kedro_run.help}\n\n{EXIT_HELP}", epilog=_EXAMPLE)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +17,14 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi.cli.common import (
+    confirm_removal,
     console,
     echo_json,
+    example,
     json_option,
     plain_errors,
     project,
+    silence,
     size_text,
     table,
     told_of_interruption,
@@ -58,7 +62,7 @@ def _known(env: str | None) -> Runs:
         return Runs(data_root(SimpleNamespace(config_loader=loader, project_path=session._project_path)))
 
 
-@click.command()
+@click.command(short_help="List the runs: what ran on what, and how it ended.", epilog=example("kedro anmi runs"))
 @json_option
 @env_option
 def runs(as_json: bool, env: str | None) -> None:
@@ -73,11 +77,14 @@ def runs(as_json: bool, env: str | None) -> None:
         console(_WIDTH).print(_runs_table(rows))
 
 
-@click.command()
+@click.command(
+    short_help="Make a run's selection again, and compare byte by byte.", epilog=example("kedro anmi reproduce latest")
+)
 @click.argument("run_id")
 @click.option("--keep", is_flag=True, help="Keep the folder that the repetition was made in.")
+@json_option
 @env_option
-def reproduce(run_id: str, keep: bool, env: str | None) -> None:
+def reproduce(run_id: str, keep: bool, as_json: bool, env: str | None) -> None:
     """Make the selection of RUN_ID again from its manifest, and compare it byte by byte.
 
     Ends with 0 where it is equal, with 1 where it differs.
@@ -90,9 +97,14 @@ def reproduce(run_id: str, keep: bool, env: str | None) -> None:
         for part, text in changed.items():
             click.echo(f"Warning: {part} changed since: {text}", err=True)
 
-    with plain_errors(), told_of_interruption():
+    with silence() if as_json else nullcontext(), plain_errors(), told_of_interruption():
         done = repeating.reproduce(known, known.get(run_id), warn, keep=keep)
-    _tell(done)
+    if as_json:
+        told = {name: {"files": found.files, "counts": found.counts} for name, found in done.differences.items()}
+        parts = {"run_id": done.run_id, "equal": done.is_equal, "changed": done.changed, "differences": told}
+        echo_json({**parts, "folder": done.folder})
+    else:
+        _tell(done)
     if not done.is_equal:
         sys.exit(1)
 
@@ -111,49 +123,64 @@ def _tell(done: Reproduction) -> None:
         click.echo(f"kept in {done.folder}")
 
 
-@click.command()
+@click.command(short_help="Go on with a run that was killed or failed.", epilog=example("kedro anmi resume"))
 @click.argument("run_id", required=False)
 @click.option("--force", is_flag=True, help="Also when collection, code, packages or parameters changed since.")
+@json_option
 @env_option
-def resume(run_id: str | None, force: bool, env: str | None) -> None:
+def resume(run_id: str | None, force: bool, as_json: bool, env: str | None) -> None:
     """Go on with a run that was killed or failed: RUN_ID, or the last of them.
 
     What it had saved is not made again, and the rest is made under its parameters.
     """
     from anmi.runs import resume as resuming
 
-    with plain_errors(), told_of_interruption():
+    with silence() if as_json else nullcontext(), plain_errors(), told_of_interruption():
         manifest = resuming.resumable(_known(env), run_id)
         made, rest = resuming.resume(manifest, force=force)
+    if as_json:
+        echo_json({"run_id": made, "resumed_from": manifest["run_id"], "nodes": rest.nodes})
+        return
     click.echo(f"run {manifest['run_id']} is complete as run {made}: {len(rest.nodes)} nodes were left to run")
 
 
-@click.command()
+@click.command(
+    short_help="Remove what the newest runs do not need.", epilog=example("kedro anmi prune --keep 5 --dry-run")
+)
 @click.option("--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep.")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
 @env_option
-def prune(keep: int, dry_run: bool, yes: bool, env: str | None) -> None:
+def prune(keep: int, dry_run: bool, yes: bool, as_json: bool, env: str | None) -> None:
     """Remove what neither the N newest finished runs need, nor runs they refer to, nor models with an alias.
 
     Runs that are still running are kept, and so is the last run where it can be resumed.
     """
     from anmi.runs import prune as pruning
 
-    with _found(env) as (context, known):
+    with _found(env, as_json=as_json) as (context, known):
         manifests = known.all()
         reasons = pruning.kept(manifests, keep, pruning.aliased_runs(context, known.root))
         places, work, store = _places(context, known.root)
         removals = pruning.plan(known, manifests, reasons, places, work, store)
-        for name, reason in sorted(reasons.items()):
-            click.echo(f"kept: {name} ({reason})")
-        if removals:
-            console(_WIDTH).print(_removals_table(removals))
-        if not dry_run and removals and not yes:
-            click.confirm("Remove these?", abort=True)
+        if not as_json:
+            _tell_plan(reasons, removals)
+        if not dry_run and removals:
+            confirm_removal(yes=yes, as_json=as_json)
         if not dry_run:
             pruning.remove(removals)
+    if as_json:
+        echo_json({"removed": not dry_run, "kept": reasons, "removals": [asdict(item) for item in removals]})
+        return
     click.echo(_summary(removals, "would be removed" if dry_run else "removed"))
+
+
+def _tell_plan(reasons: Mapping[str, str], removals: Sequence[Removal]) -> None:
+    for name, reason in sorted(reasons.items()):
+        click.echo(f"kept: {name} ({reason})")
+    if removals:
+        console(_WIDTH).print(_removals_table(removals))
 
 
 def _places(context: Any, root: str) -> tuple[list[str], list[str], Path | None]:

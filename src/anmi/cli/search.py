@@ -10,11 +10,14 @@ from typing import Any, TextIO
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, json_option, load, plain_errors, project, silence
+from anmi.cli.common import belonging, console, echo_json, example, json_option, load, plain_errors, project, silence
 from anmi.errors import AnmiError
 
 
-@click.command()
+@click.command(
+    short_help="Search the collection by what the last run trained.",
+    epilog=example('kedro anmi search "mean of an array ignoring nan" --k 3'),
+)
 @click.argument("questions", nargs=-1)
 @click.option("--k", default=10, show_default=True, help="Documents for each question.")
 @click.option(

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import console, echo_json, json_option, project, size_text, store_path, table
+from anmi.cli.common import (
+    confirm_removal,
+    console,
+    echo_json,
+    example,
+    json_option,
+    project,
+    size_text,
+    store_path,
+    table,
+)
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -22,7 +32,9 @@ if TYPE_CHECKING:
 _SHOWN: Final = 12
 
 
-@click.group(name="store")
+@click.group(
+    name="store", short_help="Look into the cache of embeddings, or clear it.", epilog=example("kedro anmi store stats")
+)
 def store() -> None:
     """Look into the cache of embeddings and judgments, or clear it."""
 
@@ -40,7 +52,7 @@ def _opened(env: str | None, *, as_json: bool = False) -> Iterator[Store]:
             yield found
 
 
-@store.command()
+@store.command(epilog=example("kedro anmi store stats"))
 @json_option
 @env_option
 def stats(as_json: bool, env: str | None) -> None:
@@ -54,7 +66,7 @@ def stats(as_json: bool, env: str | None) -> None:
     click.echo(f"{held.path}: {size_text(held.file_size)}, of which {size_text(held.free_size)} are free")
 
 
-@store.command()
+@store.command(epilog=example("kedro anmi store prune --older-than 90 --dry-run"))
 @click.option(
     "--older-than", type=click.FloatRange(min=0, max=36_500), metavar="DAYS", help="What was not used for so long."
 )
@@ -62,6 +74,7 @@ def stats(as_json: bool, env: str | None) -> None:
 @click.option("--keep", multiple=True, metavar="FINGERPRINT", help="Never these, by their start; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
 @env_option
 def prune(
     older_than: float | None,
@@ -69,21 +82,25 @@ def prune(
     keep: tuple[str, ...],
     dry_run: bool,
     yes: bool,
+    as_json: bool,
     env: str | None,
 ) -> None:
     """Remove embeddings, judgments and models that are no longer used; what is needed again is computed again.
 
     Without --older-than and --fingerprint only leftovers of killed processes go. With both, what meets both.
     """
-    with _opened(env) as found:
+    with _opened(env, as_json=as_json) as found:
         planned = found.prune(older_than, fingerprints, keep, dry_run=True)
-        if planned.records or planned.models:
+        if (planned.records or planned.models) and not as_json:
             _print(records_table(planned.records), models_table(planned.models))
-        if dry_run:
+        if dry_run and not as_json:
             click.echo(_summary(planned, "would be removed"))
-        elif not yes and (planned.records or planned.models):
-            click.confirm("Remove these?", abort=True)
+        elif not dry_run and (planned.records or planned.models):
+            confirm_removal(yes=yes, as_json=as_json)
         done = planned if dry_run else found.prune(older_than, fingerprints, keep)
+    if as_json:
+        echo_json(_pruned_document(done, removed=not dry_run))
+        return
     if not dry_run:
         click.echo(_summary(done, "removed"))
     if done.in_use:
@@ -101,6 +118,17 @@ def _summary(pruned: Pruned, verb: str) -> str:
     )
 
 
+def _pruned_document(pruned: Pruned, *, removed: bool) -> dict[str, Any]:
+    return {
+        "removed": removed,
+        "fingerprints": [_record(record) for record in pruned.records],
+        "models": [_model(model) for model in pruned.models],
+        "in_use": pruned.in_use,
+        "size_before": pruned.size_before,
+        "size_after": pruned.size_after,
+    }
+
+
 def _print(*tables: Any) -> None:
     for found in tables:
         if found.row_count:
@@ -112,9 +140,17 @@ def _document(held: Stats) -> dict[str, Any]:
         "path": str(held.path),
         "file_size": held.file_size,
         "free_size": held.free_size,
-        "fingerprints": [asdict(record) | {"kind": record.kind, "size": record.size} for record in held.records],
-        "models": [asdict(model) | {"path": str(model.path)} for model in held.models],
+        "fingerprints": [_record(record) for record in held.records],
+        "models": [_model(model) for model in held.models],
     }
+
+
+def _record(record: Record) -> dict[str, Any]:
+    return asdict(record) | {"kind": record.kind, "size": record.size}
+
+
+def _model(model: Model) -> dict[str, Any]:
+    return asdict(model) | {"path": str(model.path)}
 
 
 def records_table(records: list[Record]) -> Any:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ import click
 from kedro.framework.cli.utils import env_option
 from kedro.pipeline import Pipeline
 
-from anmi.cli.common import plain_errors, project, silence, told_of_interruption
+from anmi.cli.common import echo_json, example, json_option, plain_errors, project, silence, told_of_interruption
 from anmi.cli.params import split_params
 from anmi.errors import AnmiError, masked
 
@@ -33,12 +33,12 @@ _KEY_TAG: Final = "scheduler.key"
 _VERSION_TAG: Final = "scheduler.version"
 
 
-@click.group(name="task")
+@click.group(name="task", epilog=example("kedro anmi task open nightly-2026-11-23"))
 def task() -> None:
     """Do one run in several tasks of a scheduler."""
 
 
-@task.command("open")
+@task.command("open", epilog=example("kedro anmi task open nightly-2026-11-23"))
 @click.argument("key")
 @env_option
 def open_task(key: str, env: str | None) -> None:
@@ -51,7 +51,7 @@ def open_task(key: str, env: str | None) -> None:
     click.echo(json.dumps(opened))
 
 
-@task.command("run")
+@task.command("run", epilog=example("kedro anmi task run 2026-11-23T21.50.03.110Z ingestion"))
 @click.argument("version")
 @click.argument("pipeline")
 @click.option("--params", default="", callback=split_params, help="As in kedro run.")
@@ -65,20 +65,27 @@ def run_task(version: str, pipeline: str, params: dict[str, Any], env: str | Non
         run_part(version, pipeline, params, env)
 
 
-@task.command("close")
+@task.command("close", epilog=example("kedro anmi task close nightly-2026-11-23"))
 @click.argument("key")
 @click.option("--failed", is_flag=True, help="A task has failed; without it, all went well.")
+@json_option
 @env_option
-def close_task(key: str, failed: bool, env: str | None) -> None:
+def close_task(key: str, failed: bool, as_json: bool, env: str | None) -> None:
     """Close the MLflow run of KEY."""
-    with _tracked(env) as (client, context):
+    with silence() if as_json else nullcontext(), _tracked(env) as (client, context):
         run = None if client is None else _find(client, context, _checked(key))
-        if run is None:
-            click.echo(f"no MLflow run is open for {key}")
-            return
         status = "FAILED" if failed else "FINISHED"
-        client.set_terminated(run.info.run_id, status=status)
-        click.echo(f"MLflow run {run.info.run_id}: {status}")
+        if run is not None:
+            client.set_terminated(run.info.run_id, status=status)
+        if as_json:
+            found = (
+                {"mlflow_run": "", "status": ""} if run is None else {"mlflow_run": run.info.run_id, "status": status}
+            )
+            echo_json({"key": key, **found})
+        elif run is None:
+            click.echo(f"no MLflow run is open for {key}")
+        else:
+            click.echo(f"MLflow run {run.info.run_id}: {status}")
 
 
 def open_run(key: str, env: str | None) -> dict[str, str]:

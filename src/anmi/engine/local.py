@@ -259,13 +259,17 @@ def _begin(quiet: bool) -> None:
     """Let this worker end when its parent is gone, as it would wait for work for ever, and draw bars only if asked."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if quiet:
-        # Not by TQDM_DISABLE, which does not reach a bar that is told explicitly to be drawn.
-        draw = tqdm.__init__
+        hide_bars()
 
-        def hidden(*arguments: Any, **options: Any) -> None:
-            draw(*arguments, **(options | {"disable": True}))
 
-        tqdm.__init__ = hidden
+def hide_bars() -> None:
+    """Draw no progress bar in this process; TQDM_DISABLE does not reach one that is told explicitly to be drawn."""
+    draw = tqdm.__init__
+
+    def hidden(*arguments: Any, **options: Any) -> None:
+        draw(*arguments, **(options | {"disable": True}))
+
+    tqdm.__init__ = hidden
 
 
 def _end_with_parent() -> None:

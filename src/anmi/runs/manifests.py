@@ -16,6 +16,8 @@ LOCK: Final = "lock"
 _MANIFEST: Final = "manifest.json"
 # A run whose host cannot be asked is given up when it has noted nothing for so long.
 _SILENT: Final = timedelta(days=7)
+# Runs by their place among those that are finished, from the end.
+NAMED: Final = {"latest": 1, "previous": 2}
 UNFINISHED: Final = ("killed", "failed", "interrupted")
 
 
@@ -66,7 +68,9 @@ class Runs:
         return "running" if found == "alive" else "killed"
 
     def get(self, run_id: str) -> dict[str, Any]:
-        """Return the manifest of a run, named by its id or the start of it.
+        """Return the manifest of a run: by its id, the start of it, ``latest`` or ``previous``.
+
+        These two are the last finished run and the one before it.
 
         Raises
         ------
@@ -74,6 +78,14 @@ class Runs:
             There is no such run, or more than one.
         """
         runs = self.all()
+        if run_id in NAMED:
+            finished = [manifest for manifest in runs if manifest["status"] == "finished"]
+            if len(finished) < NAMED[run_id]:
+                raise AnmiError(
+                    f'there is no "{run_id}" run under {self.root}, since {len(finished)} are finished: '
+                    "`kedro anmi runs` lists all"
+                )
+            return finished[-NAMED[run_id]]
         ids = [str(manifest["run_id"]) for manifest in runs]
         found = [manifest for manifest in runs if str(manifest["run_id"]).startswith(run_id)]
         exact = [manifest for manifest in found if manifest["run_id"] == run_id]

@@ -1,0 +1,180 @@
+"""What every command has in common: a place, an example, ``--json``; docs/cli.md; completion; exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from kedro.framework.startup import bootstrap_project
+from tests.commands import environment
+
+from anmi.cli import SECTIONS, anmi, cli
+from anmi.hooks.retraining import EXIT_CODES
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+# `task open` prints nothing but JSON, and `task run` nothing but Kedro's log.
+WITHOUT_JSON = {"task open", "task run"}
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(autouse=True)
+def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
+    monkeypatch.setenv("ANMI_STORE", str(tmp_path / "store"))
+    bootstrap_project(ROOT)
+
+
+def walk(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from walk(command, f"{before}{name} ")
+
+
+ALL = dict(walk(anmi))
+
+
+def examples(command: click.Command) -> list[str]:
+    text = (command.epilog or "").partition("Example:\n")[2]
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def test_the_first_screen_says_what_to_do_first_and_cuts_no_description_off() -> None:
+    done = CliRunner().invoke(cli, ["anmi", "--help"], terminal_width=80)
+    assert done.exit_code == 0
+    text = " ".join(done.output.split())
+    assert "`kedro anmi doctor` first" in text
+    assert "..." not in done.output.partition("Options:")[2]
+    places = [done.output.index(f"\n{heading}:") for heading in SECTIONS]
+    assert places == sorted(places)
+    listed = re.findall(r"^  ([a-z]+)  ", done.output, flags=re.MULTILINE)
+    assert listed == [command.name for commands in SECTIONS.values() for command in commands]
+    assert sorted(listed) == sorted(anmi.commands)
+
+
+@pytest.mark.parametrize("name", [*ALL, "run", "package"])
+def test_help_ends_with_an_example_that_is_understood(name: str) -> None:
+    words = [name] if name in ("run", "package") else ["anmi", *name.split()]
+    done = CliRunner().invoke(cli, [*words, "--help"])
+    command = ALL.get(name) or cli.commands[name]
+    shown = examples(command)
+    assert shown
+    assert done.output.rstrip().endswith(f"Example:\n    {shown[0]}" + "".join(f"\n    {line}" for line in shown[1:]))
+    for line in shown:
+        context: click.Context | None = None
+        found: click.Command = cli
+        arguments = shlex.split(line)[1:]
+        while isinstance(found, click.Group):
+            found, arguments = found.commands[arguments[0]], arguments[1:]
+        # Raises where an option or an argument is unknown.
+        context = found.make_context(line, arguments, resilient_parsing="--list" in arguments)
+        assert context.command is (command if not isinstance(command, click.Group) else found)
+
+
+@pytest.mark.parametrize("name", [name for name, command in ALL.items() if not isinstance(command, click.Group)])
+def test_every_command_that_prints_has_json(name: str) -> None:
+    has = any("--json" in option.opts for option in ALL[name].params)
+    assert has is (name not in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_the_page_has_every_command_with_its_example(heading: str) -> None:
+    lines = []
+    for command in SECTIONS[heading]:
+        shown = [(command, line) for line in examples(command)]
+        if isinstance(command, click.Group):
+            shown = [(each, line) for each in command.commands.values() for line in examples(each)]
+        lines += [f"{line}  # {each.get_short_help_str(200)}" for each, line in shown]
+    block = "\n".join(["```sh", *lines, "```"])
+    assert f"## {heading}\n\n{block}\n" in PAGE, f"docs/cli.md should have:\n## {heading}\n\n{block}"
+
+
+def test_the_page_has_the_exit_codes_of_retraining() -> None:
+    told = {int(code): text for code, text in re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, flags=re.MULTILINE)}
+    assert set(told) == {*EXIT_CODES.values(), 2, 130, 143}
+    for name, code in EXIT_CODES.items():
+        if code > 1:
+            assert name in told[code]
+
+
+def test_an_option_that_is_not_there_ends_with_2_and_an_error_with_1() -> None:
+    assert CliRunner().invoke(cli, ["anmi", "runs", "--jsn"]).exit_code == 2
+    done = CliRunner().invoke(cli, ["anmi", "runs"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: nothing was run under")
+
+
+def test_who_reads_json_is_not_asked_whether_to_remove(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    killed = tmp_path / "data" / ".table.x1.tmp"
+    killed.mkdir()
+    (killed / "half").write_text("x")
+    os.utime(killed / "half", (1, 1))
+    os.utime(killed, (1, 1))
+    done = CliRunner().invoke(cli, ["anmi", "prune", "--keep", "1", "--json"])
+    assert done.exit_code == 2, done.output
+    assert "--json asks nothing" in done.stderr
+    assert killed.exists()
+    assert CliRunner().invoke(cli, ["anmi", "prune", "--keep", "1", "--json", "--yes"]).exit_code == 0
+    assert not killed.exists()
+
+
+@pytest.mark.parametrize(("folder", "words", "expected"), [
+    ("elsewhere", "anmi re", {"recipes", "reproduce", "results", "resume"}),
+    ("elsewhere", "anmi explain --t", {"--top"}),
+    ("project", "kedro anmi re", {"recipes", "reproduce", "results", "resume"}),
+])  # fmt: skip
+def test_a_shell_completes_names(folder: str, words: str, expected: set[str], tmp_path: Path) -> None:
+    program = words.split(maxsplit=1)[0]
+    asked = {f"_{program.upper()}_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    place = ROOT if folder == "project" else tmp_path
+    done = subprocess.run(
+        [str(BIN / program)], cwd=place, env=environment(**asked), capture_output=True, text=True, check=False
+    )
+    assert {line.removeprefix("plain,") for line in done.stdout.splitlines()} == expected, done.stderr
+
+
+@pytest.mark.parametrize("program", ["anmi", "kedro"])
+def test_the_page_says_how_to_complete(program: str, tmp_path: Path) -> None:
+    (line,) = re.findall(rf'eval "\$\((_{program.upper()}_COMPLETE=bash_source {program})\)"', PAGE)
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, env=environment(PATH=f"{BIN}:{os.environ['PATH']}"), capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert f"_{program}_completion()" in done.stdout
+
+
+def test_a_run_that_is_stopped_by_hand_ends_as_the_shell_says(tmp_path: Path) -> None:
+    places = {"ANMI_DATA_ROOT": str(tmp_path / "data"), "ANMI_STORE": str(tmp_path / "store")}
+    running = subprocess.Popen(
+        [str(BIN / "kedro"), "run", "--pipelines", "ingestion", "--env", "test"], cwd=ROOT,
+        env=environment(**places), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    for _ in range(600):
+        if list(tmp_path.glob("data/runs/*/manifest.json")):
+            break
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert said.rstrip().endswith("Aborted!")
+
+
+def test_a_dag_is_named_as_json(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["anmi", "airflow", "--output", str(tmp_path), "--pipelines", "mining", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"dag": str(tmp_path / "anmi_mining_local.py")}
+    assert (tmp_path / "anmi_mining_local.py").is_file()
