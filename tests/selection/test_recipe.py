@@ -56,8 +56,11 @@ def test_the_published_recipes_are_there_and_ask_for_seven_negatives() -> None:
     others |= dict.fromkeys(("simans_adaptive_as_published", "simans_rank_adaptive_as_published"), 15)
     others |= {name: 0 for name in book.names() if name.startswith("dnh_")}
     others |= dict.fromkeys(
-        ("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_bandit", "sparse", "naive_top_15", "nv_retriever_15"), 15
-    )
+        (
+            "anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_bandit", "anmi_and_sparse", "sparse", "naive_top_15",
+            "nv_retriever_15",
+        ), 15,
+    )  # fmt: skip
     assert {name: book.get(name).negatives for name in book.names() if book.get(name).negatives != 7} == others
 
 

@@ -69,6 +69,9 @@ def needs(recipe: Any, options: Any) -> list[str]:
     found = []
     if _asks_cross_encoder(recipe):
         found.append("a cross-encoder, trained here")
+    for name, judge in (recipe.mining.get("elo") or {}).get("pairwise", {}).items():
+        what = "a chat endpoint" if "chat" in judge else "a classifier"
+        found.append(f"{what} in elo.pairwise.{name}")
     if options.sources.kind == "mixed":
         found.append("a graph: a collection by kg:")
     if options.masked_lm is not None:
@@ -81,7 +84,7 @@ def _asks_cross_encoder(recipe: Any) -> bool:
     from anmi.pipelines.elo.params import EloParams
     from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO
 
-    rated_by = (recipe.mining.get("elo") or {}).get("judges") or EloParams().judges
+    rated_by = (recipe.mining.get("elo") or {}).get("judges", EloParams().judges)
     rated = recipe.requires & OF_ELO and "cross" in rated_by
     return bool(recipe.requires & (OF_CROSS_ENCODER - OF_ELO) or rated)
 

@@ -144,6 +144,8 @@ def _fit_head(network: Any, name: str) -> None:
         )
     if tokens < logits:
         network.model.resize_token_embeddings(tokens)
+        # Or a bias that stood for two may be saved once, and not be found by the other when the model is opened.
+        network.model.tie_weights()
 
 
 def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> Any:
