@@ -65,6 +65,7 @@ define RARE_TESTS
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/(production|airflow) tests/e2e/test_package.py tests/deploy
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
 ^conf/base/catalog|/pipeline.py$$ tests/e2e/test_viz.py
+^notebooks/|^src/anmi/.*/figures.py$$|^conf/base/ tests/e2e/test_notebooks.py
 endef
 export RARE_TESTS
 

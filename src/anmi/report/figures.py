@@ -45,6 +45,22 @@ class Figure:
     note: str
     spec: dict[str, Any]
 
+    def drawn(self) -> Any:
+        """Return a plotly figure for a notebook, with title and note, on a page whose colours are plotly's own.
+
+        Examples
+        --------
+        >>> drawn = Figure("gap", "Gaps", "Right: easier.", {"data": [], "layout": plot_layout(300, "gap", "")}).drawn()
+        >>> drawn.layout.title.text, drawn.layout.title.subtitle.text
+        ('Gaps', 'Right: easier.')
+        """
+        import plotly.graph_objects as go
+
+        layout = self.spec["layout"]
+        room = {"margin": {"l": 60, "r": 20, "t": 110, "b": 60}, "height": layout["height"] + 140}
+        title = {"text": self.title, "subtitle": {"text": self.note}, "yref": "container", "y": 0.96}
+        return go.Figure({"data": self.spec["data"], "layout": layout | room | {"title": title}})
+
 
 def colours(recipes: Iterable[str]) -> dict[str, str]:
     """Return one colour per system, the same wherever it is shown."""
