@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import nbformat
+import numpy as np
 import pytest
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
 pytestmark = pytest.mark.slow
 ROOT: Final = Path(__file__).parents[2]
@@ -47,8 +50,8 @@ class Read:
 
 
 @pytest.fixture
-def run(tmp_path: Path, new_place: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Read]:
-    """Run a notebook from its own folder, as Jupyter does, on data and a store of the test."""
+def run(tmp_path: Path, new_place: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Read]:
+    """Run a notebook, or cells, from the folder of notebooks, as Jupyter does, on data and a store of the test."""
     place = new_place(tmp_path)
     for name in [name for name in os.environ if name.startswith(("MLFLOW", "ANMI", "KEDRO"))]:
         monkeypatch.delenv(name)
@@ -57,9 +60,10 @@ def run(tmp_path: Path, new_place: Any, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
 
-    def executed(name: str) -> Read:
+    def executed(name: str, *cells: str) -> Read:
         path = ROOT / "notebooks" / f"{name}.ipynb"
-        notebook = nbformat.read(path, as_version=4)
+        made = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+        notebook = made if cells else nbformat.read(path, as_version=4)
         client = NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(path.parent)}})
         client.execute()
         read = Read([output for cell in notebook.cells for output in cell.get("outputs", [])])
@@ -73,10 +77,18 @@ def run(tmp_path: Path, new_place: Any, monkeypatch: pytest.MonkeyPatch) -> Call
     return executed
 
 
-def curve(plot: Any, name: str) -> list[float]:
-    """Return the values on the horizontal axis of one trace."""
+def values(array: Any) -> list[Any]:
+    """Return what an axis of a plot holds; plotly packs numbers."""
+    if not isinstance(array, dict):
+        return list(array)
+    packed: list[Any] = np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"]).tolist()
+    return packed
+
+
+def axis(plot: Any, name: str, axis: str = "x") -> list[Any]:
+    """Return the values of one trace."""
     (trace,) = [trace for trace in plot["data"] if trace["name"] == name]
-    return [float(value) for value in trace["x"]]
+    return values(trace[axis])
 
 
 def test_each_is_valid_and_holds_no_outputs() -> None:
@@ -97,7 +109,7 @@ def test_the_page_lists_each_with_what_it_shows() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == {path.stem for path in NOTEBOOKS}
 
 
-def test_quick_start(run: Callable[[str], Read]) -> None:
+def test_quick_start(run: Callable[..., Read]) -> None:
     read = run("quick_start")
     plot = read.figures["Retrieval quality of each system"]
     assert {trace["name"] for trace in plot["data"]} == {"BM25", "zero-shot", "anmi", "hybrid"}
@@ -108,10 +120,19 @@ def test_quick_start(run: Callable[[str], Read]) -> None:
 
 
 @pytest.mark.rare
-def test_why_hard_negatives_hurt(run: Callable[[str], Read]) -> None:
+def test_the_page_shows_what_runs(run: Callable[..., Read]) -> None:
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    cells = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    read = run("page", "%cd ..", *cells)
+    assert "Hit(" in read.text
+    assert "Retrieval quality of each system" in read.figures
+
+
+@pytest.mark.rare
+def test_why_hard_negatives_hurt(run: Callable[..., Read]) -> None:
     read = run("why_hard_negatives_hurt")
     (bars,) = read.figures["False negatives by rank"]["data"]
-    rates = [float(rate) for rate in bars["y"]]
+    rates = values(bars["y"])
     assert rates[0] > 2 * rates[-1], "the nearer, the dirtier"
     recipes = {trace["name"] for trace in read.figures["False negatives against hardness"]["data"]}
     assert {"random", "naive_top", "nv_retriever", "clean_top"} <= recipes
@@ -120,16 +141,16 @@ def test_why_hard_negatives_hurt(run: Callable[[str], Read]) -> None:
 
 
 @pytest.mark.rare
-def test_own_data_and_model(run: Callable[[str], Read]) -> None:
+def test_own_data_and_model(run: Callable[..., Read]) -> None:
     read = run("own_data_and_model")
     plot = read.figures["Retrieval quality of each system"]
-    assert curve(plot, "anmi")[0] > curve(plot, "BM25")[0], "the words differ, so matching them is not enough"
+    assert axis(plot, "anmi")[0] > axis(plot, "BM25")[0], "the words differ, so matching them is not enough"
     assert re.search(r"^1 violin-Oslo\.txt", read.text, flags=re.MULTILINE)
     assert "{'query': 'query: ', 'document': 'passage: '}" in read.text, "the trained model keeps the prompts"
 
 
 @pytest.mark.rare
-def test_compare_recipes(run: Callable[[str], Read]) -> None:
+def test_compare_recipes(run: Callable[..., Read]) -> None:
     read = run("compare_recipes")
     plot = read.figures["Retrieval quality of each recipe"]
     assert {name for trace in plot["data"] for name in trace["y"]} == {"in_batch", "random", "naive_top", "clean_top"}
@@ -139,7 +160,7 @@ def test_compare_recipes(run: Callable[[str], Read]) -> None:
 
 
 @pytest.mark.rare
-def test_published_bm25_mining(run: Callable[[str], Read]) -> None:
+def test_published_bm25_mining(run: Callable[..., Read]) -> None:
     read = run("published_bm25_mining")
     counts = re.search(r"consistent queries: ours (\d+) \| the pipeline's (\d+)", read.text)
     assert counts and counts[1] == counts[2] != "0"
@@ -151,20 +172,20 @@ def test_published_bm25_mining(run: Callable[[str], Read]) -> None:
 
 
 @pytest.mark.rare
-def test_published_elo_mining(run: Callable[[str], Read]) -> None:
+def test_published_elo_mining(run: Callable[..., Read]) -> None:
     read = run("published_elo_mining")
     assert read.number("correlation of its Elo with ours:") > 0.95
     assert read.number("gaps of at least 400: fitted") > read.number("as published"), (
         "the published factor squeezes them"
     )
     (zones,) = read.figures["Candidates by zone"]["data"]
-    assert list(zones["x"]) == ["danger", "soft", "Goldilocks", "medium", "easy"]
-    assert sum(float(share) for share in zones["y"]) == pytest.approx(100)
+    assert values(zones["x"]) == ["danger", "soft", "Goldilocks", "medium", "easy"]
+    assert sum(values(zones["y"])) == pytest.approx(100)
     assert {"P(row is better than column), by judge", "Gaps to the positive"} <= set(read.figures)
 
 
 @pytest.mark.rare
-def test_sparse_retriever(run: Callable[[str], Read]) -> None:
+def test_sparse_retriever(run: Callable[..., Read]) -> None:
     read = run("sparse_retriever")
     (title,) = [title for title in read.figures if title.startswith("Terms of ")]
     assert {trace["name"] for trace in read.figures[title]["data"]} == {"in the text", "added"}
@@ -173,7 +194,7 @@ def test_sparse_retriever(run: Callable[[str], Read]) -> None:
 
 
 @pytest.mark.rare
-def test_what_a_nightly_run_did(run: Callable[[str], Read]) -> None:
+def test_what_a_nightly_run_did(run: Callable[..., Read]) -> None:
     read = run("what_a_nightly_run_did")
     assert re.findall(r"^'(promoted|kept)'$", read.text, flags=re.MULTILINE) == ["promoted", "promoted", "kept"]
     assert "{'challenger': 3, 'champion': 2}" in read.text
