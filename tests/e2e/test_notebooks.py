@@ -85,10 +85,10 @@ def values(array: Any) -> list[Any]:
     return packed
 
 
-def axis(plot: Any, name: str, axis: str = "x") -> list[Any]:
-    """Return the values of one trace."""
+def along(plot: Any, name: str) -> list[Any]:
+    """Return the values of one trace on the horizontal axis."""
     (trace,) = [trace for trace in plot["data"] if trace["name"] == name]
-    return values(trace[axis])
+    return values(trace["x"])
 
 
 def test_each_is_valid_and_holds_no_outputs() -> None:
@@ -144,7 +144,7 @@ def test_why_hard_negatives_hurt(run: Callable[..., Read]) -> None:
 def test_own_data_and_model(run: Callable[..., Read]) -> None:
     read = run("own_data_and_model")
     plot = read.figures["Retrieval quality of each system"]
-    assert axis(plot, "anmi")[0] > axis(plot, "BM25")[0], "the words differ, so matching them is not enough"
+    assert along(plot, "anmi")[0] > along(plot, "BM25")[0], "the words differ, so matching them is not enough"
     assert re.search(r"^1 violin-Oslo\.txt", read.text, flags=re.MULTILINE)
     assert "{'query': 'query: ', 'document': 'passage: '}" in read.text, "the trained model keeps the prompts"
 
