@@ -8,7 +8,7 @@ PYTHON ?= $(shell IFS=:; for name in python3.11 python3.12 python3; do for dir i
 
 BIN := .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check
-PACKAGES := src tests $(wildcard benchmarks)
+PACKAGES := src tests $(wildcard benchmarks notebooks)
 
 export DO_NOT_TRACK := 1
 export TOKENIZERS_PARALLELISM := false
@@ -65,6 +65,7 @@ define RARE_TESTS
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/(production|airflow) tests/e2e/test_package.py tests/deploy
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
 ^conf/base/catalog|/pipeline.py$$ tests/e2e/test_viz.py
+^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|runs|search)/|^conf/base/catalog tests/e2e/test_notebooks.py
 endef
 export RARE_TESTS
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +27,8 @@ _TAKEN: Final = "taken out by this step"
 # Colour and pattern of what a step took out, by where it went.
 _WAYS: Final = {_TAKEN: (REJECTED, "/"), "uncertain": (NEUTRAL, "."), "promoted": (POSITIVE, "x")}
 SYMBOLS: Final = ("square", "diamond", "circle", "triangle-up", "x", "star")
+# Characters of a line; plotly breaks none.
+_NOTE_WIDTH: Final = 100
 DASHES: Final = ("dash", "dashdot", "longdash", "longdashdot", "dot")
 SCORES: Final = {
     "dense": "cosine similarity",
@@ -44,6 +47,28 @@ class Figure:
     title: str
     note: str
     spec: dict[str, Any]
+
+    def drawn(self) -> Any:
+        """Return a plotly figure for a notebook, with title and note, on a page whose colours are plotly's own.
+
+        Examples
+        --------
+        >>> drawn = Figure("gap", "Gaps", "Right: easier.", {"data": [], "layout": plot_layout(300, "gap", "")}).drawn()
+        >>> drawn.layout.title.text, drawn.layout.title.subtitle.text
+        ('Gaps', 'Right: easier.')
+        """
+        import plotly.graph_objects as go
+
+        layout, lines = self.spec["layout"], textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH)
+        top, bottom = 85 + 18 * len(lines), 60
+        room = {"margin": {"l": 60, "r": 20, "t": top, "b": bottom}, "height": layout["height"] + top + bottom}
+        title = {
+            "text": html.escape(self.title, quote=False),
+            "subtitle": {"text": "<br>".join(lines)},
+            "yref": "container",
+        }
+        place = {"y": 1 - 20 / room["height"], "yanchor": "top"}
+        return go.Figure({"data": self.spec["data"], "layout": layout | room | {"title": title | place}})
 
 
 def colours(recipes: Iterable[str]) -> dict[str, str]:

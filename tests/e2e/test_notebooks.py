@@ -1,0 +1,204 @@
+"""The notebooks, run in a kernel of their own as a reader would, without a word of the output kept in git."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+pytestmark = pytest.mark.slow
+ROOT: Final = Path(__file__).parents[2]
+NOTEBOOKS: Final = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PLOT: Final = "application/vnd.plotly.v1+json"
+COLOURED: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a reader sees below the cells of a notebook that ran."""
+
+    outputs: list[Any]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Plots by their title."""
+        found = [output["data"][PLOT] for output in self.outputs if PLOT in output.get("data", {})]
+        return {plot["layout"].get("title", {}).get("text", ""): plot for plot in found}
+
+    @property
+    def text(self) -> str:
+        """All that was printed or shown as text."""
+        parts = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in self.outputs]
+        return COLOURED.sub("", "\n".join(parts))
+
+    def number(self, before: str) -> float:
+        """The number that follows some words."""
+        found = re.search(re.escape(before) + r"\s*(-?[\d,]+(?:\.\d+)?)", self.text)
+        assert found, f"{before!r} is not in {self.text[-2000:]}"
+        return float(found[1].replace(",", ""))
+
+
+@pytest.fixture
+def run(tmp_path: Path, new_place: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Read]:
+    """Run a notebook, or cells, from the folder of notebooks, as Jupyter does, on data and a store of the test."""
+    place = new_place(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("MLFLOW", "ANMI", "KEDRO"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ANMI_DATA_ROOT", str(place.data))
+    monkeypatch.setenv("ANMI_STORE", str(place.store))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+
+    def executed(name: str, *cells: str) -> Read:
+        path = ROOT / "notebooks" / f"{name}.ipynb"
+        made = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+        notebook = made if cells else nbformat.read(path, as_version=4)
+        client = NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(path.parent)}})
+        client.execute()
+        read = Read([output for cell in notebook.cells for output in cell.get("outputs", [])])
+        assert not [output for output in read.outputs if output["output_type"] == "error"]
+        assert "Traceback" not in read.text
+        assert all(
+            any(len(trace.get("x", trace.get("z", []))) for trace in plot["data"]) for plot in read.figures.values()
+        )
+        return read
+
+    return executed
+
+
+def values(array: Any) -> list[Any]:
+    """Return what an axis of a plot holds; plotly packs numbers."""
+    if not isinstance(array, dict):
+        return list(array)
+    packed: list[Any] = np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"]).tolist()
+    return packed
+
+
+def along(plot: Any, name: str) -> list[Any]:
+    """Return the values of one trace on the horizontal axis."""
+    (trace,) = [trace for trace in plot["data"] if trace["name"] == name]
+    return values(trace["x"])
+
+
+def test_each_is_valid_and_holds_no_outputs() -> None:
+    assert len(NOTEBOOKS) == 8
+    for path in NOTEBOOKS:
+        text = path.read_text(encoding="utf-8")
+        notebook = json.loads(text)
+        nbformat.validate(notebook)
+        assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5), path.name
+        code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        assert len(code) > 4, path.name
+        assert not [cell["id"] for cell in code if cell["outputs"] or cell["execution_count"] is not None], path.name
+        assert "/tmp" not in text and "/home" not in text, path.name
+
+
+def test_the_page_lists_each_with_what_it_shows() -> None:
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == {path.stem for path in NOTEBOOKS}
+
+
+def test_quick_start(run: Callable[..., Read]) -> None:
+    read = run("quick_start")
+    plot = read.figures["Retrieval quality of each system"]
+    assert {trace["name"] for trace in plot["data"]} == {"BM25", "zero-shot", "anmi", "hybrid"}
+    assert "search_index" in read.text
+    first = re.findall(r"^1\. (\S+)  \(BM25", read.text, flags=re.MULTILINE)
+    assert first[0].startswith("judging-")
+    assert len(first) == 2
+
+
+@pytest.mark.rare
+def test_the_page_shows_what_runs(run: Callable[..., Read]) -> None:
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    cells = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    read = run("page", "%cd ..", *cells)
+    assert "Hit(" in read.text
+    assert "Retrieval quality of each system" in read.figures
+
+
+@pytest.mark.rare
+def test_why_hard_negatives_hurt(run: Callable[..., Read]) -> None:
+    read = run("why_hard_negatives_hurt")
+    (bars,) = read.figures["False negatives by rank"]["data"]
+    rates = values(bars["y"])
+    assert rates[0] > 2 * rates[-1], "the nearer, the dirtier"
+    recipes = {trace["name"] for trace in read.figures["False negatives against hardness"]["data"]}
+    assert {"random", "naive_top", "nv_retriever", "clean_top"} <= recipes
+    assert read.number("naive_top:") > read.number("clean_top:")
+    assert "What moved the judge" in read.figures
+
+
+@pytest.mark.rare
+def test_own_data_and_model(run: Callable[..., Read]) -> None:
+    read = run("own_data_and_model")
+    plot = read.figures["Retrieval quality of each system"]
+    assert along(plot, "anmi")[0] > along(plot, "BM25")[0], "the words differ, so matching them is not enough"
+    assert re.search(r"^1 violin-Oslo\.txt", read.text, flags=re.MULTILINE)
+    assert "{'query': 'query: ', 'document': 'passage: '}" in read.text, "the trained model keeps the prompts"
+
+
+@pytest.mark.rare
+def test_compare_recipes(run: Callable[..., Read]) -> None:
+    read = run("compare_recipes")
+    plot = read.figures["Retrieval quality of each recipe"]
+    assert {name for trace in plot["data"] for name in trace["y"]} == {"in_batch", "random", "naive_top", "clean_top"}
+    assert all(trace["error_x"]["array"] for trace in plot["data"])
+    assert "'failed': 0" in read.text
+    assert {"Quality against false negatives", "nDCG@10 of each query, less that of in_batch"} <= set(read.figures)
+
+
+@pytest.mark.rare
+def test_published_bm25_mining(run: Callable[..., Read]) -> None:
+    read = run("published_bm25_mining")
+    counts = re.search(r"consistent queries: ours (\d+) \| the pipeline's (\d+)", read.text)
+    assert counts and counts[1] == counts[2] != "0"
+    assert {
+        "BM25 scores along the top list", "Consistency rate: the positive is among the first K of BM25",
+        "Ranks of all drawn negatives", "Candidates that remained after each step",
+    } <= set(read.figures)  # fmt: skip
+    assert "'hard_negatives': 'list of 7'" in read.text
+
+
+@pytest.mark.rare
+def test_published_elo_mining(run: Callable[..., Read]) -> None:
+    read = run("published_elo_mining")
+    assert read.number("correlation of its Elo with ours:") > 0.95
+    assert read.number("gaps of at least 400: fitted") > read.number("as published"), (
+        "the published factor squeezes them"
+    )
+    (zones,) = read.figures["Candidates by zone"]["data"]
+    assert values(zones["x"]) == ["danger", "soft", "Goldilocks", "medium", "easy"]
+    assert sum(values(zones["y"])) == pytest.approx(100)
+    assert {"P(row is better than column), by judge", "Gaps to the positive"} <= set(read.figures)
+
+
+@pytest.mark.rare
+def test_sparse_retriever(run: Callable[..., Read]) -> None:
+    read = run("sparse_retriever")
+    (title,) = [title for title in read.figures if title.startswith("Terms of ")]
+    assert {trace["name"] for trace in read.figures[title]["data"]} == {"in the text", "added"}
+    assert read.number("postings a query: BM25") > 0
+    assert read.number("sum of the bars") == pytest.approx(read.number(", score"), abs=0.01)
+
+
+@pytest.mark.rare
+def test_what_a_nightly_run_did(run: Callable[..., Read]) -> None:
+    read = run("what_a_nightly_run_did")
+    assert re.findall(r"^'(promoted|kept)'$", read.text, flags=re.MULTILINE) == ["promoted", "promoted", "kept"]
+    assert "{'challenger': 3, 'champion': 2}" in read.text
+    assert "differ strongly from the champion's" in read.text
+    assert "training.options.learning_rate is 50" in read.text
+    assert any(title.startswith("The nights of ") for title in read.figures)
+    assert any(title.startswith("The slowest steps") for title in read.figures)
