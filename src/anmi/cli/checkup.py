@@ -29,6 +29,8 @@ EXTRAS: Final = {
     "rdf": ("rdflib", "reads graphs in RDF"),
     "s3": ("s3fs", "keeps artifacts in a bucket"),
     "ray": ("ray", "mines on a Ray cluster"),
+    "notebooks": ("ipykernel", "runs the notebooks"),
+    "docs": ("mkdocs-material", "builds the documentation as a site"),
 }
 _LOCKED: Final = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
 _PYTHONS: Final = ((3, 11), (3, 12))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, Final
 
 import click
@@ -53,12 +52,11 @@ def collections(source: str | None, as_json: bool, env: str | None) -> None:
 
 def kinds() -> list[dict[str, str]]:
     """Return every kind of collection, with what follows its name, what is read, an example and the extra it needs."""
-    from anmi.corpus.sources import READERS
+    from anmi.corpus.sources import READERS, reader_of
 
     found = []
-    for name, (target, argument) in READERS.items():
-        module, _, function = target.partition(":")
-        doc = getattr(importlib.import_module(module), function).__doc__ or ""
+    for name, (_, argument) in READERS.items():
+        doc = reader_of(name).__doc__ or ""
         written, extra = EXAMPLES[name]
         form = f"{name}:{argument}" if argument else name
         found.append({"kind": name, "form": form, "reads": doc.split("\n")[0], "example": written, "extra": extra})

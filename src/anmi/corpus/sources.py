@@ -36,14 +36,19 @@ def _reader(collection: str) -> tuple[Reader, str]:
     scheme, colon, location = collection.partition(":")
     if scheme not in READERS:
         raise AnmiError(f'unknown kind of collection "{scheme}": {nearest(scheme, READERS)}')
-    target, argument = READERS[scheme]
+    argument = READERS[scheme][1]
     if argument and not location.strip():
         raise AnmiError(f'collection "{collection}" names nothing to read; write {scheme}:{argument}')
     if colon and not argument:
         raise AnmiError(f'collection "{collection}" takes nothing after the name; write {scheme}')
-    module, _, function = target.partition(":")
+    return reader_of(scheme), location.strip()
+
+
+def reader_of(scheme: str) -> Reader:
+    """Return what reads a kind of collection of :data:`READERS`."""
+    module, _, function = READERS[scheme][0].partition(":")
     reader: Reader = getattr(importlib.import_module(module), function)
-    return reader, location.strip()
+    return reader
 
 
 def load_collection(
