@@ -159,11 +159,11 @@ def test_the_page_says_how_to_complete(program: str, tmp_path: Path) -> None:
 
 def test_a_run_that_is_stopped_by_hand_ends_as_the_shell_says(tmp_path: Path) -> None:
     places = {"ANMI_DATA_ROOT": str(tmp_path / "data"), "ANMI_STORE": str(tmp_path / "store")}
+    # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
+    listening = ["env", "--default-signal=INT"]
     running = subprocess.Popen(
-        [str(BIN / "kedro"), "run", "--pipelines", "ingestion", "--env", "test"], cwd=ROOT,
+        [*listening, str(BIN / "kedro"), "run", "--pipelines", "ingestion", "--env", "test"], cwd=ROOT,
         env=environment(**places), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     for _ in range(600):
         if list(tmp_path.glob("data/runs/*/manifest.json")):
