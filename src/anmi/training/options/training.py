@@ -95,9 +95,9 @@ class TrainingOptions(BaseModel):
     companion: dict[str, Any] | None = Field(
         None,
         description="Train a second retriever of the other kind on the same rows, which becomes a third part of the "
-        "hybrid: what differs in its options, such as `{retriever: sparse}`. With a sparse one beside the dense one "
-        "nDCG@10 rose by .009 in the mean of three collections (docs/sparse.md). None: it takes several times as long "
-        "to train, and gained nothing on one of the three.",
+        "hybrid: what differs in its options, such as `{retriever: sparse}`. On documents that training never saw the "
+        "hybrid's nDCG@10 rose by .022 on MedQuAD (p .0002) and .010 on api_docs (p .05), and changed nothing "
+        "measurable on SciFact and XQuAD (docs/sparse.md). None: training takes several times as long.",
     )
     labels: float = Field(
         1.0,
