@@ -147,4 +147,6 @@ def _sentence(error: ValidationError) -> str:
     name = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         return f'there is no option "{name}": {nearest(name, TrainingOptions.model_fields)}'
-    return f'option "{name}": {first["msg"].removeprefix("Value error, ")}'
+    said = str(first["msg"]).removeprefix("Value error, ")
+    # What options do not allow together is about none of them alone.
+    return f'option "{name}": {said}' if name else said
