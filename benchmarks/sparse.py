@@ -94,7 +94,7 @@ def main() -> None:
             print(json.dumps(rows[-1]), flush=True)
     save("curve" if asked.curve else "rows", about, [about | line for line in rows])
     if asked.curve:
-        draw(rows, RESULT.with_name(f"sparse_{asked.collection}.svg"))
+        draw(rows, PAGE.parent / "images" / f"sparse_{asked.collection}.svg")
 
 
 def save(part: str, about: dict[str, Any], lines: list[dict[str, Any]]) -> None:
