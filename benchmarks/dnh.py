@@ -59,7 +59,8 @@ RESULT = ROOT / "benchmarks" / "results" / "dnh.json"
 DATA = Path(os.environ.get("ANMI_DATA") or ROOT.parent / "shared" / "data")
 MODELS = ROOT / "data" / "store" / "models"
 RECIPES = (
-    "dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_step", "dnh_triggered", "dnh_edited",
+    "dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_step", "dnh_triggered", "dnh_clustered",
+    "dnh_edited", "dnh_quantised", "dnh_adversary",
 )  # fmt: skip
 REFERENCE = "dnh_random"
 # By text alone: what would be drawn if nobody knew what documents state.

@@ -63,6 +63,12 @@ def test_a_companion_that_cannot_be_is_refused(options: dict[str, Any], said: st
         merged({}, **options)
 
 
+def test_what_a_companion_reads_has_to_be_mined_as_well() -> None:
+    distilled = {"retriever": "sparse", "loss": {"distillation": {"column": "p_relevant"}}}
+    assert merged({"companion": distilled}).reads == {"p_relevant"}
+    assert merged({}).reads == set()
+
+
 def test_an_override_may_give_a_sparse_recipe_a_dense_companion() -> None:
     found = merged({"retriever": "sparse"}, companion={"retriever": "dense"})
     assert (found.retriever, found.of_companion.retriever) == ("sparse", "dense")

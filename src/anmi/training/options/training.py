@@ -301,4 +301,5 @@ class TrainingOptions(BaseModel):
     @property
     def reads(self) -> set[str]:
         """Judgments that the training rows must hold."""
-        return {*self.loss.reads, *self.temperature.reads, *self.curriculum.reads, *self.draw.reads}
+        own = {*self.loss.reads, *self.temperature.reads, *self.curriculum.reads, *self.draw.reads}
+        return own if self.companion is None else own | self.of_companion.reads
