@@ -28,11 +28,14 @@ from numpy.typing import NDArray
 
 CHUNK: Final = 10_000
 # The most frequent English words, so that stop words and the recognition of the language find what they look for.
-ENGLISH: Final = (
-    "the of and to a in is it that was for on are with as be at by this had not but from or have an they which one you "
-    "were all her she there would their we him been has when who will no more if out so up what its about than into "
-    "them can only other time new some could these two may first then do any like my now over such our man me even most"
-).split()
+ENGLISH: Final = [
+    "the", "of", "and", "to", "a", "in", "is", "it", "that", "was", "for", "on", "are", "with", "as", "be", "at",
+    "by", "this", "had", "not", "but", "from", "or", "have", "an", "they", "which", "one", "you", "were", "all",
+    "her", "she", "there", "would", "their", "we", "him", "been", "has", "when", "who", "will", "no", "more", "if",
+    "out", "so", "up", "what", "its", "about", "than", "into", "them", "can", "only", "other", "time", "new", "some",
+    "could", "these", "two", "may", "first", "then", "do", "any", "like", "my", "now", "over", "such", "our", "man",
+    "me", "even", "most",
+]  # fmt: skip
 # Words that obey 1/rank; the tail's exponent gives Heaps' 1 / 1.6.
 CORE: Final = 5_000
 TAIL: Final = 1.6

@@ -36,7 +36,6 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
     from anmi.corpus.raw import FieldNames
     from anmi.corpus.related import COPY, find_related
     from anmi.corpus.sources import fingerprint, load_collection
-    from anmi.corpus.texts import document_texts
 
     cap = params.api_docs_queries if collection == "api_docs" else 0
     caps = [value for value in (cap, params.max_queries) if value]
@@ -52,7 +51,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
     )
     related = find_related(
         found.corpus,
-        document_texts(found.corpus),
+        found.forms,
         found.duplicates,
         similarity=params.near_similarity,
         name_share=params.name_share,
