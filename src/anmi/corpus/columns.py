@@ -1,4 +1,4 @@
-"""Columns of texts as Arrow arrays: whole columns are looked up, joined and measured without a Python string a value."""
+"""Columns of texts as Arrow arrays: a column is looked up, joined and measured without a Python string a value."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def stated_facts(
     [['a', 'a', 'kind', 'function'], ['b', 'x', 'is', 'y']]
     """
     own = graph[among(graph["head"], corpus["document_id"])]
-    rows = list(zip(own["head"].tolist(), own["head"].tolist(), own["relation"].tolist(), own["tail"].tolist(), strict=True))
+    rows = list(zip(*(own[name].tolist() for name in ("head", "head", "relation", "tail")), strict=True))
     # Most metadata have none, and need not be parsed.
     telling = containing(corpus["metadata"], '"triples"')
     found = zip(taken(corpus["document_id"], telling), taken(corpus["metadata"], telling), strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,7 +103,7 @@ def _quick_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             value = orjson.loads(line)
         except ValueError:
             value = None
-        if not isinstance(value, dict) or not value.keys() <= _OWN_KEYS or value.get("metadata"):
+        if not isinstance(value, dict) or not _plain(value, nested=True):
             if not (text := _decoded(path, number, line)).strip():
                 continue
             value = _object(path, number, text)
@@ -110,6 +111,14 @@ def _quick_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, value
     if not found:
         raise AnmiError(f"{path} is empty; at least one line was expected")
+
+
+def _plain(value: dict[str, Any], nested: bool = False) -> bool:
+    """Say whether a JSON object holds only texts, or objects of texts: these are read and written alike by all."""
+    for item in value.values():
+        if type(item) is not str and not (nested and type(item) is dict and _plain(item)):
+            return False
+    return True
 
 
 def string(value: dict[str, Any], key: str, path: Path, number: int, name: str = "") -> str:
@@ -148,6 +157,9 @@ def clean(text: str) -> str:
 
 def to_json(value: Any) -> str:
     """Return compact JSON with its characters as they are."""
+    if isinstance(value, dict) and _plain(value):
+        with suppress(TypeError):  # Halves of surrogate pairs.
+            return orjson.dumps(value).decode()
     return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 

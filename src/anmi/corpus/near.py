@@ -114,8 +114,10 @@ def near_forms(
 def _words(
     forms: pa.LargeStringArray,
 ) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the vocabulary [V], the words of all texts as numbers of it, where each text starts [N + 1], and the
-    number of texts each word stands in [V]."""
+    """Return the vocabulary [V], the words of all texts as numbers of it, where each text starts [N + 1], and df.
+
+    The last is the number of texts that each word stands in, [V].
+    """
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     parts, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
@@ -148,9 +150,7 @@ def _spaced(forms: pa.LargeStringArray) -> pa.LargeStringArray:
     return pc.replace_with_mask(forms, pa.array(~plain), pa.array(spaced, pa.large_string()))
 
 
-def _telling(
-    vocabulary: list[str], frequency: NDArray[np.int64], texts: int, name_share: float
-) -> NDArray[np.bool_]:
+def _telling(vocabulary: list[str], frequency: NDArray[np.int64], texts: int, name_share: float) -> NDArray[np.bool_]:
     """Which words tell texts apart, [V], by how many of the texts each stands in, [V]."""
     if name_share == 0:
         return np.zeros(len(vocabulary), bool)

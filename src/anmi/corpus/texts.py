@@ -11,7 +11,8 @@ from anmi.corpus.columns import arrow
 
 def joined_texts(corpus: pd.DataFrame) -> pa.LargeStringArray:
     """Return title and text of every document joined by a blank, in corpus order, as an Arrow array."""
-    joined = pc.binary_join_element_wise(arrow(corpus["title"]), arrow(corpus["text"]), pa.scalar(" ", pa.large_string()))
+    blank = pa.scalar(" ", pa.large_string())
+    joined = pc.binary_join_element_wise(arrow(corpus["title"]), arrow(corpus["text"]), blank)
     return arrow(pc.utf8_trim_whitespace(joined))
 
 
