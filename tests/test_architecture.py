@@ -35,7 +35,17 @@ ROOMS = (
 # Above the line is what knows of kedro and mlflow.
 EDGE = ROOMS[: ROOMS.index("report")]
 MOST_POSITIONAL = 5
-HEAVY = ("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "scipy.stats")
+HEAVY = (
+    "torch",
+    "mlflow",
+    "sentence_transformers",
+    "transformers",
+    "faiss",
+    "bm25s",
+    "scipy.stats",
+    "scipy.special",
+    "scipy.optimize",
+)
 MODULES = sorted(SOURCE.rglob("*.py"))
 BELOW = [path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") not in EDGE]
 DRAWING = re.compile(r"^(?:src/anmi/)?([a-z_]+)(?:/|\.py)  ", re.MULTILINE)

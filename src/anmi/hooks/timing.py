@@ -77,5 +77,5 @@ class TimingHooks:
         self._record.nodes.append(entry)
         # The record also has the nodes of earlier tasks of the same run.
         done = sum(entry["node"] in self._started for entry in self._record.nodes)
-        place = f"{done}/{self._total}"
+        place = f"{done}/{self._total - len(self._record.taken_over)}"
         logger.info("%5s  %-32s %7.1f s %6d MiB", place, node.name, entry["seconds"], entry["peak_mib"])
