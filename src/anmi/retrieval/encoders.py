@@ -27,6 +27,7 @@ from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.sparse.base import is_sparse_folder
 from anmi.retrieval.token_table import TokenTable, token_table
 from anmi.store import Store
+from anmi.store.registry import Number
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -40,6 +41,8 @@ MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fa
 Role = Literal["query", "document"]
 NAMES: Final = ("minilm", "static")
 STATIC_DIMENSIONS: Final = 256
+# How the numbers of a vector are stored: of the 100 nearest documents float16 keeps .9998, in half the room.
+STORED: Final[Number] = "float16"
 # What people call a loaded model.
 _CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 
@@ -314,7 +317,8 @@ def encode(
     Returns
     -------
     numpy.ndarray
-        float32 [T, D], rows of length 1 (0 for a text without a known token).
+        float32 [T, D], rows of length 1 (0 for a text without a known token), with a store of numbers as it keeps
+        them, of half the digits.
     """
     if role is None and (is_routed(model) or any(prompts_of(model).values())):
         raise AnmiError(
@@ -334,9 +338,9 @@ def encode(
     name = called(model, prompts_of(model)[role] if role else "")
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
         if elsewhere is None:
-            return store.vectors(prints, texts, compute, 1024, bar, name)
+            return store.vectors(prints, texts, compute, 1024, bar, name, number=STORED)
         # Small enough for several workers to have some of even a small change.
-        return store.vectors(prints, texts, elsewhere, batch_size, bar, name, store.run)
+        return store.vectors(prints, texts, elsewhere, batch_size, bar, name, store.run, STORED)
 
 
 def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, role: Role | None) -> NDArray[np.float32]:
