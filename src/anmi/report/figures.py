@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.report.inputs import HEADLINE_METRICS, first_pass, is_step, lookup, metric_name, system_name, systems
+from anmi.report.inputs import HEADLINE_METRICS, first_pass, lookup, metric_name, system_name, systems
 
 # After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
 BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98", "hybrid": "#3F9B4B"}
@@ -23,13 +23,6 @@ TRAINED_COLOURS: Final = ("#2F7FC1", "#0F8FA8", "#8C7A00", "#A0568A")
 POSITIVE, KEPT, REJECTED = "#009E73", "#CC79A7", "#D55E00"
 JUDGE, NEUTRAL = "#7D74D4", "#8A8F98"
 ZONES: Final = (("danger", 100.0), ("soft", 200.0), ("Goldilocks", 400.0), ("medium", 600.0), ("easy", math.inf))
-_TAKEN: Final = "rejected"
-_NOT_DRAWN: Final = "not drawn"
-# Colour and pattern of the bars of the funnel, by where candidates went.
-_WAYS: Final = {
-    "all": ("#6B7A90", ""), _TAKEN: (REJECTED, "/"), "uncertain": (NEUTRAL, "."), "promoted": (POSITIVE, "x"),
-    _NOT_DRAWN: ("#B08FA6", "-"), "negatives": (KEPT, ""),
-}  # fmt: skip
 SYMBOLS: Final = ("square", "diamond", "circle", "triangle-up", "x", "star")
 # Characters of a line; plotly breaks none.
 _NOTE_WIDTH: Final = 100
@@ -109,47 +102,6 @@ def metrics(results: pd.DataFrame) -> Figure | None:
     layout["yaxis"] |= {"tickvals": ticks, "ticktext": labels, "range": [len(ticks) - 0.5, -0.5], "zeroline": False}
     note = "Dots are means over the test queries, bars 95 % intervals. Further right is better."
     return Figure("metrics", "Retrieval quality of each system", note, {"data": traces, "layout": layout})
-
-
-def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Bars on a logarithmic scale: what each step took out of all candidates, and what was drawn in the end."""
-    total = next((row["candidates"] for row in rows if row["kind"] == "total"), 0)
-    if not total:
-        return None
-    steps = [row for row in rows if is_step(row) or row["kind"] == "undecided"]
-    idle = [str(row["step"]) for row in steps if not row["candidates"]]
-    drawn = sum(row["candidates"] for row in rows if row["kind"] == "negative")
-    bars = [("all candidates", total, "all")]
-    bars += [(str(row["step"]), row["candidates"], _way(row)) for row in steps if row["candidates"]]
-    bars += [("→ negatives", drawn, "negatives")] if drawn else []
-    labels = [html.escape(label) for label, _, _ in bars]
-    traces = []
-    for way, (colour, shape) in _WAYS.items():
-        mine = [(label, count) for label, (_, count, kind) in zip(labels, bars, strict=True) if kind == way]
-        if mine:
-            counts = [count for _, count in mine]
-            traces.append({
-                "type": "bar", "orientation": "h", "name": way, "y": [label for label, _ in mine], "x": counts,
-                "text": [f"{count:,} ({_per_mille(count, total)})" for count in counts], "textposition": "auto",
-                "marker": {"color": colour, "pattern": {"shape": shape}}, "hovertemplate": "%{y}: %{text}",
-            })  # fmt: skip
-    layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "")
-    layout |= {"barmode": "overlay"}
-    layout["xaxis"] |= {"type": "log", "range": [-0.1, math.log10(total) + 0.15], "dtick": 1}
-    layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
-    note = "Top to bottom in the order of the steps, in brackets per mille of all candidates."
-    if idle:
-        note += f" Nothing was taken by {', '.join(idle)}."
-    return Figure("funnel", "What each step took out of the candidates", note, {"data": traces, "layout": layout})
-
-
-def _per_mille(count: int, total: int) -> str:
-    share = 1000 * count / total
-    return f"{share:.0f} ‰" if share >= 10 else f"{share:.2g} ‰"
-
-
-def _way(row: Mapping[str, Any]) -> str:
-    return _NOT_DRAWN if row["kind"] == "undecided" else row["kind"] if row["kind"] in _WAYS else _TAKEN
 
 
 def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from anmi.report import by_bucket, figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
 from anmi.report.false_negatives import false_negatives_sentence
+from anmi.report.funnel import funnel
 from anmi.report.hardening import hardening
 from anmi.report.inputs import (
     HEADLINE_METRICS,
@@ -53,7 +54,7 @@ def render(inputs: ReportInputs) -> str:
         standing_in=by_bucket.standing_in(inputs.test_queries),
         buckets=by_bucket.section(inputs.results, inputs.comparisons),
         bucket_figure=embedded(by_bucket.bucket_figure(inputs.results)),
-        funnel=embedded(figures.funnel(inputs.funnel)),
+        funnel=embedded(funnel(inputs.funnel)),
         funnel_rows=_funnel_rows(inputs),
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
         origins=_origins(inputs),
