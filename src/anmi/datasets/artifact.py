@@ -56,8 +56,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         self.metadata = metadata
         self._url = filepath
         self._kept: Path | None = None
-        # Of what was saved last; see measured().
+        # Of what was saved last: see measured(), and its rows where it has some.
         self.written: dict[str, Any] = {}
+        self.rows: int | None = None
         if self._protocol == "file":
             self._fs = None
             super().__init__(PurePosixPath(path), version)

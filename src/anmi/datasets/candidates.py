@@ -49,6 +49,7 @@ class CandidateShardsDataset(ArtifactDataset):
         path.mkdir()
         shards = CandidateShards.of([data]) if isinstance(data, Candidates) else data
         _write_parts(shards.parts(), path)
+        self.rows = _rows(path)
 
     def _read(self, path: Path) -> CandidateShards:
         shards = CandidateShards.read(_parts_of(path))
@@ -79,6 +80,7 @@ class ColumnsDataset(ArtifactDataset):
         for first in _parts_of(path)[:1]:
             for name in pq.read_schema(first).names:
                 manifest[_KINDS[name[0]]].append(name[2:])
+        self.rows = _rows(path)
         (path / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
     def _read(self, path: Path) -> ColumnShards:
@@ -98,6 +100,11 @@ def _write_parts(parts: Iterable[bytes], path: Path) -> int:
     for count, part in enumerate(parts, start=1):
         (path / f"part-{count - 1:05d}.parquet").write_bytes(part)
     return count
+
+
+def _rows(path: Path) -> int:
+    """Count the rows of all parts, which stand in their footers."""
+    return sum(pq.read_metadata(part).num_rows for part in _parts_of(path))
 
 
 def _parts_of(path: Path) -> list[Path]:

@@ -72,6 +72,8 @@ class Store:
         # Fingerprint and name by prefix, for every fingerprint that keys were made for.
         self._known: dict[bytes, tuple[str, str]] = {}
         self._used: set[bytes] = set()
+        # Values that were asked for since this was opened, and those of them that were there.
+        self.asked = self.found = 0
 
     def close(self) -> None:
         """Release the database; needed before the same process opens the folder again."""
@@ -92,11 +94,16 @@ class Store:
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored values in the order of ``keys``; None where there is none."""
+        values = self._values(keys)
+        self.asked += len(values)
+        self.found += sum(value is not None for value in values.values())
+        return [values[key] for key in keys]
+
+    def _values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
         # In their order, keys that lie together are read together: decisive where the file is not in memory.
         wanted = sorted(set(keys))
         with self.database.reading() as transaction:
-            found = dict(zip(wanted, map(transaction.get, wanted), strict=True))
-        return [found[key] for key in keys]
+            return dict(zip(wanted, map(transaction.get, wanted), strict=True))
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes], number: Number = "float32") -> None:
         """Store values; all of them or, when interrupted, none. A value that is there already stays.
@@ -160,7 +167,7 @@ class Store:
 
     def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
         """Return for how many distinct texts there is no value yet."""
-        return self.read(list(set(self.keys(fingerprint, texts)))).count(None)
+        return list(self._values(self.keys(fingerprint, texts)).values()).count(None)
 
     def vectors(
         self,
