@@ -28,8 +28,8 @@ def create_pipeline() -> Pipeline:
         Node(
             plan_mining,
             inputs=by_name(
-                "corpus", "queries", "qrels", "marks", "knowledge", "store", "earlier_mining_record", "earlier_selection",
-                *(f"params:{name}" for name in settings),
+                "corpus", "queries", "qrels", "marks", "knowledge", "store", "earlier_mining_record",
+                "earlier_selection", *(f"params:{name}" for name in settings),
             ),
             outputs=["contents", "mining_plan"],
             name="plan_mining",
