@@ -29,6 +29,7 @@ EXTRAS: Final = {
     "rdf": ("rdflib", "reads graphs in RDF"),
     "s3": ("s3fs", "keeps artifacts in a bucket"),
     "ray": ("ray", "mines on a Ray cluster"),
+    "serve": ("fastapi", "serves the page to look at a run and to mark"),
     "notebooks": ("ipykernel", "runs the notebooks"),
     "docs": ("mkdocs-material", "builds the documentation as a site"),
 }

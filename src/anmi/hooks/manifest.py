@@ -89,7 +89,9 @@ class ManifestHooks:
         self._catalog = catalog
         self._record.begin(run_params, self._parameters, self._project)
         if origin.COLLECTION in pipeline.inputs():
-            self._record.collection = origin.collection_facts(str(self._record.parameters["collection"]))
+            self._record.collection = origin.collection_facts(
+                str(self._record.parameters["collection"]), origin.marks_of(self._record.parameters)
+            )
         self._read_from = reuse.collection_state(self._record)
         if unchanged.is_whole(run_params):
             self._compare(pipeline, catalog)

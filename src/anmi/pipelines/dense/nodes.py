@@ -95,14 +95,16 @@ def retrieve(
     dense: DenseParams,
     seed: int,
     engine: EngineParams = IN_PROCESS,
+    marks: pd.DataFrame | None = None,
 ) -> CandidateShards:
     """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
 
-    Every candidate gets the scores and ranks of all of them, and whether it is a near-duplicate or a sibling of a
-    positive.
+    Every candidate gets the scores and ranks of all of them, whether it is a near-duplicate or a sibling of a positive,
+    and, where there are such marks, whether it was marked as not relevant.
     """
     from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
+    from anmi.retrieval.marked import Marked
     from anmi.retrieval.related import RelatedDocuments
     from anmi.retrieval.retrieve import Queries, Retrieve
     from anmi.selection.plan import MiningPlan
@@ -134,4 +136,6 @@ def retrieve(
         random=dense.random,
         seed=seed,
     )
-    return make_blocks(engine, search, shards, description="retrieving", total=len(rows))
+    found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
+    marked = Marked.of(marks, ids)
+    return found if marked is None else found.map(marked)
