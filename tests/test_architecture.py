@@ -30,7 +30,7 @@ ROOMS = (
     *("__main__", "cli", "settings", "hooks", "pipeline_registry", "pipelines", "runs", "datasets", "configuration"),
     *("report", "training", "search", "evaluation", "selection", "judging", "adaptation", "retrieval", "corpus"),
     *("engine", "store"),
-    *("candidates", "ragged", "seeds", "files", "fingerprint", "renamed", "locks", "errors"),
+    *("candidates", "ragged", "seeds", "buckets", "files", "fingerprint", "renamed", "locks", "errors"),
 )
 # Above the line is what knows of kedro and mlflow.
 EDGE = ROOMS[: ROOMS.index("report")]
