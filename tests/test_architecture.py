@@ -32,7 +32,7 @@ ROOMS = (
     "serve",
     *("report", "training", "search", "evaluation", "selection", "judging", "adaptation", "retrieval", "corpus"),
     *("engine", "store"),
-    *("candidates", "ragged", "seeds", "files", "fingerprint", "renamed", "locks", "errors"),
+    *("candidates", "ragged", "seeds", "buckets", "files", "fingerprint", "renamed", "locks", "errors"),
 )
 # Above the line is what knows of kedro and mlflow.
 EDGE = ROOMS[: ROOMS.index("serve")]
