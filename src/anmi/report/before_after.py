@@ -138,7 +138,7 @@ def _shown(
             {"name": name, "documents": [_document(corpus, place) | {"relevant": relevant} for place, relevant in top]}
             for name, top in query["tops"].items()
         ],
-        "missed": _document(corpus, place_of[missed]) if missed in place_of else None,
+        "missed": _document(corpus, place_of[missed]) if missed is not None and missed in place_of else None,
     }
 
 

@@ -182,8 +182,10 @@ def _counts(numbers: NDArray[Any], width: int) -> NDArray[np.int64]:
 def _rounded(name: str, values: NDArray[Any]) -> list[float | None]:
     digits = 0 if name == "elo" else 1 if name == "bm25" else 3
     rounded = np.round(values.astype(np.float64), digits)
-    found: list[float | None] = np.where(np.isfinite(rounded), rounded, None).tolist()
-    return found
+    found = rounded.astype(object)
+    found[~np.isfinite(rounded)] = None
+    listed: list[float | None] = found.tolist()
+    return listed
 
 
 def _cut(text: str, length: int) -> str:
