@@ -56,7 +56,9 @@ def serve(port: int, host: str, allow_remote: bool, by: str | None, env: str | N
         app = create_app(run, marks, by or _user(), guard)
         with _listening(host, port) as listening:
             click.echo(f"{_address(host, listening, guard)}\nmarks go to {marks}\nCtrl-C ends it")
-            config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+            config = uvicorn.Config(
+                app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
+            )
             try:
                 uvicorn.Server(config).run(sockets=[listening])
             except KeyboardInterrupt:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.types import Collection, empty
@@ -183,19 +185,17 @@ def with_marks(found: Collection, marks: pd.DataFrame) -> tuple[Collection, pd.D
     counted = marks[counts].reset_index(drop=True)
     relevant = counted["relevance"] == 1
     refuted = _pairs(counted[~relevant])
-    kept = found.qrels[[pair not in refuted for pair in _rows(found.qrels)]]
-    labelled = _pairs(kept)
-    new = counted[relevant & [pair not in labelled for pair in _rows(counted)]]
+    kept = found.qrels[~_among(found.qrels, refuted)]
+    new = counted[relevant.to_numpy() & ~_among(counted, _pairs(kept))]
     labels = new[["query_id", "document_id", "relevance"]].assign(split=split[counts].to_numpy()[new.index])
-    qrels = pd.concat([kept, labels.astype({"relevance": kept["relevance"].dtype})], ignore_index=True)
+    qrels = pd.concat([kept, labels.astype(kept.dtypes.to_dict())], ignore_index=True)
 
     without = ~found.queries["query_id"].isin(qrels["query_id"]) & found.queries["query_id"].isin(counted["query_id"])
     aside_ = Quarantine()
     rows = found.queries.assign(file="", line=0)
     aside_.add("query", rows[without], "its only positive was marked as not relevant", damage=False)
     # What a person said goes before what follows from texts or facts.
-    said = _pairs(counted)
-    equivalents = found.equivalents[[pair not in said for pair in _rows(found.equivalents)]]
+    equivalents = found.equivalents[~_among(found.equivalents, _pairs(counted))]
     return replace(
         found,
         queries=found.queries[~without].reset_index(drop=True),
@@ -213,9 +213,10 @@ def _told(relevant: int, counted: int, unknown: int, total: int) -> str:
     return f"{text}; without effect: {told}" if told else text
 
 
-def _rows(table: pd.DataFrame) -> list[tuple[Any, Any]]:
-    return list(zip(table["query_id"], table["document_id"], strict=True))
-
-
 def _pairs(table: pd.DataFrame) -> set[tuple[Any, Any]]:
-    return set(_rows(table))
+    return set(zip(table["query_id"], table["document_id"], strict=True))
+
+
+def _among(table: pd.DataFrame, pairs: Set[tuple[Any, Any]]) -> NDArray[np.bool_]:
+    rows = zip(table["query_id"], table["document_id"], strict=True)
+    return np.fromiter((pair in pairs for pair in rows), bool, len(table))

@@ -34,7 +34,8 @@ class Asked(BaseModel):
 
     query_id: str = Field(max_length=_LONGEST_ID)
     document_id: str = Field(max_length=_LONGEST_ID)
-    relevance: Relevance | None
+    # Not Literal[0, 1], which takes true for 1.
+    relevance: int | None = Field(ge=0, le=1)
 
 
 def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
@@ -61,7 +62,8 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
     @app.post("/api/mark")
     def mark(asked: Asked) -> dict[str, Any]:
         run.check_pair(asked.query_id, asked.document_id)
-        made = add(marks, Mark(asked.query_id, asked.document_id, asked.relevance, by))
+        said: Relevance | None = None if asked.relevance is None else 1 if asked.relevance else 0
+        made = add(marks, Mark(asked.query_id, asked.document_id, said, by))
         return {"relevance": made.relevance, "at": made.at, "by": made.by}
 
     @app.get("/api/search")
