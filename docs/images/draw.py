@@ -115,7 +115,7 @@ def elo_zones() -> Figure:
         axes.fill_between([low, high], 0, weight, color=colour, alpha=0.55, lw=0)
         axes.text((low + high) / 2, weight + 0.05, name, ha="center", color=colour, weight="bold")
         told = f"from tier {tier}" if tier else "never shown"
-        axes.text((low + high) / 2, weight - 0.13 if weight > 0.2 else -0.14, told, ha="center", fontsize=8)
+        axes.text((low + high) / 2, -0.14, told, ha="center", fontsize=8)
     axes.axhline(0, color=GREY, lw=0.8)
     axes.set(xticks=[0, *BORDERS], xlabel="gap = Elo of the positive less Elo of the candidate", ylabel="weight")
     axes.set(xlim=(-100, 800), ylim=(-0.2, 1.2), yticks=[0, 0.5, 1])
@@ -186,8 +186,8 @@ def simans() -> Figure:
     rank = np.arange(0, 40)
     for own, colour, style in ((0, VIOLET, ":"), (10, GREEN, "-"), (20, BLUE, "--")):
         parts[1].plot(rank, np.exp(-np.abs(rank - 1.5 * own)), color=colour, ls=style, label=f"positive on rank {own}")
-    parts[1].set(xlabel="rank of the candidate", title="form rank", ylim=(0, 1.3))
-    parts[1].legend(fontsize=8)
+    parts[1].set(xlabel="rank of the candidate", title="form rank", ylim=(0, 1.6))
+    parts[1].legend(fontsize=8, loc="upper right")
     return figure
 
 
@@ -224,7 +224,7 @@ def hans() -> Figure:
 
 def dnh_schedules() -> Figure:
     """Shares of the sources over the epochs by two schedules."""
-    mix, steps = (0.2, 0.5, 0.3, 0.0), 100
+    mix, steps = (0.2, 0.5, 0.3, 0.0), 20
     epochs = np.arange(0, 7, 1 / steps)
     figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.4), sharey=True, layout="constrained")
     for axes, schedule in zip(
