@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Texts = Sequence[str] | pd.Series | pa.Array | pa.ChunkedArray
+Texts: TypeAlias = Sequence[str] | pd.Series | pa.Array | pa.ChunkedArray
 
 
 def arrow(values: Texts) -> pa.LargeStringArray:

@@ -103,7 +103,6 @@ def detect_language(texts: Texts) -> str:
     # Single short utterances are often misread; a handful read together seldom is.
     parts = [part for part in np.array_split(np.arange(len(found)), 20) if len(part)]
     chunks = ["\n".join(found[row][:_PARAGRAPH] for row in part.tolist()) for part in parts]
-    recogniser = _recogniser() if chunks else None
-    votes = Counter(recogniser.classify(chunk)[0] for chunk in chunks)
+    votes = Counter(_recogniser().classify(chunk)[0] for chunk in chunks)
     # Ties go to the first code in the alphabet, so that the answer does not depend on the order of documents.
     return min(votes, key=lambda code: (-votes[code], code), default="en")
