@@ -111,8 +111,8 @@ def read_log(path: Path) -> list[Mark]:
 def _mark(line: str, path: Path, number: int) -> Mark:
     try:
         found = json.loads(line)
-        mark = Mark(**{name: found[name] for name in ("query_id", "document_id", "relevance")},
-                    **{name: str(found.get(name, "")) for name in ("by", "at")})  # fmt: skip
+        by, at = (str(found.get(name, "")) for name in ("by", "at"))
+        mark = Mark(found["query_id"], found["document_id"], found["relevance"], by, at)
         texts = isinstance(mark.query_id, str) and isinstance(mark.document_id, str)
         if texts and (mark.relevance is None or (type(mark.relevance) is int and mark.relevance in (0, 1))):
             return mark

@@ -28,7 +28,7 @@ class AgainstMarks:
         Of the corpus, in its order.
     """
 
-    columns = (MARKED, "p_judged", "p_relevant")
+    columns: tuple[str, ...] = (MARKED, "p_judged", "p_relevant")
 
     def __init__(self, marks: pd.DataFrame, document_ids: list[str]) -> None:
         relevant = marks[marks["relevance"] == 1]

@@ -23,6 +23,7 @@ from anmi.fingerprint import hash_file
 from anmi.retrieval.kinds import device, is_routed, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
+from anmi.retrieval.onnx import FOLDER, WAYS, Way, by_onnx
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.sparse.base import is_sparse_folder
 from anmi.retrieval.token_table import TokenTable, token_table
@@ -45,6 +46,9 @@ STATIC_DIMENSIONS: Final = 256
 STORED: Final[Number] = "float16"
 # What people call a loaded model.
 _CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
+_PRINTS: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
+# Where a loaded model's network may be kept in another form.
+_MODELS: Final[WeakKeyDictionary[Any, Path]] = WeakKeyDictionary()
 
 
 def minilm_folder() -> Path:
@@ -119,7 +123,7 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     settle_prompts(model, prompts)
-    _CALLED[model] = short_name(name)
+    _CALLED[model], _MODELS[model] = short_name(name), models
     return model
 
 
@@ -298,7 +302,8 @@ def encode(
     store
         Cache; None computes everything, for models that will not be seen again.
     precision
-        ``auto``, ``float32`` or ``bfloat16`` (of the matrix products; the result is float32).
+        ``auto``, ``float32`` or ``bfloat16`` (of torch's matrix products; the result is float32), or ``onnx-float32``
+        or ``onnx-int8`` by ONNX Runtime.
     batch_size
         Texts per forward pass.
     description
@@ -335,7 +340,7 @@ def encode(
     if store is None:
         return compute(list(texts))
     prints = embedding_fingerprint(model, precision, role)
-    name = called(model, prompts_of(model)[role] if role else "")
+    name = called(model, prompts_of(model)[role] if role else "") + (f" by {precision}" if precision in WAYS else "")
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
         if elsewhere is None:
             return store.vectors(prints, texts, compute, 1024, bar, name, number=STORED)
@@ -351,6 +356,9 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
         return model.encode(texts, prompt)
     import torch
 
+    if precision in WAYS:
+        # Its folder is called by the network alone: prompts are put before texts, not into it.
+        model, batch_size = by_onnx(model, precision, onnx_folder(model, precision)), 1
     route = {"task": role} if is_routed(model) else {}
     model.eval()
     with torch.inference_mode(), autocast(_exact(model, precision)):
@@ -359,6 +367,19 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
             show_progress_bar=False, convert_to_numpy=True, **route,
         )  # fmt: skip
     return result.astype(np.float32)
+
+
+def onnx_folder(model: SentenceTransformer, way: Way) -> Path:
+    """Return where a model's network is kept for ONNX Runtime."""
+    if model not in _MODELS:
+        raise AnmiError(f'only an encoder of load_encoder can be run by "{way}"; set dense.backend=torch')
+    return _MODELS[model] / f"{FOLDER}{_network_print(model)}-{way.removeprefix(FOLDER)}"
+
+
+def _network_print(model: SentenceTransformer) -> str:
+    if model not in _PRINTS:
+        _PRINTS[model] = _digest(model, None, ())[:16]
+    return _PRINTS[model]
 
 
 def _exact(model: Encoder, precision: str) -> str:
