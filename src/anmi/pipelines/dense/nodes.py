@@ -104,8 +104,9 @@ def retrieve(
 ) -> CandidateShards:
     """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
 
-    Every candidate gets the scores and ranks of all of them, whether it is a near-duplicate or a sibling of a positive,
-    and, where there are such marks, whether it was marked as not relevant.
+    Every candidate gets the scores of all of them, its ranks as deep as they were searched or the recipe reads, whether
+    it is a near-duplicate or a sibling of a positive, and, where there are such marks, whether it was marked as not
+    relevant.
     """
     from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
@@ -114,7 +115,7 @@ def retrieve(
     from anmi.retrieval.retrieve import Queries, Retrieve
     from anmi.selection.plan import MiningPlan
 
-    sources, plan = recipes.get(recipe).sources, MiningPlan.of(mining_plan)
+    asked, plan = recipes.get(recipe), MiningPlan.of(mining_plan)
     ids, encoded = corpus.document_id.tolist(), to_mine(queries)
     chosen = encoded.query_id.isin(qrels.query_id)
     if plan.queries is not None:
@@ -131,8 +132,8 @@ def retrieve(
             pool.own_documents(part, position), np.asarray(query_embeddings)[some],
         ))  # fmt: skip
     search = Retrieve(
-        bm25=bm25_index if "bm25" in sources else None,
-        dense=dense_index if "dense" in sources else None,
+        bm25=bm25_index if "bm25" in asked.sources else None,
+        dense=dense_index if "dense" in asked.sources else None,
         embeddings=document_embeddings,
         group=pool.duplicate_groups(ids, related_documents),
         related=RelatedDocuments.from_table(related_documents, ids),
@@ -140,6 +141,8 @@ def retrieve(
         dense_depth=dense.depth,
         random=dense.random,
         seed=seed,
+        bm25_ranks=asked.ranks_of("bm25_rank"),
+        dense_ranks=asked.ranks_of("dense_rank"),
     )
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
     marked = Marked.of(marks, ids)
