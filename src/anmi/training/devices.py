@@ -10,7 +10,7 @@ state is in this process alone (Gao et al., "Scaling Deep Contrastive Learning B
 
 from __future__ import annotations
 
-import io
+import copy
 import os
 import sys
 import tempfile
@@ -167,8 +167,6 @@ def working(encoder: nn.Module, options: TrainingOptions, precision: torch.dtype
         raise AnmiError("start training as one process: training.options.devices starts the others")
     threads = torch.get_num_threads()
     share = max(1, threads // devices)
-    packed = io.BytesIO()
-    torch.save(encoder, packed)
     with tempfile.TemporaryDirectory(prefix="anmi-devices-") as folder:
         places = [
             _Place(rank, devices, str(Path(folder) / "meeting"), f"{kind}:{rank}" if kind == "cuda" else kind)
@@ -177,7 +175,7 @@ def working(encoder: nn.Module, options: TrainingOptions, precision: torch.dtype
         loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
         context = torch.multiprocessing.get_context("spawn")
         with environment(loopback | {"OMP_NUM_THREADS": str(share)}):
-            given = (packed.getvalue(), share, autocast_type(precision), options.recompute)
+            given = (copy.deepcopy(encoder).cpu(), share, autocast_type(precision), options.recompute)
             helpers = [context.Process(target=_help, args=(place, *given), daemon=True) for place in places[1:]]
             for helper in helpers:
                 helper.start()
@@ -207,12 +205,12 @@ def working(encoder: nn.Module, options: TrainingOptions, precision: torch.dtype
             distributed.destroy_process_group()
 
 
-def _help(place: _Place, packed: bytes, threads: int, autocast: torch.dtype | None, recompute: bool) -> None:
+def _help(place: _Place, given: nn.Module, threads: int, autocast: torch.dtype | None, recompute: bool) -> None:
     """Do what the first process asks for, until it says that this is all."""
     torch.set_num_threads(threads)
     group = place.join()
-    # Of our own parent, through its memory.
-    encoder = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=False).to(place.device)
+    # What processes are given lies in memory that all of them share.
+    encoder = copy.deepcopy(given).to(place.device)
     objective = ContrastiveObjective(encoder, nn.Identity(), autocast, recompute=recompute)
     made: dict[int, list[Tensor]] = {}
     failed: str | None = None
