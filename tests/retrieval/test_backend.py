@@ -87,7 +87,7 @@ def test_vectors_that_are_too_far_give_way_with_a_word(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(backend, "MEAN_COSINE", 0.999999)
     assert choose(load_encoder(str(folder), tmp_path), TEXTS, asked, "float32", 8, tmp_path) in expected
-    assert "By onnx-int8 the encoder's vectors are too far from torch's (cosine 0." in caplog.text
+    assert "By onnx-int8 the encoder's vectors are too far from torch's (cosine " in caplog.text
 
 
 def test_torch_runs_what_onnx_cannot(
