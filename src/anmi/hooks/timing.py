@@ -25,7 +25,9 @@ class TimingHooks:
     """Measure every node from its first input to its last output and log one line for it.
 
     Blocks of candidates are made while they are saved, so the time of the function alone would say little. A node that
-    reads ``node_times`` is given the entries of all that ended before it.
+    reads ``node_times`` is given the entries of all that ended before it. An entry has ``node, seconds, peak_mib``; where
+    a result has rows, those of the longest (``rows``) and its name (``of``); where the store was asked for values, how
+    many different ones (``asked``) and how many it had (``found``).
     """
 
     def __init__(self, record: RunRecord) -> None:
@@ -112,7 +114,8 @@ class TimingHooks:
             entry["rows"] = rows[entry["of"]]
         if node.name in self._asked:
             store, asked, found = self._asked.pop(node.name)
-            entry |= {"asked": store.asked - asked, "found": store.found - found}
+            if store.asked > asked:
+                entry |= {"asked": store.asked - asked, "found": store.found - found}
         self._record.nodes.append(entry)
         # The record also has the nodes of earlier tasks of the same run.
         done = sum(entry["node"] in self._started for entry in self._record.nodes)

@@ -36,14 +36,15 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
         mine = [(label, count) for label, (_, count, kind) in zip(labels, bars, strict=True) if kind == way]
         if mine:
             counts = [count for _, count in mine]
+            texts = [f"{count:,} ({_per_mille(count, total)})" for count in counts]
             traces.append({
                 "type": "bar", "orientation": "h", "name": way, "y": [label for label, _ in mine], "x": counts,
-                "text": [f"{count:,} ({_per_mille(count, total)})" for count in counts], "textposition": "auto",
+                "text": texts, "textposition": "outside", "cliponaxis": False,
                 "marker": {"color": colour, "pattern": {"shape": shape}}, "hovertemplate": "%{y}: %{text}",
             })  # fmt: skip
     layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "")
     layout |= {"barmode": "overlay"}
-    layout["xaxis"] |= {"type": "log", "range": [-0.1, math.log10(total) + 0.15], "dtick": 1}
+    layout["xaxis"] |= {"type": "log", "range": [-0.1, math.log10(total) + 1], "dtick": 1}
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
     note = "Top to bottom in the order of the steps, in brackets per mille of all candidates."
     if idle:
