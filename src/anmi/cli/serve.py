@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, example, load, project
+from anmi.cli.common import belonging, echo_json, example, json_option, load, project
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _SHOWN: Final = (
 
 @click.command(
     short_help="Look at the last run in a browser, and mark what is relevant.",
-    epilog=example("kedro anmi serve", "kedro anmi serve --port 0 --as asha"),
+    epilog=example("kedro anmi serve"),
 )
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
@@ -36,13 +36,14 @@ _SHOWN: Final = (
     "--allow-remote", is_flag=True, help="Let other machines in, by a token: that of ANMI_SERVE_TOKEN, or a new one."
 )
 @click.option("--as", "by", metavar="NAME", help="Who marks, noted with each mark; by default the user's name.")
+@json_option
 @env_option
-def serve(port: int, host: str, allow_remote: bool, by: str | None, env: str | None) -> None:
+def serve(port: int, host: str, allow_remote: bool, by: str | None, as_json: bool, env: str | None) -> None:
     """Serve a page over the last run: search by what it trained, look at the candidates of queries, and mark pairs.
 
     What is marked becomes labels of the next run; docs/labelling.md says how. Ctrl-C ends it, with the exit code 0.
     """
-    with project(env) as context:
+    with project(env, as_json=as_json) as context:
         try:
             import uvicorn
 
@@ -55,7 +56,11 @@ def serve(port: int, host: str, allow_remote: bool, by: str | None, env: str | N
         marks, run = _opened(context)
         app = create_app(run, marks, by or _user(), guard)
         with _listening(host, port) as listening:
-            click.echo(f"{_address(host, listening, guard)}\nmarks go to {marks}\nCtrl-C ends it")
+            address = _address(host, listening, guard)
+            if as_json:
+                echo_json({"address": address, "marks": str(marks)})
+            else:
+                click.echo(f"{address}\nmarks go to {marks}\nCtrl-C ends it")
             config = uvicorn.Config(
                 app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
             )

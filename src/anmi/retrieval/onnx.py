@@ -122,7 +122,8 @@ def _to_eight_bits(whole: Path, target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     chatty = logging.getLogger()
-    level, _ = chatty.level, chatty.setLevel(logging.ERROR)
+    level = chatty.level
+    chatty.setLevel(logging.ERROR)
     try:
         # Seven bits of the eight: without VNNI a processor adds products in 16 bits, which would overflow.
         quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
