@@ -1,4 +1,4 @@
-"""Dense indexes: exact against brute force, approximate ones near it, saving, given documents."""
+"""Dense indexes: exact against brute force, approximate ones near it, saving."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anmi.errors import AnmiError
-from anmi.retrieval.dense import KINDS, DenseIndex, similarities, similarities_and_ranks
+from anmi.retrieval.dense import KINDS, DenseIndex
 
 COUNT, WIDTH = 1500, 32
 
@@ -76,6 +76,33 @@ def test_a_saved_index_answers_alike(
         assert (before == after).all()
 
 
+def test_an_exact_index_that_faiss_wrote_is_read(documents: np.ndarray, queries: np.ndarray, tmp_path: Path) -> None:
+    import faiss
+
+    index = DenseIndex.build(documents, [f"d{i}" for i in range(COUNT)])
+    index.save(tmp_path)
+    (tmp_path / "vectors.npy").unlink()
+    engine = faiss.IndexFlatIP(WIDTH)
+    engine.add(documents)
+    faiss.write_index(engine, str(tmp_path / "index.faiss"))
+    for before, after in zip(index.search(queries, 10), DenseIndex.load(tmp_path).search(queries, 10), strict=True):
+        assert (before == after).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_is_sent_to_another_process(
+    indexes: dict[str, DenseIndex], queries: np.ndarray, kind: str, tmp_path: Path
+) -> None:
+    from anmi.engine.transport import pack, unpack
+
+    indexes[kind].save(tmp_path)
+    packed = tmp_path / "sent"
+    packed.mkdir()
+    pack(DenseIndex.load(tmp_path).search, packed)
+    for before, after in zip(indexes[kind].search(queries, 10), unpack(packed)(queries, 10), strict=True):
+        assert (before == after).all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [2, 5, 80])
 def test_small_corpora_can_be_indexed(documents: np.ndarray, kind: str, count: int) -> None:
@@ -83,35 +110,6 @@ def test_small_corpora_can_be_indexed(documents: np.ndarray, kind: str, count: i
     found, _ = index.search(documents[:1], 10)
     assert found.shape == (1, min(10, count))
     assert 0 in found[0].tolist()
-
-
-def test_given_documents_are_scored_and_ranked_as_by_hand(documents: np.ndarray, queries: np.ndarray) -> None:
-    given = np.random.default_rng(3).integers(-1, COUNT, size=(40, 15)).astype(np.int32)
-    scores, ranks = similarities_and_ranks(queries, documents, given)
-    full = queries @ documents.T
-    for q in range(40):
-        for m, document in enumerate(given[q]):
-            if document < 0:
-                assert np.isnan(scores[q, m]) and np.isnan(ranks[q, m])
-            else:
-                assert scores[q, m] == pytest.approx(float(queries[q] @ documents[document]), abs=1e-5)
-                # Neighbours closer than the rounding of a product may change places.
-                better = full[q] - full[q, document]
-                assert 1 + (better > 1e-6).sum() <= ranks[q, m] <= 1 + (better > -1e-6).sum()
-    np.testing.assert_allclose(similarities(queries, documents, given), scores, atol=1e-5)
-
-
-def test_with_result_lists_a_rank_is_the_place_in_the_list(documents: np.ndarray, queries: np.ndarray) -> None:
-    rng = np.random.default_rng(4)
-    retrieved = np.stack([rng.permutation(50)[:20] for _ in queries]).astype(np.int32)
-    retrieved[:, 18:] = -1
-    given = rng.integers(-1, 50, size=(40, 30)).astype(np.int32)
-    scores, ranks = similarities_and_ranks(queries, documents, given, retrieved)
-    for q in range(40):
-        order = retrieved[q].tolist()
-        for document, rank in zip(given[q].tolist(), ranks[q], strict=True):
-            assert (rank == order.index(document) + 1) if document >= 0 and document in order else np.isnan(rank)
-    np.testing.assert_allclose(scores, similarities(queries, documents, given), atol=1e-6)
 
 
 def test_a_wrong_number_of_ids_is_refused(documents: np.ndarray) -> None:

@@ -77,12 +77,19 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
             values = scores[name]
             ranks = np.array([1 + (values > value).sum() for value in values])
             order = [d for d in np.lexsort((np.arange(len(values)), -values)).tolist() if d not in barred]
-            for document in order[:depth]:
-                if name == "dense" or values[document] > 0:
-                    said[document]["source"] += SOURCES[name]
+            order = [d for d in order[:depth] if name == "dense" or values[d] > 0]
+            for document in order:
+                said[document]["source"] += SOURCES[name]
+            # Where less than asked for was found, that was all there is.
+            deepest = np.inf if len(order) < depth else ranks[order[-1]] if depth else 0
+            deepest = max(deepest, getattr(retrieve, f"{name}_ranks"))
             for document, told in said.items():
                 told |= {name: float(values[document]), f"{name}_rank": float(ranks[document])}
-            fused += 1 / (60 + ranks)
+                if ranks[document] > deepest:
+                    told[f"{name}_rank"] = np.nan
+                    if name == "bm25":
+                        told["exact"] = float(ranks[document])
+            fused += np.where(ranks > deepest, 0, 1 / (60 + ranks))
         excluded = np.array([sorted(barred)], np.int32)
         drawn = random.draw(retrieve.seed, [queries.query_ids[number]], excluded, len(retrieve.group), retrieve.random)
         for document in drawn[0][drawn[0] >= 0].tolist():
@@ -111,7 +118,7 @@ def check(block: Candidates, expected: list[tuple[list[int], Row, Row]], columns
                 assert np.isnan(block.columns[name][row, ~held]).all()
         for name in columns:
             known = block.positives[row] >= 0
-            values = [told[name] for told in own.values()]
+            values = [told.get("exact", told[name]) if name == "bm25_rank" else told[name] for told in own.values()]
             np.testing.assert_allclose(block.positive_columns[name][row, known], values, rtol=1e-4, err_msg=name)
             assert np.isnan(block.positive_columns[name][row, ~known]).all()
 
@@ -149,8 +156,11 @@ def test_one_pass_is_what_sets_and_full_scores_say(
         {"random": 0},
         {"bm25_depth": DOCUMENTS * 2, "dense_depth": DOCUMENTS * 2},
         {"random": DOCUMENTS * 2, "bm25_depth": 1, "dense_depth": 1},
+        {"random": DOCUMENTS * 2, "bm25_ranks": 30, "dense_ranks": 70},
+        {"random": DOCUMENTS * 2, "dense_depth": 0, "bm25_ranks": DOCUMENTS * 2, "dense_ranks": DOCUMENTS * 2},
+        {"random": DOCUMENTS * 2, "dense_depth": 0},
     ],
-    ids=["none at random", "deeper than the corpus", "all at random"],
+    ids=["none at random", "deeper than the corpus", "all at random", "deeper ranks", "all ranks", "no list"],
 )
 def test_depths_of_any_size_are_kept(made: tuple[Retrieve, Queries], options: dict[str, int]) -> None:
     retrieve, queries = replace(made[0], **options), made[1]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval.best import best
@@ -20,8 +21,8 @@ from anmi.retrieval.tokenize import Tokenize, tokenizer
 ENGINES: Final = ("bm25s", "rank_bm25")
 _SETTINGS: Final = "settings.json"
 _CELLS: Final = 4_000_000
-# Documents per query, such as positives, whose ranks are counted faster than sorted for.
-_FEW: Final = 16
+# Documents that are weighed at a time, which bounds memory.
+_DOCUMENTS: Final = 50_000
 
 
 class BM25Index:
@@ -194,10 +195,19 @@ class BM25Index:
                 yield part, self._engine.scores(chosen)
                 continue
             full = room[: len(chosen)]
+            full.fill(0)
             for row, scores in zip(chosen, full, strict=True):
-                # bm25s has no scores for a query without terms.
-                scores[:] = self._engine.get_scores(row) if row else 0
+                self._add(row, scores)
             yield part, full
+
+    def _add(self, tokens: list[str], scores: NDArray[np.float32]) -> None:
+        """Add the postings of each token to the scores of all documents, float32 [N]."""
+        # What bm25s does itself, less the scores that it makes anew for each query and the views of mapped files.
+        weights, documents, starts = (np.asarray(self._engine.scores[name]) for name in ("data", "indices", "indptr"))
+        number = self._engine.vocab_dict
+        for term in [number[token] for token in tokens if token in number]:
+            first, last = starts[term], starts[term + 1]
+            np.add.at(scores, documents[first:last], weights[first:last])
 
 
 def score_and_rank(
@@ -224,29 +234,46 @@ def score_and_rank(
     [[3.0, nan]]
     """
     scores = np.take_along_axis(full, np.maximum(documents, 0), axis=1)
-    if documents.shape[1] <= _FEW:
-        above = np.array([np.count_nonzero(full > column[:, None], axis=1) for column in scores.T])
-        above = above.reshape(documents.shape[::-1]).T
-    else:
-        ascending = np.sort(full, axis=1)
-        places = [np.searchsorted(a, s, side="right") for a, s in zip(ascending, scores, strict=True)]
-        above = full.shape[1] - np.array(places).reshape(documents.shape)
-    ranks = (above + 1).astype(np.float32)
-    hidden = documents < 0
-    return np.where(hidden, np.nan, scores).astype(np.float32), np.where(hidden, np.nan, ranks).astype(np.float32)
+    scores[documents < 0] = np.nan
+    ranks = np.full(documents.shape, np.nan, np.float32)
+    for row, place in np.argwhere(documents >= 0):
+        ranks[row, place] = 1 + np.count_nonzero(full[row] > scores[row, place])
+    return scores, ranks
 
 
 def _index(terms: Terms, settings: dict[str, Any]) -> Any:
+    """Weigh the terms of each document by bm25s' formulas, which that library itself does document by document."""
     import bm25s
+    from bm25s import scoring
 
     engine = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
-    # Numbered as they come: bm25s would do so in the order of a set, which is another in every process.
-    ids, vocabulary = terms.rows(), {**terms.vocabulary, "": len(terms.vocabulary)}
-    engine.index((ids, vocabulary), show_progress=False)
-    # BM25L and BM25+ give every document a share for the terms it lacks. It is the same for all documents, so the
-    # order stands without it, and a score of 0 means in every variant that nothing is shared.
-    engine.nonoccurrence_array = None
-    engine.method = "lucene"
+    counts = terms.counts
+    frequencies = dict(enumerate(np.bincount(counts.indices, minlength=len(terms.vocabulary)).tolist()))
+    idf_of, share_of = scoring._select_idf_scorer(settings["method"]), scoring._select_tfc_scorer(settings["method"])
+    idf = scoring._build_idf_array(frequencies, counts.shape[0], idf_of)
+    average = terms.lengths.mean(dtype=np.float64)
+    constants = {"l_avg": average, "k1": engine.k1, "b": engine.b, "delta": engine.delta}
+    absent = np.zeros(len(idf), np.float32)
+    if settings["method"] in engine.methods_requiring_nonoccurrence:
+        # They give every document a share for the terms that it lacks. It is the same for all documents, so the order
+        # stands without it, and a score of 0 means in every variant that nothing is shared.
+        absent = scoring._build_nonoccurrence_array(
+            frequencies, counts.shape[0], idf_of, share_of, l_d=average, **constants
+        )
+    weights = np.empty(len(counts.data), np.float32)
+    for first in range(0, counts.shape[0], _DOCUMENTS):
+        ends = counts.indptr[first : first + _DOCUMENTS + 1]
+        some = slice(ends[0], ends[-1])
+        lengths = np.repeat(terms.lengths[first : first + _DOCUMENTS].astype(np.float64), np.diff(ends))
+        held = counts.indices[some]
+        weights[some] = idf[held] * share_of(tf_array=counts.data[some], l_d=lengths, **constants) - absent[held]
+    postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
+    engine.scores = {
+        "data": postings.data, "indices": postings.indices, "indptr": postings.indptr, "num_docs": counts.shape[0]
+    }  # fmt: skip
+    engine.vocab_dict = terms.vocabulary
+    engine.unique_token_ids_set = set(terms.vocabulary.values())
+    engine.nonoccurrence_array, engine.method = None, "lucene"
     return engine
 
 

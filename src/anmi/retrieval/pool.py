@@ -145,8 +145,67 @@ def merged(
     return unique.astype(np.int32), unique_bits.astype(np.uint8)
 
 
+def known_from(scores: NDArray[np.float32], kept: NDArray[np.bool_], depth: int, ranks: int) -> NDArray[np.float32]:
+    """Return from which score on the ranks of a query's documents follow from its list, float32 [Q, 1].
+
+    That is the score of the last candidate found, or of rank ``ranks`` if it lies deeper. It says nothing of how long
+    the list is beyond, which may go by the other queries of a shard.
+
+    Parameters
+    ----------
+    scores
+        Of the lists, best first, float32 [Q, K]; 0 where a list of terms ends.
+    kept
+        Which of them may be candidates, [Q, K].
+    depth
+        Candidates per query; K is at least this and the number of those that may not.
+    ranks
+        Ranks that are to be known in any case; K is at least this, or the whole corpus.
+
+    Examples
+    --------
+    >>> scores, kept = np.array([[0.9, 0.8, 0.7, 0.6]], np.float32), np.array([[False, True, True, True]])
+    >>> known_from(scores, kept, depth=2, ranks=1).round(1).tolist(), known_from(scores, kept, 4, 1).tolist()
+    ([[0.7]], [[-inf]])
+    """
+    if ranks > scores.shape[1]:
+        return np.full((len(scores), 1), -np.inf, np.float32)
+    count = np.cumsum(kept, axis=1)
+    last = np.where(kept & (count <= depth), np.arange(scores.shape[1]), -1).max(axis=1, initial=-1)
+    place = np.maximum(last, ranks - 1)[:, None]
+    if not scores.shape[1]:
+        return np.full((len(scores), 1), np.inf, np.float32)
+    least = np.where(place < 0, np.inf, np.take_along_axis(scores, np.maximum(place, 0), axis=1))
+    # Where not even so many were found, nothing lies beyond the list.
+    return np.where(count[:, -1:] < depth, -np.inf, least).astype(np.float32)
+
+
+def listed_ranks(
+    scores: NDArray[np.float32], listed: NDArray[np.float32], least: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return 1 + the number of higher scores in each query's list; NaN below ``least`` and where there is no score.
+
+    Parameters
+    ----------
+    scores
+        Of any documents, float32 [Q, M].
+    listed
+        Of the list, falling, float32 [Q, K].
+    least
+        See :func:`known_from`, float32 [Q, 1].
+
+    Examples
+    --------
+    >>> listed_ranks(*(np.array([x], np.float32) for x in ([0.8, 0.7, 0.5], [0.9, 0.7, 0.6], [0.6]))).tolist()
+    [[2.0, 2.0, nan]]
+    """
+    pairs = zip(-listed, -scores, strict=True)
+    above = np.array([np.searchsorted(falling, values) for falling, values in pairs]).reshape(scores.shape)
+    return np.where(scores >= least, above + 1, np.nan).astype(np.float32)
+
+
 def fused_rank(*ranks: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Reciprocal-rank fusion: Σ 1 / (60 + rank) over the sources; a missing rank counts 0 (Cormack et al. 2009)."""
+    """Reciprocal-rank fusion: Σ 1 / (60 + rank) over the sources; an unknown rank counts 0 (Cormack et al. 2009)."""
     shares = [np.nan_to_num(1.0 / (RECIPROCAL_RANK_CONSTANT + rank)) for rank in ranks]
     return np.sum(shares, axis=0).astype(np.float32)
 

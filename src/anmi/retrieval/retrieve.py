@@ -14,7 +14,8 @@ from anmi.engine.threads import outside_python
 from anmi.retrieval import pool, random
 from anmi.retrieval.best import best
 from anmi.retrieval.bm25 import BM25Index, score_and_rank
-from anmi.retrieval.dense import DenseIndex, similarities_and_ranks
+from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.exact import similarities
 from anmi.retrieval.related import RelatedDocuments
 
 Arrays = dict[str, NDArray[np.float32]]
@@ -45,7 +46,11 @@ class Queries(NamedTuple):
 @outside_python
 @dataclass(frozen=True)
 class Retrieve:
-    """Finds candidates by BM25, by an encoder and at random, each with the scores and ranks of both.
+    """Finds candidates by BM25, by an encoder and at random, each with the scores of both and the ranks in both lists.
+
+    A rank is 1 + the number of documents of the whole corpus with a higher score, and unknown beyond the last candidate
+    that a source found, or a deeper rank that is asked for: nobody reads those, and to count them costs as much as the
+    search. Of positives the rank by BM25 is always known.
 
     No candidate is a positive, the query itself or of the same text as these. What was retrieved comes best by fused
     rank first, and what was only drawn at random behind it: the first columns, which later stages judge, are the same
@@ -63,6 +68,8 @@ class Retrieve:
         Documents per query and source.
     seed
         Of the run.
+    bm25_ranks, dense_ranks
+        Down to which rank of each source ranks are known in any case.
     """
 
     bm25: BM25Index | None
@@ -74,11 +81,13 @@ class Retrieve:
     dense_depth: int
     random: int
     seed: int
+    bm25_ranks: int = 0
+    dense_ranks: int = 0
 
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
         excluded = pool.with_duplicates(np.concatenate([queries.positives, queries.own[:, None]], axis=1), self.group)
-        nearest, found = self._nearest(queries, excluded)
+        listed, found = self._nearest(queries, excluded)
         drawn = random.draw(self.seed, queries.query_ids, excluded, len(self.group), self.random)
         documents, source = pool.union(
             found, np.where(found >= 0, SOURCES["dense"], 0).astype(np.uint8), drawn, "random"
@@ -87,11 +96,10 @@ class Retrieve:
         if self.bm25 is not None:
             documents, source, columns, own = self._lexical(queries, excluded, documents, source)
         if self.dense is not None:
-            approximate = None if self.dense.settings["kind"] == "flat" else nearest
             wanted, width = np.concatenate([documents, queries.positives], axis=1), documents.shape[1]
-            found_of = similarities_and_ranks(queries.vectors, self.embeddings, wanted, approximate)
-            for name, values in zip(("dense", "dense_rank"), found_of, strict=True):
-                columns[name], own[name] = values[:, :width], values[:, width:]
+            values = similarities(queries.vectors, self.embeddings, wanted)
+            for name, said in (("dense", values), ("dense_rank", pool.listed_ranks(values, *listed))):
+                columns[name], own[name] = said[:, :width], said[:, width:]
         ranks = [columns[name] for name in ("bm25_rank", "dense_rank") if name in columns]
         columns["fused"] = pool.fused_rank(*ranks) if ranks else np.zeros(documents.shape, np.float32)
         columns["related"] = np.where(documents < 0, np.nan, self.related.kinds(queries.positives, documents)).astype(
@@ -107,14 +115,23 @@ class Retrieve:
             positive_columns=own,
         )
 
-    def _nearest(self, queries: Queries, excluded: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return what the encoder found, and of that the candidates."""
+    def _nearest(
+        self, queries: Queries, excluded: NDArray[np.int32]
+    ) -> tuple[tuple[NDArray[np.float32], NDArray[np.float32]], NDArray[np.int32]]:
+        """Return the scores of the encoder's lists, falling, and from which on ranks are known; and the candidates."""
         if self.dense is None:
-            nothing = np.zeros((len(queries.texts), 0), np.int32)
-            return nothing, nothing
-        nearest, _ = self.dense.search(queries.vectors, self.dense_depth + excluded.shape[1])
-        found = pool.compacted(pool.without(nearest, excluded))[0][:, : self.dense_depth]
-        return nearest, found.astype(np.int32)
+            nothing = np.zeros((len(queries.texts), 0), np.float32)
+            return (nothing, nothing), nothing.astype(np.int32)
+        wanted = max(self.dense_depth + excluded.shape[1] if self.dense_depth else 0, self.dense_ranks)
+        nearest, scores = self.dense.search(queries.vectors, wanted)
+        if self.dense.settings["kind"] != "flat":
+            # What an index of compressed vectors takes for their scores is none of the candidates' scores.
+            scores = np.nan_to_num(similarities(queries.vectors, self.embeddings, nearest), nan=-np.inf)
+            order = np.lexsort((nearest, -scores), axis=1)
+            nearest, scores = (np.take_along_axis(each, order, axis=1) for each in (nearest, scores))
+        nearest = pool.without(nearest, excluded)
+        least = pool.known_from(scores, nearest >= 0, self.dense_depth, self.dense_ranks)
+        return (scores, least), pool.compacted(nearest)[0][:, : self.dense_depth].astype(np.int32)
 
     def _lexical(
         self,
@@ -132,16 +149,18 @@ class Retrieve:
         """
         assert self.bm25 is not None
         parts: list[tuple[NDArray[Any], ...]] = []
-        wanted = self.bm25_depth + excluded.shape[1]
+        wanted = max(self.bm25_depth + excluded.shape[1], self.bm25_ranks)
         for some, scores in self.bm25.scored(queries.texts, max(wanted, others.shape[1])):
-            found, _ = best(scores, min(wanted, scores.shape[1]))
-            found = pool.compacted(pool.without(found, excluded[some]))[0][:, : self.bm25_depth].astype(np.int32)
+            found, listed = best(scores, min(wanted, scores.shape[1]))
+            found = pool.without(found, excluded[some])
+            least = pool.known_from(listed, found >= 0, self.bm25_depth, self.bm25_ranks)
+            found = pool.compacted(found)[0][:, : self.bm25_depth].astype(np.int32)
             source = np.where(found >= 0, SOURCES["bm25"], 0).astype(np.uint8)
             documents, source = pool.merged(found, source, others[some], others_source[some])
-            parts.append((
-                documents, source, *score_and_rank(scores, documents),
-                *score_and_rank(scores, queries.positives[some]),
-            ))  # fmt: skip
+            values = np.take_along_axis(scores, np.maximum(documents, 0), axis=1)
+            values[documents < 0] = np.nan
+            ranks = pool.listed_ranks(values, listed, least)
+            parts.append((documents, source, values, ranks, *score_and_rank(scores, queries.positives[some])))
         documents, source, bm25, rank, own, own_rank = (
             _stacked(arrays, padding) for arrays, padding in zip(zip(*parts, strict=True), _PADDINGS, strict=True)
         )

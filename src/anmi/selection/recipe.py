@@ -144,6 +144,11 @@ class Recipe(BaseModel):
         wanted = {"bm25": OF_BM25, "dense": OF_ENCODER}
         return frozenset(name for name, columns in wanted.items() if self.judged or self.requires & columns)
 
+    def ranks_of(self, column: str) -> int:
+        """Return the worst rank that a step tells from those behind it, such as 100 for ``rank_window``; 0 for none."""
+        reading = [item.params for item in self.steps if column in item.type.requires(item.params)]
+        return max((getattr(params, "last", 0) for params in reading), default=0)
+
     @property
     def main_threshold(self) -> int | None:
         """Place of the step whose threshold an audit sweeps; None where no step has one.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anmi.errors import AnmiError
 from anmi.judging.evidence.lexical import share
 from anmi.judging.evidence.pairs import Beside, Pairs
-from anmi.retrieval.dense import similarities
+from anmi.retrieval.exact import similarities
 
 
 def likeness(pairs: Pairs) -> NDArray[np.float32]:
