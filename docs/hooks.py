@@ -18,7 +18,11 @@ _INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Turn links to files of the repository, which a site has not, into their paths."""
-    return _OUTSIDE.sub(r"\1 (`\2`)", markdown)
+    return _OUTSIDE.sub(lambda link: _place(link[1].strip("`"), link[2]), markdown)
+
+
+def _place(name: str, path: str) -> str:
+    return f"`{path}`" if name in path else f"{name} (`{path}`)"
 
 
 def on_page_content(content: str, /, **_: Any) -> str:
@@ -30,6 +34,11 @@ def on_page_content(content: str, /, **_: Any) -> str:
 def on_post_page(output: str, /, page: Any, **_: Any) -> str:
     """Let the search of pages opened from a folder take its script from that folder."""
     return output.replace(_SHIM, get_relative_url("javascripts/iframe_worker.js", page.url))
+
+
+def on_post_template(output: str, /, **_: Any) -> str:
+    """Do the same for the page of a place that is not there."""
+    return output.replace(_SHIM, "javascripts/iframe_worker.js")
 
 
 def _mathml(formula: str, display: str) -> str:

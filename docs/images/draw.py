@@ -38,7 +38,8 @@ GREY: Final = "#808080"
 BLUE, ORANGE, GREEN, PINK, VIOLET = "#3b8fd0", "#d9772b", "#2a9d7c", "#c0588f", "#8b76c9"
 COLLECTIONS: Final = {"scifact": "SciFact", "api_docs": "api_docs", "kg_webnlg/beir_en": "WebNLG"}
 STYLE: Final = {
-    "svg.hashsalt": "anmi", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
+    "svg.hashsalt": "anmi", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
+    "axes.spines.right": False,
     "text.color": GREY, "axes.labelcolor": GREY, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY,
     "axes.titlesize": 9, "axes.titlecolor": GREY, "legend.frameon": False, "lines.linewidth": 2,
 }  # fmt: skip
@@ -51,7 +52,8 @@ def stages() -> Figure:
          ("dense", "encode, retrieve\ncandidates")],
         [("consistency", "rank of the\npositive"), ("denoising", "P(relevant) of\nevery candidate"),
          ("elo", "ratings with\nerrors"), ("selection", "negatives\nand weights")],
-        [("training", "the retriever"), ("evaluation", "systems on\ntest queries"), ("reporting", "report and\nnumbers")],
+        [("training", "the retriever"), ("evaluation", "systems on\ntest queries"),
+         ("reporting", "report and\nnumbers")],
     ]  # fmt: skip
     figure, axes = plt.subplots(figsize=(7.2, 3.3))
     axes.axis("off")
@@ -109,9 +111,7 @@ def elo_zones() -> Figure:
     weights, tiers = [0, 0.5, 1.0, 0.7, 0.3], [0, 4, 3, 2, 1]
     colours = [PINK, ORANGE, GREEN, BLUE, VIOLET]
     figure, axes = plt.subplots(figsize=(7.2, 2.5), layout="constrained")
-    for name, low, high, weight, tier, colour in zip(
-        names, edges, edges[1:], weights, tiers, colours, strict=False
-    ):
+    for name, low, high, weight, tier, colour in zip(names, edges, edges[1:], weights, tiers, colours, strict=False):
         axes.fill_between([low, high], 0, weight, color=colour, alpha=0.55, lw=0)
         axes.text((low + high) / 2, weight + 0.05, name, ha="center", color=colour, weight="bold")
         told = f"from tier {tier}" if tier else "never shown"
@@ -178,7 +178,8 @@ def simans() -> Figure:
     gap = np.linspace(-0.4, 0.3, 300)
     figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.5), layout="constrained")
     for a, name, colour, style in (
-        (0.5, "a = 0.5, as the paper has it", ORANGE, "--"), (0.5 / 0.1**2, "a = 0.5 / variance (deviation 0.1)", BLUE, "-"),
+        (0.5, "a = 0.5, as the paper has it", ORANGE, "--"),
+        (0.5 / 0.1**2, "a = 0.5 / variance (deviation 0.1)", BLUE, "-"),
     ):  # fmt: skip
         parts[0].plot(gap, np.exp(-a * gap**2), color=colour, ls=style, label=name)
     parts[0].set(xlabel="s − s⁺ (cosines)", ylabel="chance, relative", ylim=(0, 1.3), title="form score")
@@ -214,11 +215,15 @@ def hans() -> Figure:
     figure, parts = plt.subplots(1, 4, figsize=(7.2, 2.1), layout="constrained")
     for axes, (name, low, high, prose, formulas) in zip(parts, settings, strict=True):
         for direction, colour, style in ((prose, BLUE, "-"), (formulas, ORANGE, "--")):
-            axes.plot(hardness, Adaptation(low=low, high=high, direction=direction).at(hardness), color=colour, ls=style)
+            axes.plot(
+                hardness, Adaptation(low=low, high=high, direction=direction).at(hardness), color=colour, ls=style
+            )
         axes.set(title=name, xticks=[0, 1], yticks=[low, high])
     figure.supxlabel("hardness h of the query", fontsize=9)
     lines = parts[1].get_lines()
-    figure.legend(lines, ["hans (the report's prose)", "hans_formulas"], loc="outside upper center", ncols=2, fontsize=8)
+    figure.legend(
+        lines, ["hans (the report's prose)", "hans_formulas"], loc="outside upper center", ncols=2, fontsize=8
+    )
     return figure
 
 
@@ -273,7 +278,11 @@ def _cells(rows: list[dict[str, Any]]) -> Iterator[str]:
     """By collection, judgments completed where the collection knows what is relevant."""
     for collection in COLLECTIONS:
         found = sorted((r for r in rows if r["collection"] == collection), key=lambda r: r["judgments"])
-        yield "{measured:+.1f} ({low:+.1f} to {high:+.1f})".format(**found[0]).replace("-", "−") if found else "–"
+        yield (
+            "{measured:+.1f} ({low:+.1f}\u00a0to\u00a0{high:+.1f})".format(**found[0]).replace("-", "−")
+            if found
+            else "–"
+        )
 
 
 def with_measured(text: str) -> str:
