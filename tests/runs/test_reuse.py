@@ -275,7 +275,7 @@ def test_the_nodes_that_can_be_taken_over_are_those_of_the_pipeline() -> None:
         ({"parameters__recipes": {"plain": {"training": {"kinds": ["title"]}, "pool": 2}}}, set()),
         ({"machine__cores": 64}, set()),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value) if isinstance(value, set | frozenset) else value),
 )
 def test_a_key_changes_with_all_that_can_change_the_result(changes: dict[str, Any], changed: set[str]) -> None:
     before, after = (keys(nodes(), made, {}, Path()) for made in (record(), record(**changes)))
