@@ -221,6 +221,8 @@ class Store:
         for row, key in enumerate(keys):
             first.setdefault(key, row)
         values, absent = self._stored(fingerprint, first, len(texts), number)
+        self.asked += len(first)
+        self.found += len(first) - len(absent)
         # Longest first: batches of like length waste little padding, and too large a batch fails early.
         order = sorted(absent, key=lambda key: (-len(texts[first[key]]), key))
         if bar is not None:
