@@ -216,7 +216,7 @@ def test_a_cluster_that_loses_a_machine_makes_the_same_bytes_in_a_bucket(
     roots = {"ANMI_DATA_ROOT": "s3://mined/run", "ANMI_STORE": str(place.store), "COLUMNS": "200"}
     done = subprocess.run(
         [sys.executable, str(script), PARAMETERS],
-        cwd=project, env=clean | token | roots | bucket, capture_output=True, text=True, check=False, timeout=300,
+        cwd=project, env=clean | token | roots | bucket, capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     # Ray may have a last word of its own.
