@@ -25,9 +25,10 @@ class TimingHooks:
     """Measure every node from its first input to its last output and log one line for it.
 
     Blocks of candidates are made while they are saved, so the time of the function alone would say little. A node that
-    reads ``node_times`` is given the entries of all that ended before it. An entry has ``node, seconds, peak_mib``; where
-    a result has rows, those of the longest (``rows``) and its name (``of``); where the store was asked for values, how
-    many different ones (``asked``) and how many it had (``found``).
+    reads ``node_times`` is given the entries of all that ended before it.
+
+    An entry has ``node, seconds, peak_mib``; where a result has rows, those of the longest (``rows``) and its name
+    (``of``); where the store was asked for values, how many (``asked``), and how many it had (``found``).
     """
 
     def __init__(self, record: RunRecord) -> None:

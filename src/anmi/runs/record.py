@@ -54,7 +54,7 @@ class RunRecord:
     loaded, saved
         Version of every persisted dataset that was read or written; None where a dataset has no versions.
     nodes
-        ``node, seconds, peak_mib`` in the order in which they ended; see :mod:`anmi.hooks.timing` for what else is known.
+        ``node, seconds, peak_mib`` in the order in which they ended, and what else :mod:`anmi.hooks.timing` knows.
     fingerprint, outputs
         Of a whole run of ``mining``: hashes of what it was made from, and the files it made; see
         :mod:`anmi.runs.unchanged`.
