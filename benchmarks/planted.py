@@ -24,7 +24,8 @@ from anmi.judging.evidence.facts import facts_of
 from anmi.judging.fused import features
 from anmi.retrieval import pool
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.dense import DenseIndex, similarities
+from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.exact import similarities
 from anmi.retrieval.encoders import encode, load_encoder
 from anmi.retrieval.tokenize import tokenizer
 from anmi.store import Store

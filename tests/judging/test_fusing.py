@@ -19,7 +19,7 @@ from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
 from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
 from anmi.report.false_negatives import judged_by
-from anmi.retrieval.dense import similarities
+from anmi.retrieval.exact import similarities
 
 SEED = 7
 TOPICS = 60

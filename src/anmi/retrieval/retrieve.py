@@ -128,7 +128,7 @@ class Retrieve:
             # What an index of compressed vectors takes for their scores is none of the candidates' scores.
             scores = np.nan_to_num(similarities(queries.vectors, self.embeddings, nearest), nan=-np.inf)
             order = np.lexsort((nearest, -scores), axis=1)
-            nearest, scores = (np.take_along_axis(each, order, axis=1) for each in (nearest, scores))
+            nearest, scores = np.take_along_axis(nearest, order, axis=1), np.take_along_axis(scores, order, axis=1)
         nearest = pool.without(nearest, excluded)
         least = pool.known_from(scores, nearest >= 0, self.dense_depth, self.dense_ranks)
         return (scores, least), pool.compacted(nearest)[0][:, : self.dense_depth].astype(np.int32)
