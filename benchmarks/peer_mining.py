@@ -164,21 +164,29 @@ def turn(collection: Path, models: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def row(
+    case: str,
+    ours: float,
+    peer: float | None,
+    goal: float | None,
+    unit: str,
+    note: str = "",
+    benchmark: str = BENCHMARK,
+) -> dict[str, Any]:
+    """Return a row of speed.json."""
+    ratio = None if peer is None else round(ours / peer, 3)
+    rounded = None if peer is None else round(peer, 2)
+    return {
+        "case": case, "ours": round(ours, 2), "peer": rounded, "ratio": ratio, "goal": goal, "unit": unit,
+        "note": note, "benchmark": benchmark,
+    }  # fmt: skip
+
+
 def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return the medians as rows of speed.json."""
 
     def of(case: str, value: str) -> float:
         return median(turn[case][value] for turn in turns)
-
-    def row(
-        case: str, ours: float, peer: float | None, goal: float | None, unit: str, note: str = ""
-    ) -> dict[str, Any]:
-        ratio = None if peer is None else round(ours / peer, 3)
-        rounded = None if peer is None else round(peer, 2)
-        return {
-            "case": case, "ours": round(ours, 2), "peer": rounded, "ratio": ratio, "goal": goal, "unit": unit,
-            "note": note, "benchmark": BENCHMARK,
-        }  # fmt: skip
 
     made = []
     for case, goal in GOALS.items():
@@ -201,21 +209,25 @@ def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     return made
 
 
-def write(made: list[dict[str, Any]], turns: list[dict[str, dict[str, Any]]], collection: Path) -> None:
-    """Put rows and seconds by part into speed.json; what other benchmarks wrote stays."""
-    before = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
-    others = [row for row in before.get("rows", []) if row.get("benchmark") != BENCHMARK]
+def about(turns: list[dict[str, dict[str, Any]]], collection: Path) -> dict[str, Any]:
+    """Return on what was measured, and seconds by part."""
     parts = {
         case: {name: round(median(turn[case][kind].get(name, 0) for turn in turns), 2) for name in turns[0][case][kind]}
         for case, kind in (("peer", "parts"), ("nv_retriever", "nodes"), ("anmi", "nodes"), ("second", "nodes"))
     }
-    about = {
-        "collection": collection.name, "times": len(turns), "cores": os.cpu_count(), "machine": platform.machine(),
-        "python": platform.python_version(), "date": datetime.now(UTC).date().isoformat(),
-        "load": round(os.getloadavg()[2], 1), "parts": parts,
+    return {"collection": collection.name, "times": len(turns), "parts": parts}
+
+
+def write(made: list[dict[str, Any]], benchmark: str, about: dict[str, Any]) -> None:
+    """Put a benchmark's rows, and what it was run on, into speed.json; what other benchmarks wrote stays."""
+    before = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
+    others = [row for row in before.get("rows", []) if row.get("benchmark") != benchmark]
+    here = {
+        "cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version(),
+        "date": datetime.now(UTC).date().isoformat(), "load": round(os.getloadavg()[2], 1),
     }  # fmt: skip
-    text = json.dumps({**before, "rows": [*others, *made], "peer_mining": about}, indent=1, ensure_ascii=False)
-    RESULT.write_text(text + "\n", encoding="utf-8")
+    found = {**before, "rows": [*others, *made], Path(benchmark).stem: about | here}
+    RESULT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -239,7 +251,7 @@ def main() -> None:
         said = ", ".join(f"{case} {found['wall']:.1f} s ({found['cpu']:.1f})" for case, found in turns[-1].items())
         print(f"{number + 1}/{asked.times}: {said}", flush=True)
     made = rows(turns)
-    write(made, turns, asked.collection)
+    write(made, BENCHMARK, about(turns, asked.collection))
     for each in made:
         print(each["case"], each["ours"], each["peer"], each["ratio"], "goal", each["goal"], each["unit"])
 

@@ -25,8 +25,8 @@ from anmi.judging.fused import features
 from anmi.retrieval import pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
-from anmi.retrieval.exact import similarities
 from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.exact import similarities
 from anmi.retrieval.tokenize import tokenizer
 from anmi.store import Store
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
+import matplotlib as mpl
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -35,3 +39,39 @@ def test_within_the_document_sections_are_cited_by_their_number(sections: set[st
 
 def test_a_citation_may_be_broken_over_lines_and_name_a_letter() -> None:
     assert CITED.findall("(methods\n§4's), methods §3.2; methods.md §5b; methods, §6.") == ["4", "3.2", "5b", "6"]
+
+
+@pytest.fixture(scope="module")
+def draw() -> Any:
+    path = ROOT / "docs" / "images" / "draw.py"
+    spec = importlib.util.spec_from_file_location("docs_draw", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["docs_draw"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_was_measured_is_what_the_results_say(draw: Any) -> None:
+    text = METHODS.read_text(encoding="utf-8")
+    assert len(draw.MARKS.findall(text)) >= 9
+    assert draw.with_measured(text) == text
+    # By hand, of benchmarks/results/letter.json.
+    assert "| `debiased` | `naive_top` | −3.6 (−9.3\u00a0to\u00a0+2.2) |" in text
+
+
+def test_every_picture_is_drawn_by_the_script_and_shown(draw: Any) -> None:
+    shown = {
+        name for path in METHODS.parent.glob("*.md") for name in re.findall(r"images/(\w+)\.svg", path.read_text())
+    }
+    assert {picture.__name__ for picture in draw.PICTURES} <= shown
+    assert all((METHODS.parent / "images" / f"{name}.svg").exists() for name in shown)
+
+
+def test_the_picture_of_false_negatives_has_the_measured_points(draw: Any) -> None:
+    with mpl.rc_context(draw.STYLE):
+        first = draw.clean_and_hard().axes[0]
+    rows = [r for r in draw._results("mining_quality.json")["rows"] if r["collection"] == "kg_webnlg/beir_en"]
+    (expected,) = [(row["gap"], 100 * row["leak"]) for row in rows if row.get("recipe") == "nv_retriever"]
+    (line,) = [line for line in first.get_lines() if line.get_label() == "below 95 % of the positive"]
+    assert line.get_xydata().tolist() == [list(expected)]

@@ -49,8 +49,25 @@ def test_the_reference_has_settings_and_signatures(site: Path) -> None:
 
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
-        sources = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"([^\"]+)", page.read_text(encoding="utf-8"))
+        text = page.read_text(encoding="utf-8")
+        sources = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"([^\"]+)", text)
         assert not [source for source in sources if source.startswith(("http", "//"))], page.name
+        own = [source for source in sources if not source.startswith(("http", "#", "data:", "/"))]
+        assert not [source for source in own if not (page.parent / source.partition("#")[0]).exists()], page.name
+        # The theme would fetch a script to draw these.
+        assert 'class="mermaid"' not in text, page.name
+
+
+def test_formulas_are_drawn_without_a_script(site: Path) -> None:
+    text = (site / "methods.html").read_text(encoding="utf-8")
+    assert text.count("<math ") >= 8 and "arithmatex" not in text
+    # A mark that the converter does not know stays as it is.
+    assert not [formula for formula in re.findall(r"<math .*?</math>", text, re.DOTALL) if "\\" in formula]
+
+
+def test_pages_opened_from_a_folder_can_be_searched(site: Path) -> None:
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index")
+    assert 'src="../javascripts/iframe_worker.js"' in (site / "reference" / "python.html").read_text(encoding="utf-8")
 
 
 def test_the_readme_leads_to_pages_that_are_there() -> None:

@@ -7,13 +7,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from anmi.errors import AnmiError, causes
-from anmi.fingerprint import hash_files
+from anmi.fingerprint import hash_file, hash_files, hash_named
 from anmi.locks import owner
 
 # A hash costs about a second per gigabyte; what is larger is told by its size.
@@ -155,8 +155,10 @@ def disk_errors(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None
         raise told from error
 
 
-def measured(path: Path) -> dict[str, Any]:
+def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return number and bytes of the files of an artifact, and hashes: of all of it unless it is large, of weights.
+
+    ``known`` holds hashes by name, so that those files are not read.
 
     Examples
     --------
@@ -167,14 +169,18 @@ def measured(path: Path) -> dict[str, Any]:
     (1, 4)
     """
     files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
-    sizes = [file.stat().st_size for file in files]
-    facts: dict[str, Any] = {"files": len(files), "bytes": sum(sizes)}
-    if facts["bytes"] <= _HASHED or path.name in _ALWAYS_HASHED:
-        facts["digest"] = _hash(files, path)
-    if weights := [file for file in files if file.suffix == ".safetensors"]:
-        facts["weights"] = _hash(weights, path)
+    found = {file.relative_to(path).as_posix(): file for file in files}
+    known = known or {}
+    sizes = {name: file.stat().st_size for name, file in found.items()}
+    facts = sized(path.name, sizes, lambda name: known.get(name) or hash_file(found[name]))
+    if weights := {name: file for name, file in found.items() if file.suffix == ".safetensors"}:
+        facts["weights"] = hash_files(weights.items())
     return facts
 
 
-def _hash(files: list[Path], root: Path) -> str:
-    return hash_files((file.relative_to(root).as_posix(), file) for file in files)
+def sized(artifact: str, sizes: Mapping[str, int], hash_of: Callable[[str], str]) -> dict[str, Any]:
+    """Return number and bytes of files by their names, in order, and a hash of all of them unless they are large."""
+    facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes.values())}
+    if facts["bytes"] <= _HASHED or artifact in _ALWAYS_HASHED:
+        facts["digest"] = hash_named((name, hash_of(name)) for name in sizes)
+    return facts

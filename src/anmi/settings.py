@@ -16,9 +16,13 @@ import gc
 import os
 import sys
 
-from anmi.configuration import LOADER_ARGS, ConfigLoader
-from anmi.engine.local import hide_bars
-from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
+# Imports and tokenisers make millions of objects that stay. By default Python looks for garbage after every 700 new
+# ones, and through all of them ever again, which takes seconds of every run; so this goes before the imports below.
+gc.set_threshold(100_000, 50, 50)
+
+from anmi.configuration import LOADER_ARGS, ConfigLoader  # noqa: E402
+from anmi.engine.local import hide_bars  # noqa: E402
+from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks  # noqa: E402
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -27,10 +31,6 @@ if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 if not (sys.stderr.isatty() or "ipykernel" in sys.modules or "TQDM_DISABLE" in os.environ):
     hide_bars()
-# Imports and tokenisers make millions of objects that stay. By default Python looks for garbage after every 700 new
-# ones, and through all of them ever again, which takes seconds of every run.
-gc.set_threshold(100_000, 50, 50)
-
 # Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
 # is complete when tracking reads it. Whether another retraining is under way is asked last, with a run to name.
 _record = RunRecord()

@@ -17,9 +17,10 @@ from kedro.framework.startup import bootstrap_project
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.cli import cli
-from anmi.cli.explain import find_rows, fold_of_query
+from anmi.cli.explain import find_rows
 from anmi.errors import AnmiError
 from anmi.judging.cross_encoder import fold_of
+from anmi.report.explanation import fold_of_query
 
 ROOT = Path(__file__).parents[2]
 

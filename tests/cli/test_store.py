@@ -76,7 +76,7 @@ def test_stats_as_json(filled: Path) -> None:
     shown = {entry["fingerprint"]: entry for entry in found["fingerprints"]}
     assert shown.keys() == {MODEL, JUDGE}
     assert shown[MODEL].keys() == {
-        "fingerprint", "name", "kind", "dimension", "entries", "size", "created", "last_used",
+        "fingerprint", "name", "kind", "dimension", "number", "entries", "size", "created", "last_used",
     }  # fmt: skip
     assert (shown[MODEL]["kind"], shown[MODEL]["entries"], shown[JUDGE]["kind"]) == ("embedding", 2000, "judgment")
     assert [Path(model["path"]).name for model in found["models"]] == [".teacher-killed"]

@@ -317,7 +317,7 @@ PARAMETERS: Final = _of_parameters({
     "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
     "training.checkpoint=nowhere": ('"nowhere" is no checkpoint', "manifest.json"),
     "training.dev_documents=0": ('"training.dev_documents"',),
-    "reporting.examples=-1": ('"reporting.examples"', "default is 10"),
+    "reporting.queries=-1": ('"reporting.queries"', "default is 5000"),
     "retrain.model=a b": ('"retrain.model"', "pattern"),
     "retrain.claim_minutes=0": ('"retrain.claim_minutes"',), "selection.exports=parquett": ("parquett",),
     "audit.depth=0": ('"audit.depth"', "default is 50"),

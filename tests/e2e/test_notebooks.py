@@ -102,6 +102,10 @@ def test_each_is_valid_and_holds_no_outputs() -> None:
         assert len(code) > 4, path.name
         assert not [cell["id"] for cell in code if cell["outputs"] or cell["execution_count"] is not None], path.name
         assert "/tmp" not in text and "/home" not in text, path.name
+        words = [line for cell in notebook["cells"] if cell["cell_type"] == "markdown" for line in cell["source"]]
+        # Text once stood behind a comment's mark, which Jupyter draws as a heading for every line.
+        assert not [line for line in words if re.match(r"#\s*$|# #", line)], path.name
+        assert [len(line) - len(line.lstrip("#")) for line in words if line.startswith("# ")] == [1], path.name
 
 
 def test_the_page_lists_each_with_what_it_shows() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,7 +139,10 @@ def test_the_report_shows_texts_and_runs_none(hostile: Hostile) -> None:
             assert name != "style" or "url(" not in value
     scripts = tree.xpath("//script")
     data = [script for script in scripts if script.get("type") == "application/json"]
-    assert len(scripts) == len(data) + 2, "plotly, and the script that draws"
+    packed = [script for script in scripts if script.get("type") == "text/plain"]
+    assert [script.get("id") for script in packed] == ["query-data", "plotly-script"]
+    assert not [script for script in packed if not re.fullmatch(r"[A-Za-z0-9+/=]*", script.text)]
+    assert len(scripts) == len(data) + len(packed) + 2, "what draws plots, and the table of queries"
     assert not [script for script in data if "<" in script.text]
     assert all(json.loads(script.text) for script in data)
     assert len(tree.xpath("//style")) == 1

@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from anmi.candidates import NEGATIVE, OPEN, Candidates, Rule
 from anmi.report.inputs import ReportInputs
+from anmi.report.query_table import QueryTable
 
 SCORES = {
     "bm25": {"ndcg@10": 0.541, "mrr@10": 0.512, "recall@10": 0.795, "recall@100": 0.921},
@@ -83,18 +85,41 @@ def training_log() -> pd.DataFrame:
     )
 
 
-def examples(query: str = "Return the standard deviation along the given axis") -> pd.DataFrame:
-    rows = []
-    for i in range(12):
-        text = "Compute the sample standard deviation over the requested axis, normalised by N-1 by default. " * 5
-        rows.append((f"q{i}", f"{query} ({i})", "positive", f"pandas.DataFrame.std{i}", text, 24.1, 0.81, 0.93, 1312.0))
-        for j in range(7):
-            other = f"numpy.core.something_rather_long.function_{j}"
-            rows.append(
-                (f"q{i}", f"{query} ({i})", "negative", other, text[j:], 12.0 - j, 0.6 - j / 40, np.nan, 980.0 - 9 * j)
-            )
-    columns = ["query_id", "query", "role", "document_id", "text", "bm25", "dense", "p_relevant", "elo"]
-    return pd.DataFrame(rows, columns=columns)
+def query_table(text: str = "Return the standard deviation along the given axis", rows: int = 12) -> dict:
+    """A table made as a run makes it: every query with a positive, candidates of three verdicts, and one held out."""
+    rng, size = np.random.default_rng(3), 9
+    corpus = pd.DataFrame({
+        "document_id": [f"numpy.function_{i}" for i in range(40)], "title": text,
+        "text": [f"{text} number {i}. " * 12 for i in range(40)],
+    })  # fmt: skip
+    verdict = np.tile(np.array([OPEN, NEGATIVE, 2, NEGATIVE, 2, OPEN, 3, NEGATIVE, OPEN], np.uint8), (rows, 1))
+    block = Candidates(
+        np.array([f"q{i}" for i in range(rows)]),
+        rng.integers(0, 40, (rows, 1)).astype(np.int32),
+        np.stack([rng.permutation(40)[:size] for _ in range(rows)]).astype(np.int32),
+        np.ones((rows, size), np.uint8),
+        columns={
+            "dense": rng.uniform(0, 1, (rows, size)).astype(np.float32),
+            "choice": np.tile(
+                np.array([np.nan, 2, np.nan, 1, np.nan, np.nan, np.nan, 3, np.nan], np.float32), (rows, 1)
+            ),
+        },
+        positive_columns={"dense": np.full((rows, 1), 0.5, np.float32)},
+        verdict=verdict,
+        legend=("open", "negative", "max_ratio", "<b>barred</b>"),
+        rules={"max_ratio": Rule("dense ≥ 0.95 of the positive's", "unsafe")},
+    )
+    queries = [*(f"q{i}" for i in range(rows)), "held"]
+    table = QueryTable(
+        {name: f"{text} ({name})" for name in queries},
+        {"q0": 0.25},
+        {"held": "test"} | dict.fromkeys(queries[:-1], "train"),
+    )
+    table.add_held_out(
+        [{"query_id": "held", "before": 0.2, "after": 0.9, "tops": {"zero-shot": [(3, False)], "hybrid": [(4, True)]}}]
+    )
+    table.add_mined([block.take(slice(0, 5)), block.take(slice(5, rows))])
+    return table.as_dict(corpus)
 
 
 def reliability(bend: float, error: float) -> dict:
@@ -143,7 +168,11 @@ def full(**changes) -> ReportInputs:
             "known": 412,
         },
         "origins": {"sources": {"bm25+dense": 5_000, "dense": 1_111}, "tiers": {"window": 6_000, "deeper": 111}},
-        "examples": examples(),
+        "queries": query_table(),
+        "times": [
+            {"node": "ingest", "seconds": 5.5, "peak_mib": 600, "of": "corpus", "rows": 3312},
+            {"node": "retrieve", "seconds": 44.5, "peak_mib": 1900, "asked": 4000, "found": 1000},
+        ],
         "parameters": {"seed": 42, "recipe": "anmi_2_1", "training": {"epochs": 3, "batch_size": 32}},
         "summary": {
             "collection": "api_docs",

@@ -26,14 +26,6 @@ def test_colours_can_be_seen_on_light_and_dark(background):
     assert min(contrast(colour, background) for colour in used) >= 3
 
 
-def test_the_funnel_ends_at_the_negatives(make):
-    inputs = make()
-    remaining, *taken = figures.funnel(inputs.funnel).spec["data"]
-    assert remaining["x"][0] == 98_412
-    assert remaining["x"][-1] == 6_111
-    assert remaining["x"][-1] + sum(sum(way["x"]) for way in taken) == 98_412
-
-
 def test_each_group_of_scores_adds_up_to_all_of_it(make):
     for figure in figures.distributions(make().distributions):
         assert len(figure.spec["data"]) == 7

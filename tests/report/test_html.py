@@ -1,3 +1,5 @@
+import base64
+import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -7,6 +9,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from plotly.offline import get_plotlyjs
+from tests.report.conftest import query_table
 
 from anmi.report.html import render
 from anmi.report.inputs import ReportInputs, passes_sentence
@@ -73,8 +77,16 @@ def test_prompts_stand_beside_the_encoder_where_they_are_known(make, page):
     assert "prompts" not in text(page)
 
 
-def test_plotly_is_inside_once(page):
-    assert page.count("plotly.js v") == 1
+def unpacked(page: str, name: str) -> str:
+    """What the page's script has back of a part that lies in it compressed."""
+    (element,) = lxml.html.fromstring(page).xpath(f"//script[@id='{name}']")
+    assert element.get("type") == "text/plain"
+    return gzip.decompress(base64.b64decode(element.text, validate=True)).decode()
+
+
+def test_plotly_is_inside_once_and_compressed(page):
+    assert unpacked(page, "plotly-script") == get_plotlyjs()
+    assert len(page) < 2_200_000
 
 
 def test_every_plot_is_one_that_plotly_accepts(page):
@@ -99,7 +111,7 @@ def test_a_curriculum_has_its_plot(make):
 def test_the_headline_says_what_training_brought(page):
     shown = text(page)
     assert "On all test queries, anmi_2_1 has nDCG@10 0.664" in shown
-    assert re.search(r": above [^;]*zero-shot 0.602 \(\+0.062 \[\+0.047, \+0.078\], p < 0.001\)", shown)
+    assert "above zero-shot 0.602 +0.062 95 % interval [+0.047, +0.078], p < 0.001" in shown
     assert "31 of 6,111 selected negatives (0.51 %" in shown
 
 
@@ -111,7 +123,9 @@ def test_an_uncertain_difference_is_not_sold_as_a_gain(make):
 @pytest.mark.parametrize("length", [1, 400])
 def test_texts_are_escaped(make, length):
     inputs = make()
-    examples = inputs.examples.assign(query=HOSTILE * length, text=HOSTILE, document_id=HOSTILE)
+    told = {"id": HOSTILE, "text": HOSTILE * length, "relevant": True}
+    shown = {"id": HOSTILE, "query": HOSTILE * length, "before": "0.00", "after": "1.00", "missed": told}
+    shown["systems"] = [{"name": HOSTILE, "documents": [told]}]
     funnel = [row | {"step": HOSTILE} for row in inputs.funnel]
     results = inputs.results.replace({"recipe": {"anmi_2_1": HOSTILE}})
     summary = dict(inputs.summary) | {"collection": HOSTILE, "versions": {HOSTILE: HOSTILE}}
@@ -121,7 +135,9 @@ def test_texts_are_escaped(make, length):
     }
     page = render(
         make(
-            examples=examples,
+            queries=query_table(HOSTILE * length),
+            before_after={"sentence": HOSTILE, "groups": [{"title": HOSTILE, "queries": [shown]}]},
+            times=[{"node": HOSTILE, "seconds": 1.0, "peak_mib": 1, "of": HOSTILE, "rows": 1}],
             funnel=funnel,
             results=results,
             summary=summary,
@@ -140,22 +156,23 @@ def test_texts_are_escaped(make, length):
     assert all("<img" not in json.dumps(spec) for spec in specs(page).values())
 
 
-def test_what_is_missing_is_said_instead_of_plotted():
+def headings(page: str) -> list[str]:
+    return [title.text_content() for title in lxml.html.fromstring(page).xpath("//h2")]
+
+
+def test_sections_that_have_nothing_to_say_are_left_out():
     page = render(ReportInputs(results=pd.DataFrame(), summary={}))
     assert parsed(page).found == []
     assert specs(page) == {}
-    shown = text(page)
-    for sentence in (
-        "No results were given",
-        "No negatives were mined",
-        "no selected negative has an Elo",
-        "No candidate was scored",
-        "No judge was calibrated",
-        "Nothing was trained",
-        "There are no examples",
-        "parameters were not recorded",
-    ):
-        assert sentence in shown
+    assert headings(page) == ["Results", "Parameters"]
+    assert "No results were given" in text(page)
+
+
+def test_a_whole_run_has_all_its_sections(page):
+    assert headings(page) == [
+        "Results", "From candidates to negatives", "Scores of positives, kept and rejected candidates", "Judges",
+        "Training", "Queries", "Where the time went", "Parameters",
+    ]  # fmt: skip
 
 
 def judge_table(page: str) -> list[list[str]]:
@@ -182,7 +199,6 @@ def test_without_judges_there_is_no_such_section(make):
     page = render(make(judges={}))
     assert "Judges" not in [title.text for title in lxml.html.fromstring(page).xpath("//h2")]
     assert not [name for name in specs(page) if name.startswith("judge-")]
-    assert "No judge was calibrated" in text(page)
 
 
 def test_of_a_judge_little_may_be_known(make):
@@ -196,7 +212,7 @@ def test_of_a_judge_little_may_be_known(make):
         ["c", "0.500", "–", "–", "not stated"],
     ]
     assert not [name for name in specs(page) if name.startswith("judge-")]
-    assert "No judge was calibrated" not in text(page)
+    assert "Judges" in headings(page)
 
 
 def test_baselines_alone_make_a_report(make):
@@ -214,20 +230,15 @@ def test_numbers_that_json_cannot_hold_do_no_harm(make):
     assert specs(render(make(training_log=log, results=results)))["training"]["data"][0]["y"][3] is None
 
 
-def test_ten_examples_with_cut_texts_and_scores(page):
-    articles = lxml.html.fromstring(page).xpath("//article")
-    assert len(articles) == 10
-    assert [c.text_content() for c in articles[0].xpath(".//th")][2:] == ["bm25", "dense", "p_relevant", "elo"]
-    first = [c.text_content().strip() for c in articles[0].xpath(".//tbody/tr[1]/td")]
-    assert first[0] == "positive"
-    assert " …" in first[1]
-    assert first[2:] == ["24.10", "0.81", "0.93", "1312"]
+def test_the_queries_of_the_page_are_those_of_the_table(page, make):
+    assert json.loads(unpacked(page, "query-data")) == json.loads(json.dumps(make().queries))
 
 
-def test_text_without_blanks_is_cut_too(make):
-    examples = make().examples.assign(text="密集检索" * 200)
-    cell = lxml.html.fromstring(render(make(examples=examples))).xpath("//article//tbody/tr[1]/td[2]")[0]
-    assert 200 < len(cell.text.strip()) < 230
+def test_times_are_told_with_rates_and_the_store(page):
+    assert cells(page, "//table[@class='times']//tbody/tr") == [
+        ["retrieve", "44.5", "89.0 %", "", "", "1,900", "1,000 of 4,000 (25 %)"],
+        ["ingest", "5.5", "11.0 %", "3,312corpus", "602", "600", ""],
+    ]
 
 
 def test_a_system_has_one_colour_everywhere(page):
@@ -249,8 +260,11 @@ def test_a_hybrid_stands_last_and_the_verdict_is_about_it(make):
     traces = specs(render(made))["metrics"]["data"]
     assert [trace["name"] for trace in traces][-2:] == [trained, "hybrid"]
     assert len({trace["marker"]["color"] for trace in traces}) == 4
-    (verdict,) = page.xpath("//p[@class='verdict']")
-    assert " hybrid has nDCG@10 " in verdict.text and "BM25" in verdict.text
+    (verdict,) = page.xpath("//p[@class='deployed']")
+    assert " hybrid has nDCG@10 " in verdict.text
+    assert [other.text_content().split()[:2] for other in page.xpath("//ul[@class='against']/li")] == [
+        ["above", "BM25"]
+    ]
 
 
 def cells(page: str, path: str) -> list[list[str]]:
@@ -268,11 +282,6 @@ def test_the_funnel_names_rules_and_the_three_ways(page):
         ["uncertain, for distillation only", "1,500"],
         ["promoted to positives", "455"],
     ]
-    bars = {trace["name"]: trace["x"] for trace in specs(page)["funnel"]["data"]}
-    assert sum(bars["promoted"]) == 455
-    assert sum(bars["uncertain"]) == 1_500
-    assert bars["remaining"][-1] == 6_111
-    assert bars["remaining"][0] - 6_111 == sum(sum(x) for name, x in bars.items() if name != "remaining")
 
 
 def test_where_the_negatives_came_from(page, make):
@@ -291,7 +300,7 @@ def test_an_older_run_has_neither_rules_nor_ways_nor_origins(make):
     page = render(make(funnel=old, origins={}))
     assert not cells(page, "//dl[@class='routes']/div")
     assert "came from" not in text(page)
-    assert len(specs(page)["funnel"]["data"]) == 2
+    assert [trace["name"] for trace in specs(page)["funnel"]["data"]] == ["all", "rejected", "not drawn", "negatives"]
 
 
 def test_dev_figures_are_said_to_be_those_of_the_first_pass(make):

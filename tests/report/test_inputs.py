@@ -1,44 +1,10 @@
-import math
 from dataclasses import asdict
 
 import numpy as np
-import pandas as pd
 
 from anmi.judging.calibration import cross_fitted, reliability
 from anmi.report.false_negatives import false_negatives_sentence
-from anmi.report.html import render
-from anmi.report.inputs import ReportInputs, example_table, judge_entries, signed
-
-
-def rows() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "query_id": ["a", "b", "b", "c"],
-            "query": ["qa", "qb", "qb", "qc"],
-            "positive_id": ["p1", "p2", "p3", "p4"],
-            "positive": ["t1", "t2", "t3", "t4"],
-            "negative_ids": [[], ["n1", "n2"], ["n1"], np.array(["n3"])],
-            "negatives": [[], ["x1", "x2"], ["x1"], np.array(["x3"])],
-            "weights": [[], [1.0, 0.5], [1.0], [0.2]],
-            "positive_dense": [0.9, 0.8, 0.7, 0.6],
-            "negative_dense": [[], [0.3, 0.2], [0.3], [0.1]],
-        }
-    )
-
-
-def test_examples_take_one_row_per_query_that_has_negatives():
-    found = example_table(rows())
-    assert found["document_id"].tolist() == ["p2", "n1", "n2", "p4", "n3"]
-    assert found["dense"].tolist() == [0.8, 0.3, 0.2, 0.6, 0.1]
-    assert found["weight"].tolist()[1:3] == [1.0, 0.5]
-    assert math.isnan(found["weight"][0])
-    assert example_table(rows(), count=1)["document_id"].tolist() == ["p2", "n1", "n2"]
-
-
-def test_examples_of_rows_without_negatives_are_empty_and_render():
-    found = example_table(rows().head(1))
-    assert found.empty
-    assert "There are no examples" in render(ReportInputs(results=pd.DataFrame(), summary={}, examples=found))
+from anmi.report.inputs import judge_entries, signed
 
 
 def test_the_leak_is_not_played_down_when_no_truth_is_known():

@@ -60,7 +60,8 @@ def test_every_way_to_encode_is_that_of_sentence_transformers(folder: Path, tmp_
             vectors(model, TEXTS, role, precision="float32"),
             there(TEXTS),
         ):
-            np.testing.assert_allclose(found, expected, atol=1e-5)
+            # The store keeps half of the digits.
+            np.testing.assert_allclose(found, expected, atol=2.5e-4)
 
 
 @pytest.mark.parametrize("role", ROLES)

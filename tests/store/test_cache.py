@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import subprocess
 import sys
 import tempfile
@@ -263,3 +264,47 @@ def test_where_the_disk_takes_no_more_the_store_says_so_and_can_be_read(tmp_path
     assert "free space on its disk" in message
     assert there in [f"{count} True" for count in range(100, 2000, 100)]
     assert shape == "(1, 50)"
+
+
+def noise(texts: list[str]) -> np.ndarray:
+    """Numbers of which float16 keeps only a part."""
+    return np.array([[int(text) + 1 / 3, 1 / (int(text) + 3)] for text in texts], np.float32)
+
+
+def test_rounded_vectors_are_the_same_now_and_later_and_take_half_the_room(tmp_path: Path) -> None:
+    texts = [str(i) for i in range(40)] + ["7"]
+    with Store(tmp_path) as store:
+        whole = store.vectors("v1", texts, noise)
+        first = store.vectors("v2", texts[20:], noise, number="float16")
+        again = store.vectors("v2", texts, noise, batch=7, number="float16")
+        sizes = {record.fingerprint: record.size - 24 * record.entries for record in store.records()}
+    assert not np.array_equal(again, whole)
+    assert np.array_equal(again, whole.astype(np.float16).astype(np.float32))
+    assert np.array_equal(again[20:], first)
+    assert sizes == {"v1": 40 * 8, "v2": 40 * 4}
+
+
+def test_vectors_stored_as_float32_give_the_values_of_those_stored_as_float16(tmp_path: Path) -> None:
+    """A store of an earlier version: its records do not say how numbers are stored."""
+    texts = [str(i) for i in range(10)]
+    with Store(tmp_path) as store:
+        expected = noise(texts).astype(np.float16)
+        store.vectors("v1", texts[:6], noise)
+        prefix = digest("v1", size=8)
+        with store.database.writing() as transaction:
+            handle = store.database.registry._handle
+            record = json.loads(transaction.get(prefix, db=handle))
+            del record["number"]
+            transaction.put(prefix, json.dumps(record).encode(), db=handle)
+    with Store(tmp_path) as store:
+        assert np.array_equal(store.vectors("v1", texts, noise, number="float16"), expected)
+        assert store.missing("v1", texts) == 0
+        (record,) = store.records()
+        assert (record.number, record.entries, record.width) == ("float32", 10, 8)
+    with Store(tmp_path) as store:
+        assert np.array_equal(store.vectors("v1", texts, noise, number="float16"), expected)
+
+
+def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
+    with Store(tmp_path) as store, pytest.raises(AnmiError, match="infinite"):
+        store.vectors("v1", ["a"], lambda texts: np.full((len(texts), 1), 1e6, np.float32), number="float16")

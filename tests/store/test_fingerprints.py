@@ -39,7 +39,8 @@ def computed(store: Store, folder: Path, **load: Any) -> int:
     before = sum(record.entries for record in store.records())
     model = load_encoder(str(folder), folder, **load)
     found = encode(model, TEXTS, store, "float32", role="query")
-    np.testing.assert_allclose(found, encode(model, TEXTS, None, "float32", role="query"), atol=1e-5)
+    # Half a step of float16 below 1.
+    np.testing.assert_allclose(found, encode(model, TEXTS, None, "float32", role="query"), atol=2.5e-4)
     return sum(record.entries for record in store.records()) - before
 
 

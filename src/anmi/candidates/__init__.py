@@ -1,6 +1,7 @@
 """The central type: blocks of queries with their candidates, the columns that stages add, and shards of both."""
 
 from anmi.candidates.block import (
+    MARKED,
     MEASURED,
     NEGATIVE,
     OPEN,
@@ -14,6 +15,6 @@ from anmi.candidates.columns import Columns, ColumnShards
 from anmi.candidates.shards import CandidateShards, Layout
 
 __all__ = [
-    "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SOURCES", "CandidateShards", "Candidates", "ColumnShards", "Columns",
-    "Kind", "Layout", "Rule",
+    "MARKED", "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SOURCES", "CandidateShards", "Candidates", "ColumnShards",
+    "Columns", "Kind", "Layout", "Rule",
 ]  # fmt: skip

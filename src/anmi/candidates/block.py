@@ -25,6 +25,8 @@ _JUDGED: Final = (
     "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se p_preferred related consistent "
     "positive_rank"
 )
+# What a person said of a candidate: 0 where it was marked as not relevant; it is there only where there are marks.
+MARKED: Final = "marked"
 MEASURED: Final = frozenset([*_RETRIEVED.split(), *_JUDGED.split(), "consistent", "positive_rank"])
 SOURCES: Final = {"bm25": 1, "dense": 2, "graph": 4, "random": 8}
 OPEN: Final = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates.block import PADDING, Candidates, wanted
+from anmi.candidates.parts import File, Part, Saver, Source, read, write_all
 from anmi.errors import AnmiError
 from anmi.ragged import lists, padded_array, table_bytes
 
@@ -136,15 +136,18 @@ class ColumnShards:
         Where they are files; then each pass reads them again.
     names
         Measurements to be read; None for all.
+    saver
+        Who makes and writes the parts, where that is not done in this process.
     """
 
     def __init__(
         self,
         parts: Callable[[], Iterable[bytes]] | None = None,
-        files: Sequence[Path] | None = None,
+        files: Sequence[File] | None = None,
         names: Collection[str] | None = None,
+        saver: Saver | None = None,
     ) -> None:
-        self._parts, self._files, self._names = parts, files, names
+        self._parts, self._files, self._names, self._saver = parts, files, names, saver
 
     @staticmethod
     def none() -> ColumnShards:
@@ -156,12 +159,23 @@ class ColumnShards:
 
     def parts(self) -> Iterator[bytes]:
         """Yield the part of each block; where all measurements are wanted, what is stored is not decoded for it."""
+        return map(read, self.sources())
+
+    def sources(self) -> Iterator[Source]:
+        """Yield the part of each block, or the file that holds it, which is not read for it."""
         if self._names is not None:
             yield from map(table_bytes, self._tables())
-        elif self._parts is not None:
-            yield from self._parts()
         else:
-            yield from (path.read_bytes() for path in self._files or ())
+            yield from (self._files or ()) if self._parts is None else self._parts()
+
+    @property
+    def away(self) -> bool:
+        """Whether workers on other machines make the parts."""
+        return self._saver is not None and self._saver.away
+
+    def save(self, folder: File) -> list[Part]:
+        """Write the parts into a folder, by the workers who make them where there are any."""
+        return write_all(self.parts(), folder) if self._saver is None else self._saver(folder)
 
     def _tables(self) -> Iterator[pa.Table]:
         stored = self._files or () if self._parts is None else map(pa.BufferReader, self._parts())

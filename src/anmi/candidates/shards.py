@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
 from anmi.candidates.block import Candidates, wanted
 from anmi.candidates.columns import Columns, ColumnShards
+from anmi.candidates.parts import File, Part, Saver, Source, read, write_all
 from anmi.errors import AnmiError
 
 First = TypeVar("First")
 Second = TypeVar("Second")
-Layers = tuple[bytes, ...]
+Layers = tuple[Source, ...]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a block is put together from the bytes of its layers: the block of retrieval, then the columns of stages.
+    """How a block is put together from its layers: the block of retrieval, then the columns of stages.
 
     Attributes
     ----------
@@ -33,11 +34,11 @@ class Layout:
 
     def __call__(self, layers: Layers) -> Candidates:
         """Return the block."""
-        block = Candidates.from_bytes(layers[0])
+        block = Candidates.from_bytes(read(layers[0]))
         for number, layer in enumerate(layers[1:], start=1):
             if number == self.expanded:
                 block = block.by_positive()
-            block = Columns.from_bytes(layer).onto(block)
+            block = Columns.from_bytes(read(layer)).onto(block)
         return block.by_positive() if self.expanded == len(layers) else block
 
 
@@ -58,11 +59,12 @@ class CandidateShards:
         blocks: Callable[[], Iterator[Candidates]],
         narrow: Callable[[Sequence[str]], CandidateShards] | None = None,
         layers: Callable[[], Iterator[Layers]] | None = None,
-        files: Sequence[Path] | None = None,
+        files: Sequence[File] | None = None,
         layout: Layout = Layout(),
         depth: int = 1,
+        saver: Saver | None = None,
     ) -> None:
-        self._blocks, self.files = blocks, files
+        self._blocks, self.files, self.saver = blocks, files, saver
         self._narrow = narrow
         self._layers, self.layout, self._depth = layers, layout, depth
 
@@ -72,7 +74,7 @@ class CandidateShards:
         return CandidateShards(lambda: iter(blocks))
 
     @staticmethod
-    def read(files: Sequence[Path]) -> CandidateShards:
+    def read(files: Sequence[File]) -> CandidateShards:
         """Read shards from Parquet files, in the order given."""
 
         def blocks(names: Sequence[str] | None = None) -> Iterator[Candidates]:
@@ -83,22 +85,33 @@ class CandidateShards:
         def narrow(names: Sequence[str]) -> CandidateShards:
             return CandidateShards(lambda: blocks(names), files=files)
 
-        return CandidateShards(blocks, narrow, lambda: ((path.read_bytes(),) for path in files), files)
+        return CandidateShards(blocks, narrow, lambda: ((path,) for path in files), files)
 
     @staticmethod
-    def of_parts(parts: Callable[[], Iterator[bytes]]) -> CandidateShards:
-        """Wrap a function that makes the blocks as :meth:`Candidates.to_bytes` writes them."""
-        return CandidateShards(lambda: map(Candidates.from_bytes, parts()), layers=lambda: ((p,) for p in parts()))
+    def of_parts(parts: Callable[[], Iterator[bytes]], saver: Saver | None = None) -> CandidateShards:
+        """Wrap a function that makes the blocks as :meth:`Candidates.to_bytes` writes them, or has them written."""
+        return CandidateShards(
+            lambda: map(Candidates.from_bytes, parts()), layers=lambda: ((p,) for p in parts()), saver=saver
+        )
+
+    @property
+    def away(self) -> bool:
+        """Whether workers on other machines make the blocks."""
+        return self.saver is not None and self.saver.away
+
+    def save(self, folder: File, first: int = 0) -> list[Part]:
+        """Write the blocks into a folder, numbered from ``first`` on, by the workers who make them if there are any."""
+        return (self.saver or partial(write_all, self.parts()))(folder, first)
 
     def layers(self) -> Iterator[Layers]:
-        """Yield the bytes that each block is put together from by ``layout``; what is stored is not decoded for it."""
+        """Yield what each block is put together from by ``layout``; what is stored is not read for it."""
         return self._layers() if self._layers is not None else ((block.to_bytes(),) for block in self)
 
     def parts(self) -> Iterator[bytes]:
         """Yield each block as :meth:`Candidates.to_bytes` writes it; what is stored so is not decoded for it."""
         for layers in self.layers():
             plain = len(layers) == 1 and self.layout.expanded is None
-            yield layers[0] if plain else self.layout(layers).to_bytes()
+            yield read(layers[0]) if plain else self.layout(layers).to_bytes()
 
     def __iter__(self) -> Iterator[Candidates]:
         return self._blocks()
@@ -123,7 +136,7 @@ class CandidateShards:
         return CandidateShards(
             lambda: (columns.onto(block) for block, columns in _side_by_side(self, added)),
             narrow,
-            lambda: ((*layers, part) for layers, part in _side_by_side(self.layers(), added.parts())),
+            lambda: ((*layers, part) for layers, part in _side_by_side(self.layers(), added.sources())),
             layout=self.layout,
             depth=self._depth + 1,
         )

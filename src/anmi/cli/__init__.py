@@ -24,6 +24,7 @@ from anmi.cli import (
     run,
     runs,
     search,
+    serve,
     store,
     task,
 )
@@ -33,7 +34,7 @@ __all__ = ["SECTIONS", "anmi", "cli"]
 
 SECTIONS: Final = {
     "Begin": [doctor.doctor, init.init],
-    "Look at what a run brought": [results.results, negatives.negatives, explain.explain],
+    "Look at what a run brought": [results.results, negatives.negatives, explain.explain, serve.serve],
     "Search": [search.search, opensearch.opensearch],
     "Compare": [compare.compare, champion.champion, audit.audit, ablation.ablation],
     "Mine": [recipes.recipes, collections.collections, export.export],

@@ -27,8 +27,10 @@ EXTRAS: Final = {
     "ir-datasets": ("ir_datasets", "reads collections of the ir_datasets catalogue"),
     "pdf": ("pypdf", "reads PDF files"),
     "rdf": ("rdflib", "reads graphs in RDF"),
+    "onnx": ("onnxruntime", "runs encoders in 8 bits, or by ONNX Runtime where that is faster"),
     "s3": ("s3fs", "keeps artifacts in a bucket"),
     "ray": ("ray", "mines on a Ray cluster"),
+    "serve": ("fastapi", "serves the page to look at a run and to mark"),
     "notebooks": ("ipykernel", "runs the notebooks"),
     "docs": ("mkdocs-material", "builds the documentation as a site"),
 }

@@ -119,19 +119,12 @@ def _shared(one: str, other: str) -> int:
 
 
 def _explained(catalog: Any, blocks: list[Any], corpus: Any, query: str, seed: int) -> list[dict[str, Any]]:
-    from anmi.report.explanation import explain
+    from anmi.report.explanation import explain, fold_of_query
 
     fused = catalog.load("fused_judge") if catalog.exists("fused_judge") else {}
     summary = catalog.load("selection_summary") if catalog.exists("selection_summary") else {}
     fold = fold_of_query(fused, query, seed)
     return [explain(block, corpus, fused, fold, summary.get("negatives_wanted")) for block in blocks]
-
-
-def fold_of_query(fused: dict[str, Any], query: str, seed: int) -> int:
-    """Return whose coefficients judged a query: 0 for shipped ones."""
-    from anmi.judging.cross_encoder import fold_of
-
-    return int(fold_of([query], len(fused["models"]), seed)[0]) if len(fused.get("models", [])) > 1 else 0
 
 
 def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalog: Any, itself: str) -> dict[str, Any]:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
-from anmi.corpus.duplicates import find_duplicates, find_queries, normalised
+from anmi.corpus.columns import among, arrow, column
+from anmi.corpus.duplicates import find_duplicates, find_queries, normalised_forms
 from anmi.corpus.equivalents import same_text, superset_of_triples
 from anmi.corpus.facts import stated_facts
 from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
 from anmi.corpus.splits import choose, cut
-from anmi.corpus.texts import document_texts
+from anmi.corpus.texts import joined_texts
 from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection
 from anmi.errors import AnmiError
 
 log = logging.getLogger(__name__)
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL: Final = r"[\x00-\x1f\x7f]"
 _LONGEST_ID: Final = 1000
 # Of two queries with the same text the one in the split further right stays.
 _PRECEDENCE: Final = {"train": 0, "dev": 1, "test": 2}
@@ -46,9 +47,9 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         If two splits share a query, too much is damaged, or of the training labels nothing is left to train on. That
         there are none is no error.
     """
-    for table, column in ((raw.documents, "document_id"), (raw.queries, "query_id"), (raw.qrels, "query_id"),
+    for table, key in ((raw.documents, "document_id"), (raw.queries, "query_id"), (raw.qrels, "query_id"),
                           (raw.qrels, "document_id")):  # fmt: skip
-        _check_ids(table, column)
+        _check_ids(table, key)
     quarantine = Quarantine()
     notes: dict[str, Any] = dict(raw.notes)
     documents = _documents(raw.documents, quarantine, options)
@@ -60,7 +61,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     queries = _labelled(queries, raw.qrels, qrels, quarantine)
     quarantine.check("query", len(raw.queries), options.max_quarantine)
 
-    queries = queries.assign(normalised=[normalised(text) for text in queries["text"]])
+    queries = queries.assign(normalised=column(normalised_forms(queries["text"])).set_axis(queries.index))
     queries, missing = _with_split(queries, qrels, options)
     if missing:
         notes["splits"] = f"{' and '.join(missing)} cut from train by a hash of the query's text"
@@ -76,10 +77,10 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         raise AnmiError(_nothing_to_mine_for(name, missing, (qrels["split"] == "train").sum(), quarantine))
 
     corpus = documents[["document_id", "title", "text", "metadata"]].reset_index(drop=True)
-    qrels = qrels[qrels["query_id"].isin(queries["query_id"])].drop(columns="split")
+    qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
     qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
-    texts = document_texts(corpus)
-    forms = [normalised(text) for text in texts]
+    texts = joined_texts(corpus)
+    forms = normalised_forms(texts)
     equivalents = same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels)
     return Collection(
         name=name,
@@ -91,12 +92,13 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         qrels=qrels[["query_id", "document_id", "relevance", "split"]].reset_index(drop=True),
         equivalents=equivalents,
         graph=_graph(raw.graph),
-        duplicates=find_duplicates(corpus["document_id"].tolist(), texts, forms),
+        duplicates=find_duplicates(corpus["document_id"], texts, forms),
         quarantine=pd.concat([quarantine.table(), raw.set_aside], ignore_index=True),
         notes=notes,
         entities=raw.entities.reset_index(drop=True),
         facts=_facts(raw, corpus),
         subset_share=subset_share,
+        forms=forms,
     )
 
 
@@ -109,16 +111,16 @@ def _named_language(named: str | None) -> str | None:
         return None
 
 
-def _check_ids(table: pd.DataFrame, column: str) -> None:
+def _check_ids(table: pd.DataFrame, name: str) -> None:
     """Refuse ids that other formats and programs would cut or misread: tables of ranks, TSV files, C strings."""
     for wrong, what in (
-        (table[column].str.contains(_CONTROL), "a control character, such as a tab or a zero byte"),
-        (table[column].str.len() > _LONGEST_ID, f"more than {_LONGEST_ID:,} characters"),
+        (pc.match_substring_regex(arrow(table[name]), _CONTROL), "a control character, such as a tab or a zero byte"),
+        (pc.greater(pc.utf8_length(arrow(table[name])), _LONGEST_ID), f"more than {_LONGEST_ID:,} characters"),
     ):
-        if wrong.any():
-            first = table[wrong].iloc[0]
+        if pc.any(wrong).as_py():
+            first = table.iloc[pc.index(wrong, True).as_py()]
             raise AnmiError(
-                f"{first['file']} line {first['line']} has an id with {what} ({first[column][:100]!r}); give it another"
+                f"{first['file']} line {first['line']} has an id with {what} ({first[name][:100]!r}); give it another"
             )
 
 
@@ -178,12 +180,12 @@ def _qrels(
     large = rows["value"] > LARGEST_RELEVANCE
     reason = f"the relevance is larger than {LARGEST_RELEVANCE:,}"
     rows = quarantine.set_aside("qrel", rows, large, reason, damage=True)
-    unknown = ~rows["query_id"].isin(raw.queries["query_id"])
+    unknown = ~among(rows["query_id"], raw.queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, unknown, "the query is unknown", damage=True)
-    unknown = ~rows["document_id"].isin(raw.documents["document_id"])
+    unknown = ~among(rows["document_id"], raw.documents["document_id"])
     rows = quarantine.set_aside("qrel", rows, unknown, "the document is unknown", damage=True)
     quarantine.check("qrel", len(raw.qrels), options.max_quarantine)
-    gone = ~rows["query_id"].isin(queries["query_id"]) | ~rows["document_id"].isin(documents["document_id"])
+    gone = ~among(rows["query_id"], queries["query_id"]) | ~among(rows["document_id"], documents["document_id"])
     rows = quarantine.set_aside("qrel", rows, gone, "its query or document was set aside", damage=False)
     # Of a pair that is labelled twice the higher label stands.
     rows = rows[rows["value"] > 0].sort_values("value", ascending=False, kind="stable")
@@ -197,9 +199,9 @@ def _labelled(queries: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, 
     Folders in the BEIR layout often carry queries of splits they have no labels for, so a query that no label names is
     no damage; one whose labels all failed or are 0 is.
     """
-    named = queries["query_id"].isin(before["query_id"])
+    named = among(queries["query_id"], before["query_id"])
     queries = quarantine.set_aside("query", queries, ~named, "no label names the query", damage=False)
-    without = ~queries["query_id"].isin(after["query_id"])
+    without = ~among(queries["query_id"], after["query_id"])
     return quarantine.set_aside("query", queries, without, "the query has no positive", damage=True)
 
 
@@ -263,7 +265,7 @@ def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> t
 
 def _facts(raw: RawCollection, corpus: pd.DataFrame) -> pd.DataFrame:
     found = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
-    return found[found["document_id"].isin(corpus["document_id"])].reset_index(drop=True)
+    return found[among(found["document_id"], corpus["document_id"])].reset_index(drop=True)
 
 
 def _graph(graph: pd.DataFrame) -> pd.DataFrame:

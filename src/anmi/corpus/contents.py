@@ -9,15 +9,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from anmi.fingerprint import hash_files
+from anmi.corpus.marks import files_of_marks
+from anmi.fingerprint import hash_file, hash_files
 
 # Collections that are no files of the user's: their contents change with a release of these packages.
 _PACKAGES: Final = {
     "api_docs": ("numpy", "scipy", "pandas", "scikit-learn"),
     "ir_datasets": ("ir_datasets",),
 }
-# How much is done at a time or at once; none of it changes a result.
-_WITHOUT_EFFECT: Final = frozenset({"shard", "concurrency", "requests_per_second"})
+# How much is done at a time or at once, and where marks lie, whose contents count; none of it changes a result.
+_WITHOUT_EFFECT: Final = frozenset({"shard", "concurrency", "requests_per_second", "marks"})
 
 
 def files_of(collection: str) -> list[Path]:
@@ -60,13 +61,15 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(path for path in found if not any(p.startswith(".") for p in path.relative_to(folder).parts))
 
 
-def contents(collection: str) -> str:
+def contents(collection: str, marks: str | None = None) -> str:
     """Return a hash of what a collection is read from: the contents of its files, or the packages that bring it.
 
     Parameters
     ----------
     collection
         As for :func:`files_of`.
+    marks
+        The parameter ``ingestion.marks``.
 
     Returns
     -------
@@ -80,7 +83,8 @@ def contents(collection: str) -> str:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             continue
-    return hash_all(files_of(collection), *found)
+    marked = [f"marks {hash_file(path)}" for path in files_of_marks(marks, collection)]
+    return hash_all(files_of(collection), *found, *marked)
 
 
 def hash_all(files: Iterable[Path], *extra: str) -> str:

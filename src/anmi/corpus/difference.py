@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
+import pyarrow as pa
 
+from anmi.corpus.columns import arrow, column
 from anmi.corpus.mined import to_mine
-from anmi.corpus.types import empty
 from anmi.fingerprint import hash_text
 
 CONTENTS: Final = ("kind", "id", "digest")
@@ -41,18 +42,22 @@ def contents_of(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame
     >>> contents_of(corpus, queries, qrels).kind.tolist()
     ['document', 'query']
     """
-    parts = zip(corpus.document_id, corpus.title, corpus.text, corpus.metadata, strict=True)
+    names = ("document_id", "title", "text", "metadata")
+    parts = zip(*(arrow(corpus[name]).to_pylist() for name in names), strict=True)
     documents = {identifier: _digest(*rest) for identifier, *rest in parts}
     labels: dict[str, list[str]] = {}
-    for query, document, relevance in zip(qrels.query_id, qrels.document_id, qrels.relevance, strict=True):
+    labelled = zip(qrels.query_id.tolist(), qrels.document_id.tolist(), qrels.relevance.tolist(), strict=True)
+    for query, document, relevance in labelled:
         labels.setdefault(query, []).append(f"{document} {relevance} {documents.get(document, '')}")
     asked = to_mine(queries)
     asked = asked[asked.query_id.isin(labels)]
     found = {
-        query: _digest(text, *sorted(labels[query])) for query, text in zip(asked.query_id, asked.text, strict=True)
+        query: _digest(text, *sorted(labels[query]))
+        for query, text in zip(asked.query_id.tolist(), asked.text.tolist(), strict=True)
     }
-    rows = [*(("document", *each) for each in documents.items()), *(("query", *each) for each in found.items())]
-    return pd.DataFrame(rows, columns=CONTENTS) if rows else empty(*CONTENTS)
+    kinds = pa.array(["document"] * len(documents) + ["query"] * len(found), pa.large_string())
+    digests = column([*documents.values(), *found.values()])
+    return pd.DataFrame({"kind": column(kinds), "id": column([*documents, *found]), "digest": digests})
 
 
 def _digest(*parts: object) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from anmi.corpus.columns import containing, taken
 from anmi.corpus.types import empty
 
 _BLOCK = 2048
@@ -79,9 +80,8 @@ def _triples(corpus: pd.DataFrame) -> sparse.csr_matrix | None:
     number: dict[str, int] = {}
     rows: list[int] = []
     columns: list[int] = []
-    for index, text in enumerate(corpus["metadata"]):
-        if '"triples"' not in text:
-            continue
+    telling = containing(corpus["metadata"], '"triples"')
+    for index, text in zip(telling.tolist(), taken(corpus["metadata"], telling), strict=True):
         triples = json.loads(text).get("triples")
         if not isinstance(triples, list):
             continue

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from anmi.corpus.columns import among, column, containing, taken
 from anmi.corpus.names import Triple
-from anmi.corpus.types import FACT_COLUMNS
+from anmi.corpus.types import FACT_COLUMNS, empty
 
 
 def triples_of(metadata: str) -> tuple[list[Triple], bool]:
@@ -64,10 +65,16 @@ def stated_facts(
     >>> stated_facts(corpus, graph).to_numpy().tolist()
     [['a', 'a', 'kind', 'function'], ['b', 'x', 'is', 'y']]
     """
-    own = graph[graph["head"].isin(corpus["document_id"])]
-    rows = list(zip(own["head"], own["head"], own["relation"], own["tail"], strict=True))
-    for document, text in zip(corpus["document_id"], corpus["metadata"], strict=True):
+    own = graph[among(graph["head"], corpus["document_id"])]
+    rows = list(zip(*(own[name].tolist() for name in ("head", "head", "relation", "tail")), strict=True))
+    # Most metadata have none, and need not be parsed.
+    telling = containing(corpus["metadata"], '"triples"')
+    found = zip(taken(corpus["document_id"], telling), taken(corpus["metadata"], telling), strict=True)
+    for document, text in found:
         rows += [(document, *(resolve(triple) if resolve else triple)) for triple in triples_of(text)[0]]
-    table = pd.DataFrame(rows, columns=list(FACT_COLUMNS), dtype="str").drop_duplicates()
+    if not rows:
+        return empty(*FACT_COLUMNS)
+    columns = zip(FACT_COLUMNS, zip(*rows, strict=True), strict=True)
+    table = pd.DataFrame({name: column(values) for name, values in columns}).drop_duplicates()
     order = pd.Series(range(len(corpus)), index=corpus["document_id"])
     return table.iloc[order.loc[table["document_id"]].argsort(kind="stable").to_numpy()].reset_index(drop=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Final
+from threading import Lock, Thread
+from typing import Any, Final
 
 import numpy as np
 
+from anmi.corpus.columns import Texts, taken
 from anmi.errors import AnmiError
 
 # ISO 639-1: the code and the English name of every language that has one.
@@ -40,6 +41,7 @@ _SAMPLE: Final = 200
 _PARAGRAPH: Final = 400
 # The written standard that stems and stop words called Norwegian are of.
 _SAME: Final = {"nb": "no"}
+_LOADING: Final = Lock()
 
 
 def language_code(given: str) -> str:
@@ -77,17 +79,30 @@ def language_code(given: str) -> str:
     raise AnmiError(f'there is no language "{given}"; {hint}: an ISO 639-1 code such as "{nearest}"')
 
 
-def detect_language(texts: Sequence[str]) -> str:
+def load_ahead() -> None:
+    """Load the recogniser while something else goes on: it takes a second, most of it outside of Python's lock."""
+    Thread(target=_recogniser, daemon=True).start()
+
+
+def _recogniser() -> Any:
+    """Return py3langid with its model loaded, which it does at the first text."""
+    with _LOADING:
+        import py3langid
+
+        py3langid.classify("")
+        return py3langid
+
+
+def detect_language(texts: Texts) -> str:
     """Return the code of the language most documents of an evenly spaced sample are recognised as.
 
     It is that of ISO 639-1, or of 639-3 for a language that has no other; ``en`` for no documents at all.
     """
-    import py3langid
-
     spaced = np.linspace(0, len(texts) - 1, min(_SAMPLE, len(texts)))
-    rows: list[int] = np.unique(spaced.astype(int)).tolist()
+    found = taken(texts, np.unique(spaced.astype(int)))
     # Single short utterances are often misread; a handful read together seldom is.
-    chunks = ["\n".join(texts[row][:_PARAGRAPH] for row in part) for part in np.array_split(rows, 20) if len(part)]
-    votes = Counter(py3langid.classify(chunk)[0] for chunk in chunks)
+    parts = [part for part in np.array_split(np.arange(len(found)), 20) if len(part)]
+    chunks = ["\n".join(found[row][:_PARAGRAPH] for row in part.tolist()) for part in parts]
+    votes = Counter(_recogniser().classify(chunk)[0] for chunk in chunks)
     # Ties go to the first code in the alphabet, so that the answer does not depend on the order of documents.
     return min(votes, key=lambda code: (-votes[code], code), default="en")

@@ -4,45 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
+import pyarrow as pa
 
-from anmi import seeds
-from anmi.corpus.duplicates import normalised
+from anmi.corpus.columns import Texts, among, arrow, column, containing, taken
+from anmi.corpus.near import Pairs, near_forms, pair_keys, unpacked, within
 
 log = logging.getLogger(__name__)
 COPY: Final = "copy"
 NEAR: Final = "near"
 SIBLING: Final = "sibling"
-
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-# Scripts written without blanks between words: there a character counts as a word. Thai to Myanmar, Khmer, kana, Han.
-_UNSPACED: Final = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_CHARACTER: Final = re.compile(f"[{_UNSPACED}]")
-_WORD: Final = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
-# Three words in a row are the least that shows order; short texts have few longer ones.
-_SHINGLE: Final = 3
-_PERMUTATIONS: Final = 128
-# Recall of the hash tables for a pair exactly at the threshold.
-_RECALL: Final = 0.999
-# Documents of one bucket are sorted by a second hash, and each is compared with the next 100 only, which keeps a
-# corpus of forms filled in alike linear; a pair has many buckets in which to stand side by side.
-_REACH: Final = 100
-# Four standard errors of a similarity of 0.9 estimated from 128 hashes.
-_ESTIMATE_MARGIN: Final = 0.1
-_CHUNK: Final = 20_000
-# In a small corpus 1 % of the documents is no document at all, yet a word of one or two documents is a name there too.
-_LEAST_COMMON: Final = 10
 # A book of 1,000 passages is a parent; what a tenth of the corpus (and more than 20 documents) share is a category.
 _MOST_PARTS: Final = 1000
 _MOST_SHARE: Final = 0.1
@@ -51,13 +27,12 @@ _PARTS_IN_ANY_CORPUS: Final = 20
 
 def find_related(
     corpus: pd.DataFrame,
-    texts: Sequence[str],
+    forms: Texts,
     duplicates: pd.DataFrame,
     similarity: float = 0.9,
     name_share: float = 0.01,
     least_words: int = 50,
     sibling_keys: Sequence[str] = ("parent_id", "parent"),
-    show_progress: bool = False,
 ) -> pd.DataFrame:
     """Find the pairs of documents of which one must not be a negative where the other is a positive.
 
@@ -68,16 +43,14 @@ def find_related(
     ----------
     corpus
         ``document_id, metadata`` (JSON), N rows.
-    texts
-        The N texts of the documents.
+    forms
+        The N texts of the documents, normalised.
     duplicates
         ``document_id, duplicate_of``.
     similarity, name_share, least_words
-        See :func:`near_duplicates`.
+        See :func:`anmi.corpus.near.near_duplicates`.
     sibling_keys
         See :func:`siblings`.
-    show_progress
-        Whether long work shows a bar.
 
     Returns
     -------
@@ -94,20 +67,23 @@ def find_related(
     >>> find_related(corpus, ["one", "two", "three"], none).iloc[:, :3].values.tolist()
     [['a', 'c', 'sibling']]
     """
-    ids = corpus["document_id"].to_numpy(dtype=object)
-    rows = np.flatnonzero(~corpus["document_id"].isin(duplicates["document_id"]).to_numpy())
-    compared = [texts[row] for row in rows.tolist()]
-    first, second, measured = near_duplicates(compared, similarity, name_share, least_words, show_progress)
-    one, other = siblings(corpus["document_id"].tolist(), corpus["metadata"].tolist(), sibling_keys)
+    ids = arrow(corpus["document_id"])
+    rows = np.flatnonzero(~among(ids, duplicates["document_id"]))
+    first, second, measured = near_forms(arrow(forms).take(pa.array(rows)), similarity, name_share, least_words)
+    one, other = siblings(ids, corpus["metadata"], sibling_keys)
     table = pd.DataFrame({
         "i": np.concatenate([rows[first], one]),
         "j": np.concatenate([rows[second], other]),
         "kind": [NEAR] * len(first) + [SIBLING] * len(one),
         "similarity": np.concatenate([measured, np.full(len(one), np.nan, np.float32)]),
     }).sort_values(["i", "j", "kind"], ignore_index=True)  # fmt: skip
+
+    def named(copies: pd.Series, places: pd.Series) -> pd.Series:
+        return column(pa.concat_arrays([arrow(copies), ids.take(pa.array(places.to_numpy()))]))
+
     return pd.DataFrame({
-        "document_id": pd.Series([*duplicates["document_id"], *ids[table["i"]]], dtype="str"),
-        "other_id": pd.Series([*duplicates["duplicate_of"], *ids[table["j"]]], dtype="str"),
+        "document_id": named(duplicates["document_id"], table["i"]),
+        "other_id": named(duplicates["duplicate_of"], table["j"]),
         "kind": pd.Series([*[COPY] * len(duplicates), *table["kind"]], dtype="str"),
         "similarity": np.concatenate([np.ones(len(duplicates)), table["similarity"]]).astype(np.float32),
     })  # fmt: skip
@@ -125,74 +101,7 @@ def copies(related: pd.DataFrame) -> dict[str, str]:
     return dict(zip(found["document_id"], found["other_id"], strict=True))
 
 
-def near_duplicates(
-    texts: Sequence[str],
-    similarity: float = 0.9,
-    name_share: float = 0.01,
-    least_words: int = 50,
-    show_progress: bool = False,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Find texts that say the same in almost the same words.
-
-    Two texts are near-duplicates when the sets of their runs of three words have a Jaccard similarity of at least
-    ``similarity`` *and* no telling word occurs more often in one than in the other. A word is telling when it holds a
-    digit, is a single letter, or stands in less than ``name_share`` of the texts (or in less than ten). Similarity
-    alone would call "type 6" and "type 9" of a disease the same, though a text that differs in one name or number is
-    the best of negatives.
-
-    Candidates come from MinHash and banding (Broder 1997); every one is checked on its full sets, so the result is
-    exact above the threshold up to pairs the bands miss, less than one in a thousand. Where words are not separated by
-    blanks, as in Chinese, characters take their place.
-
-    Parameters
-    ----------
-    texts
-        N texts.
-    similarity
-        In (0, 1].
-    name_share
-        In [0, 1]; 0 goes by similarity alone.
-    least_words
-        Texts of fewer words are not compared: one word more or less makes much of a short text, and what is that
-        similar nevertheless is so by repetition or by exchanged words ("born in A, died in B").
-    show_progress
-        Whether long work shows a bar.
-
-    Returns
-    -------
-    first, second, similarity
-        int64, int64 and float32 [n], in order, ``first < second``.
-
-    Examples
-    --------
-    >>> [found.tolist() for found in near_duplicates(["a b c a b", "x y z", "c a b c a b"], least_words=1)]
-    [[], [], []]
-    >>> [found.tolist() for found in near_duplicates(["a b c a b c", "x y z", "b c a b c a"], least_words=1)]
-    [[0], [2], [1.0]]
-    """
-    vocabulary, words, starts = _words(texts, show_progress)
-    counts = _matrix(words, starts)
-    telling = _telling(vocabulary, counts, name_share)
-    lengths = np.diff(starts)
-    compared = np.repeat(lengths >= least_words, lengths)
-    shingles = _matrix(np.where(compared, _shingles(words, starts), -1), starts)
-    sizes = np.diff(shingles.indptr)
-    first, second = _candidates(shingles, _names(words, starts, telling), similarity)
-    kept: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
-    for start in range(0, len(first), _CHUNK):
-        i, j = first[start : start + _CHUNK], second[start : start + _CHUNK]
-        common = (shingles[i] > 0).multiply(shingles[j] > 0).sum(axis=1)
-        found = (common / (sizes[i] + sizes[j] - common)).astype(np.float32)
-        # In float32 like the value that is kept, so that a reader of the table sees none below the threshold.
-        alike = found >= np.float32(similarity)
-        i, j, found = i[alike], j[alike], found[alike]
-        differs = abs(counts[i] - counts[j]) @ telling.astype(np.int64) > 0
-        kept.append((i[~differs], j[~differs], found[~differs]))
-    i, j, found = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return i, j, found
-
-
-def siblings(document_ids: Sequence[str], metadata: Sequence[str], keys: Sequence[str]) -> Pairs:
+def siblings(document_ids: Texts, metadata: Texts, keys: Sequence[str]) -> Pairs:
     """Find documents whose metadata name the same parent, and the parent itself where it is in the corpus.
 
     Two documents are siblings when the same one of ``keys`` has the same value in both; a missing key, an empty value
@@ -216,16 +125,18 @@ def siblings(document_ids: Sequence[str], metadata: Sequence[str], keys: Sequenc
     >>> [found.tolist() for found in siblings("abc", ['{"of": "b"}', "{}", '{"of": "b"}'], ["of"])]
     [[0, 0, 1], [1, 2, 2]]
     """
-    row_of = {identifier: row for row, identifier in enumerate(document_ids)}
     limit = max(_PARTS_IN_ANY_CORPUS, min(_MOST_PARTS, int(_MOST_SHARE * len(document_ids))))
-    found = [np.zeros(0, np.int64)]
+    found, row_of = [np.zeros(0, np.int64)], dict[str, int]()
     for key in keys:
         parts: dict[str, set[int]] = defaultdict(set)
-        for row, text in enumerate(metadata):
-            # Reading JSON is slow, and most documents name no parent.
-            value = json.loads(text).get(key) if f'"{key}"' in text else None
+        # Reading JSON is slow, and most documents name no parent.
+        naming = containing(metadata, f'"{key}"')
+        for row, text in zip(naming.tolist(), taken(metadata, naming), strict=True):
+            value = json.loads(text).get(key)
             if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
                 parts[str(value)].add(row)
+        if parts and not row_of:
+            row_of = {identifier: row for row, identifier in enumerate(arrow(document_ids).to_pylist())}
         for value, rows in parts.items():
             if value in row_of:
                 rows.add(row_of[value])
@@ -240,131 +151,5 @@ def siblings(document_ids: Sequence[str], metadata: Sequence[str], keys: Sequenc
         groups = [sorted(rows) for value, rows in parts.items() if 1 < len(rows) <= limit]
         members = np.array([row for rows in groups for row in rows], np.int64)
         group = np.repeat(np.arange(len(groups)), [len(rows) for rows in groups])
-        found.append(_keys(members, *_within(group, limit), len(document_ids)))
-    return _unpacked(np.unique(np.concatenate(found)), len(document_ids))
-
-
-def _words(texts: Sequence[str], show_progress: bool) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the vocabulary [V], the words of all texts as numbers of it, and where each text starts [N + 1]."""
-    from tqdm import tqdm
-
-    number: defaultdict[str, int] = defaultdict()
-    number.default_factory = number.__len__
-    parts = [
-        np.fromiter(map(number.__getitem__, _cut(normalised(text))), np.int64)
-        for text in tqdm(texts, desc="near-duplicates", unit="document", delay=2, disable=not show_progress)
-    ]
-    starts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-    return list(number), np.concatenate([*parts, np.zeros(0, np.int64)]), starts
-
-
-def _cut(form: str) -> list[str]:
-    """Return the words of a normalised text."""
-    # For texts in ASCII the same as the expression finds, in a fifth of the time.
-    return form.split() if form.isascii() else _WORD.findall(form)
-
-
-def _telling(vocabulary: list[str], counts: csr_array, name_share: float) -> NDArray[np.bool_]:
-    """Which words tell texts apart, [V], by how often each stands in each text, [N, V]."""
-    if name_share == 0:
-        return np.zeros(len(vocabulary), bool)
-    frequency = np.bincount(counts.indices, minlength=len(vocabulary))
-    named = np.fromiter(map(_is_name, vocabulary), bool, len(vocabulary))
-    return named | (frequency < max(name_share * counts.shape[0], _LEAST_COMMON))
-
-
-def _is_name(word: str) -> bool:
-    """Whether a word names something however common it is: numbers, and single letters as in "hepatitis B"."""
-    return any(map(str.isdigit, word)) or (len(word) == 1 and not _CHARACTER.match(word))
-
-
-def _names(words: NDArray[np.int64], starts: NDArray[np.int64], telling: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """One number per text that is the same for texts with the same telling words, each as often, [N]."""
-    largest = np.iinfo(np.uint64).max
-    value = seeds.stream(0, "kin/names").integers(0, largest, len(telling), dtype=np.uint64, endpoint=True)
-    # Sums of 64-bit numbers wrap around, and so do their differences.
-    summed = np.concatenate([np.zeros(1, np.uint64), np.cumsum(np.where(telling, value, 0)[words], dtype=np.uint64)])
-    return summed[starts[1:]] - summed[starts[:-1]]
-
-
-def _shingles(words: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number of the run of words that begins at each place; -1 where it would end outside of the text."""
-    ends = np.repeat(starts[1:], np.diff(starts))
-    place = np.arange(len(words))
-    size = int(words.max(initial=0)) + 2
-    runs = words
-    for step in range(1, _SHINGLE):
-        following = np.where(place + step < ends, words[np.minimum(place + step, len(words) - 1)] + 1, 0)
-        # Numbering anew keeps the code of a longer run within 64 bits.
-        runs = pd.factorize(runs * size + following)[0]
-    begins = np.zeros(len(words), bool)
-    begins[starts[:-1][np.diff(starts) > 0]] = True
-    return np.where((place + _SHINGLE <= ends) | begins, runs, -1)
-
-
-def _matrix(values: NDArray[np.int64], starts: NDArray[np.int64]) -> csr_array:
-    """How often each value stands in each text, sparse [N, values]; negative ones are left out."""
-    row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[values >= 0]
-    values = values[values >= 0]
-    shape = (len(starts) - 1, int(values.max(initial=0)) + 1)
-    return csr_array((np.ones(len(values), np.int32), (row, values)), shape=shape)
-
-
-def _candidates(shingles: csr_array, names: NDArray[np.uint64], similarity: float) -> Pairs:
-    """Pairs of the same names whose signatures agree in a band and, over all, about as often as the threshold asks."""
-    from rensa import RMinHash
-
-    filled = np.flatnonzero(np.diff(shingles.indptr))
-    tokens, offsets = shingles.indices.astype(np.uint64), np.unique(shingles.indptr).astype(np.uint64)
-    if len(filled) < 2:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    matrix = RMinHash.digest_matrix_from_flat_token_hashes(tokens, offsets, _PERMUTATIONS, 1)
-    signature = np.array(matrix.to_rows(), np.uint32)
-    keys = _bands(signature, names[filled], similarity)
-    found = []
-    for band in range(keys.shape[1]):
-        order = np.lexsort((keys[:, (band + 1) % keys.shape[1]], keys[:, band]))
-        bucket = np.cumsum(np.concatenate([[0], np.diff(keys[order, band]) != 0]))
-        found.append(_keys(order, *_within(bucket, _REACH), len(filled)))
-    first, second = _unpacked(np.unique(np.concatenate(found)), len(filled))
-    likely = np.zeros(len(first), bool)
-    for start in range(0, len(first), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        likely[part] = (signature[first[part]] == signature[second[part]]).mean(axis=1) >= similarity - _ESTIMATE_MARGIN
-    return filled[first[likely]], filled[second[likely]]
-
-
-def _bands(signature: NDArray[np.uint32], names: NDArray[np.uint64], similarity: float) -> NDArray[np.uint64]:
-    """One number per text and band, [N, bands]; the longest bands that still find a pair at the threshold."""
-    lengths = range(1, _PERMUTATIONS + 1)
-    length = max(n for n in lengths if n == 1 or 1 - (1 - similarity**n) ** (_PERMUTATIONS // n) >= _RECALL)
-    bands = signature[:, : _PERMUTATIONS // length * length].reshape(len(signature), -1, length).astype(np.uint64)
-    keys = np.repeat(names[:, None], bands.shape[1], axis=1)
-    for column in range(length):
-        # FNV-1a on whole words; a collision costs one comparison and changes no result.
-        keys = (keys ^ bands[:, :, column]) * np.uint64(0x100000001B3)
-    return keys
-
-
-def _within(group: NDArray[np.int64], reach: int) -> Pairs:
-    """All pairs of places in a sorted array that hold the same group and are at most ``reach`` apart."""
-    place = np.arange(len(group))
-    firsts, seconds = [place[:0]], [place[:0]]
-    for step in range(1, reach + 1):
-        place = place[place + step < len(group)]
-        place = place[group[place] == group[place + step]]
-        if not len(place):
-            break
-        firsts.append(place)
-        seconds.append(place + step)
-    return np.concatenate(firsts), np.concatenate(seconds)
-
-
-def _keys(row: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """One number for each pair of places in ``row``, the smaller row first."""
-    one, other = row[first], row[second]
-    return np.minimum(one, other) * count + np.maximum(one, other)
-
-
-def _unpacked(keys: NDArray[np.int64], count: int) -> Pairs:
-    return keys // max(count, 1), keys % max(count, 1)
+        found.append(pair_keys(members, *within(group, limit), len(document_ids)))
+    return unpacked(np.unique(np.concatenate(found)), len(document_ids))

@@ -10,8 +10,11 @@ import importlib
 from collections.abc import Callable
 from typing import Final
 
+import pyarrow.compute as pc
+
 from anmi.corpus.checks import assemble
-from anmi.corpus.language import language_code
+from anmi.corpus.columns import arrow, joined_bytes
+from anmi.corpus.language import language_code, load_ahead
 from anmi.corpus.raw import USUAL_FIELDS, FieldNames, Options, RawCollection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
@@ -100,6 +103,8 @@ def load_collection(
         raise AnmiError(f"subset is {subset}; at least 1 training query was expected")
     reader, location = _reader(collection)
     code = language_code(language) if language else None
+    if not code and not collection.startswith("api_docs"):
+        load_ahead()
     options = Options(seed, subset, max_quarantine, dev_share, test_share, code, fields)
     if "\0" in location:
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
@@ -123,9 +128,9 @@ def fingerprint(collection: Collection) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     for table in (collection.corpus, collection.queries, collection.qrels):
-        for column in sorted(table.columns):
+        for name in sorted(table.columns):
             # Lengths before values: two columns never hash like one with the same characters.
-            values = [str(value).encode() for value in table[column].tolist()]
-            digest.update(f"{column}:{','.join(str(len(value)) for value in values)}".encode())
-            digest.update(b"".join(values))
+            values = arrow(table[name])
+            digest.update(f"{name}:{','.join(map(str, pc.binary_length(values).to_pylist()))}".encode())
+            digest.update(joined_bytes(values))
     return digest.hexdigest()

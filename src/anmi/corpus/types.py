@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pandas as pd
+import pyarrow as pa
 
 SPLITS: Final = ("train", "dev", "test")
 # trec_eval keeps an array as long as the largest label, which takes gigabytes, and misreads labels above 2**53.
@@ -45,6 +46,8 @@ class Collection:
         ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
     subset_share
         Share of the training queries that a cap on them left, 1 without one.
+    forms
+        Normalised texts of the documents as an Arrow array, by which duplicates were found.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Collection:
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
     subset_share: float = 1.0
+    forms: pa.LargeStringArray = field(default_factory=lambda: pa.array([], pa.large_string()))
 
 
 def empty(*columns: str) -> pd.DataFrame:

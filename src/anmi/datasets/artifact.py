@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from kedro.io.core import (
     get_protocol_and_path,
 )
 
+from anmi import buckets
 from anmi.datasets import remote
 from anmi.files import aside, disk_errors, measured, remove
 
@@ -55,21 +56,24 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         self._protocol, path = get_protocol_and_path(filepath, version)
         self.metadata = metadata
         self._url = filepath
+        # Whether other processes reach it by its URL alone, with what their environment holds.
+        self._by_url = self._protocol not in ("file", "memory") and not credentials and not fs_args
         self._kept: Path | None = None
-        # Of what was saved last; see measured().
+        # Of what was saved last: see measured(), and its rows where it has some.
         self.written: dict[str, Any] = {}
+        self.rows: int | None = None
         if self._protocol == "file":
             self._fs = None
             super().__init__(PurePosixPath(path), version)
         else:
-            self._fs = remote.file_system(filepath, {**(credentials or {}), **(fs_args or {})})
+            self._fs = buckets.file_system(filepath, {**(credentials or {}), **(fs_args or {})})
             super().__init__(
                 PurePosixPath(path), version, exists_function=self._remote_exists, glob_function=self._remote_versions
             )
 
     @abstractmethod
-    def _write(self, data: Any, path: Path) -> None:
-        """Write ``data`` to a local path that does not exist yet."""
+    def _write(self, data: Any, path: Path) -> Mapping[str, str] | None:
+        """Write ``data`` to a local path that does not exist yet; return hashes of files that are known already."""
 
     @abstractmethod
     def _read(self, path: Path) -> Any:
@@ -84,13 +88,11 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         target = self._get_save_path()
         if self._fs is None:
             with aside(Path(target)) as path:
-                self._write(data, path)
-                self.written = measured(path)
+                self.written = measured(path, self._write(data, path))
             return
         local = self._copy_of(target)
         with disk_errors(local, "TMPDIR"), aside(local) as path:
-            self._write(data, path)
-            self.written = measured(path)
+            self.written = measured(path, self._write(data, path))
         remote.upload(self._fs, local, str(target), self._place_of(target))
         self._fs.invalidate_cache(str(self._filepath))
 
@@ -102,7 +104,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             if Path(target).exists():
                 remove(Path(target), beside=Path(target.parent))
         else:
-            with remote.in_one_sentence(self._place_of(target)):
+            with buckets.in_one_sentence(self._place_of(target)):
                 remote.remove(self._fs, str(target))
             self._fs.invalidate_cache(str(self._filepath))
 
@@ -140,7 +142,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     def _remote_exists(self, path: str) -> bool:
         assert self._fs is not None
         found = f"{path}/{remote.COMPLETE}" if self.is_folder else path
-        with remote.in_one_sentence(self._url):
+        with buckets.in_one_sentence(self._url):
             # What other processes have written since is not in the cache.
             self._fs.invalidate_cache(found)
             return bool(self._fs.exists(found))
@@ -148,12 +150,12 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     def _remote_versions(self, _: str = "") -> list[str]:
         """Return the paths of all versions, finished or not, by one listing."""
         assert self._fs is not None
-        with remote.in_one_sentence(self._url):
+        with buckets.in_one_sentence(self._url):
             self._fs.invalidate_cache(str(self._filepath))
             try:
                 entries = self._fs.ls(str(self._filepath), detail=False)
             except FileNotFoundError as error:
-                if remote.lacks_bucket(error):
+                if buckets.lacks_bucket(error):
                     raise
                 return []
         names = [PurePosixPath(entry).name for entry in entries if PurePosixPath(entry).name != self._filepath.name]

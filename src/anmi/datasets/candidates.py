@@ -3,25 +3,96 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from pathlib import Path
+import uuid
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from kedro.io.core import DatasetError
 
+from anmi import buckets
+from anmi.buckets import RemoteFile
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.candidates.parts import File, Part, hashed
+from anmi.datasets import remote
 from anmi.datasets.artifact import ArtifactDataset
+from anmi.files import sized
 
 if TYPE_CHECKING:
     from kedro_datasets._typing import TablePreview
 
 _MANIFEST: Final = "columns.json"
+_PATTERN: Final = "part-*.parquet"
 _KINDS: Final = {"c": "columns", "p": "positive_columns", "q": "query_columns"}
 
 
-class CandidateShardsDataset(ArtifactDataset):
+class _PartsDataset(ArtifactDataset):
+    """A folder of parts, which workers write and read themselves where they reach it.
+
+    In a bucket, workers of a cluster put each part where it belongs, and what marks the version as complete comes
+    last. Nothing is downloaded before somebody reads it: a part, not the version.
+    """
+
+    is_folder: ClassVar[bool] = True
+
+    @abstractmethod
+    def _save_parts(self, data: Any, folder: File) -> list[Part]:
+        """Have ``data`` written into a folder; return what was written."""
+
+    @abstractmethod
+    def _of_files(self, files: Sequence[File]) -> Any:
+        """Return what the files of the parts hold."""
+
+    def _write(self, data: Any, path: Path) -> dict[str, str]:
+        path.mkdir()
+        parts = self._save_parts(data, path)
+        self.rows = sum(part.rows for part in parts)
+        return {part.name: part.digest for part in parts}
+
+    def _write_aside(self, data: Any) -> None:
+        if self._fs is None or not self._by_url or not getattr(data, "away", False):
+            super()._write_aside(data)
+            return
+        target = self._get_save_path()
+        folder = RemoteFile(self._place_of(target), self._parts_of_copy(target))
+        with buckets.in_one_sentence(folder.url):
+            remote.remove(self._fs, str(target))
+        parts = sorted(self._save_parts(data, folder), key=lambda part: part.name)
+        self.rows = sum(part.rows for part in parts)
+        (folder / remote.COMPLETE).write_bytes(b"")
+        self._fs.invalidate_cache(str(self._filepath))
+        digests = {part.name: part.digest for part in parts}
+        self.written = sized(folder.name, {part.name: part.bytes for part in parts}, digests.__getitem__)
+
+    def load(self) -> Any:
+        """Read the artifact, the newest version unless another is asked for."""
+        source = self._get_load_path()
+        if self._fs is None or not self._by_url or (self._version and self._copy_of(source).exists()):
+            return super().load()
+        if not self._exists_function(str(source)):
+            raise DatasetError(f"{self._place_of(source)} does not exist")
+        folder = RemoteFile(self._place_of(source), self._parts_of_copy(source))
+        with buckets.in_one_sentence(folder.url):
+            self._fs.invalidate_cache(str(source))
+            names = sorted(PurePosixPath(entry).name for entry in self._fs.ls(str(source), detail=False))
+        return self._of_files([folder / name for name in names if PurePosixPath(name).match(_PATTERN)])
+
+    def _parts_of_copy(self, path: PurePosixPath) -> Path:
+        """Return where single parts are kept, apart from whole copies."""
+        copy = self._copy_of(path)
+        if not self._version:
+            # Others may write it anew, so a copy is for one load.
+            copy = copy.with_name(f"{copy.name}.{uuid.uuid4().hex}")
+        return copy.parent / "parts" / copy.name
+
+    def _read(self, path: Path) -> Any:
+        return self._of_files(sorted(path.glob(_PATTERN)))
+
+
+class CandidateShardsDataset(_PartsDataset):
     """Blocks of candidates, one Parquet file per block, read and written one block at a time.
 
     Saving pulls the blocks through the functions that make them, so memory holds one block; equal blocks give equal
@@ -35,24 +106,20 @@ class CandidateShardsDataset(ArtifactDataset):
         With it the dataset is a view of what this source retrieved, best first, and cannot be saved.
     """
 
-    is_folder: ClassVar[bool] = True
-
     def __init__(self, *, source: str | None = None, **given: Any) -> None:
         super().__init__(**given)
         self._source = source
 
-    def _write(self, data: CandidateShards | Candidates, path: Path) -> None:
+    def _save_parts(self, data: CandidateShards | Candidates, folder: File) -> list[Part]:
         if self._source is not None:
             raise DatasetError(f"what {self._source} retrieved is read from {self._filepath.name} and saved with it")
         if not isinstance(data, (Candidates, CandidateShards)):
             raise DatasetError(f"expected candidates for {self._filepath.name}, got {type(data).__name__}")
-        path.mkdir()
         shards = CandidateShards.of([data]) if isinstance(data, Candidates) else data
-        _write_parts(shards.parts(), path)
+        return shards.save(folder)
 
-    def _read(self, path: Path) -> CandidateShards:
-        shards = CandidateShards.read(_parts_of(path))
-        source = self._source
+    def _of_files(self, files: Sequence[File]) -> CandidateShards:
+        shards, source = CandidateShards.read(files), self._source
         return shards if source is None else shards.map(lambda block: block.of_source(source))
 
     def preview(self) -> TablePreview:
@@ -62,27 +129,27 @@ class CandidateShardsDataset(ArtifactDataset):
         return cast("TablePreview", {} if table is None else table.to_dict(orient="split"))
 
 
-class ColumnsDataset(ArtifactDataset):
+class ColumnsDataset(_PartsDataset):
     """The columns that a stage adds to candidates, one Parquet file per block and nothing of the block itself.
 
     ``columns.json`` names them. A stage that had nothing to add leaves no part. Loading returns
     :class:`anmi.candidates.ColumnShards`, which :meth:`anmi.candidates.CandidateShards.joined` takes by position.
     """
 
-    is_folder: ClassVar[bool] = True
-
-    def _write(self, data: ColumnShards, path: Path) -> None:
+    def _save_parts(self, data: ColumnShards, folder: File) -> list[Part]:
         if not isinstance(data, ColumnShards):
             raise DatasetError(f"expected columns for {self._filepath.name}, got {type(data).__name__}")
-        path.mkdir()
-        manifest: dict[str, Any] = {"parts": _write_parts(data.parts(), path)} | {kind: [] for kind in _KINDS.values()}
-        for first in _parts_of(path)[:1]:
-            for name in pq.read_schema(first).names:
+        parts = data.save(folder)
+        manifest: dict[str, Any] = {"parts": len(parts)} | {kind: [] for kind in _KINDS.values()}
+        for first in parts[:1]:
+            for name in pq.read_schema(pa.BufferReader((folder / first.name).read_bytes())).names:
                 manifest[_KINDS[name[0]]].append(name[2:])
-        (path / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        described = json.dumps(manifest, indent=1).encode("utf-8")
+        (folder / _MANIFEST).write_bytes(described)
+        return [*parts, Part(_MANIFEST, 0, len(described), hashed(described))]
 
-    def _read(self, path: Path) -> ColumnShards:
-        return ColumnShards(files=_parts_of(path))
+    def _of_files(self, files: Sequence[File]) -> ColumnShards:
+        return ColumnShards(files=files)
 
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
@@ -91,14 +158,3 @@ class ColumnsDataset(ArtifactDataset):
             return cast("TablePreview", {})
         table = pq.read_table(pa.BufferReader(part)).slice(0, 5)
         return cast("TablePreview", table.to_pandas().astype(str).to_dict(orient="split"))
-
-
-def _write_parts(parts: Iterable[bytes], path: Path) -> int:
-    count = 0
-    for count, part in enumerate(parts, start=1):
-        (path / f"part-{count - 1:05d}.parquet").write_bytes(part)
-    return count
-
-
-def _parts_of(path: Path) -> list[Path]:
-    return sorted(path.glob("part-*.parquet"))

@@ -121,6 +121,7 @@ class TableDataset(PlainDataset):
 
     def _write(self, data: Any, path: Path) -> None:
         self._opened = None
+        self.rows = len(data)
         super()._write(data, path)
 
     def _read(self, path: Path) -> Any:
@@ -174,6 +175,7 @@ class NumpyDataset(ArtifactDataset):
         # Through a handle, because numpy appends .npy to a path that lacks it.
         with path.open("wb") as file:
             np.save(file, np.asarray(data), allow_pickle=False)
+        self.rows = len(data) if np.ndim(data) else None
 
     def _read(self, path: Path) -> Any:
         return np.load(path, mmap_mode="r" if self._memory_mapped else None, allow_pickle=False)

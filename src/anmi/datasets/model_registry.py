@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.errors import AnmiError, masked
+from anmi.files import aside
 from anmi.fingerprint import hash_files
 from anmi.locks import alone
 
@@ -79,8 +81,12 @@ def connect(uri: str) -> Any:
         return MlflowClient(tracking_uri=uri)
     database = Path(uri.removeprefix("sqlite:///"))
     database.parent.mkdir(parents=True, exist_ok=True)
-    # The first client makes the tables, in seconds; a second one would find half of them.
     with alone(database.with_name(f"{database.name}.lock")):
+        if not database.exists():
+            # Tables are made for seconds; a run that is stopped meanwhile is to leave none rather than half of them.
+            with aside(database) as made:
+                maker = MlflowClient(tracking_uri=f"sqlite:///{made}")
+                maker._tracking_client.store.engine.dispose()
         return MlflowClient(tracking_uri=uri)
 
 
@@ -308,7 +314,14 @@ def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: 
         Of what it was trained on; None leaves it out.
     """
     import mlflow.sentence_transformers as flavour
+    from mlflow.models import infer_signature
 
+    question = ["mean of an array ignoring nan"]
+    answer = model.encode(question)
+    # What `mlflow models serve` takes and answers, and an example that can be sent to it. Of a sparse encoder's
+    # answers MLflow knows no type.
+    dense = isinstance(answer, np.ndarray)
+    told = {"signature": infer_signature(question, answer), "input_example": question} if dense else {}
     # Requirements are named, since finding them out loads the model in another process.
     # It warns of every CPU build of torch, whose version is noted without "+cpu".
     chatty = logging.getLogger("mlflow.utils.requirements_utils")
@@ -316,7 +329,13 @@ def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: 
     chatty.setLevel(logging.ERROR)
     try:
         needed = flavour.get_default_pip_requirements()
-        flavour.save_model(model, str(folder), pip_requirements=needed, create_model_card=False)
+        flavour.save_model(
+            model,
+            str(folder),
+            pip_requirements=needed,
+            create_model_card=False,
+            **told,
+        )
     finally:
         chatty.setLevel(level)
     files = {SERVING: serving} | ({} if profile is None else {PROFILE: profile})

@@ -1,43 +1,19 @@
-"""Places that only fsspec knows, such as a bucket: uploads, downloads, and their errors in one sentence.
-
-Credentials come from the environment alone, read by the file system's own library (for S3 ``AWS_ACCESS_KEY_ID`` and
-the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this project ever holds them.
-"""
+"""Uploads to places that only fsspec knows, such as a bucket, and downloads from there."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-import fsspec
-
-from anmi.errors import AnmiError, causes, masked
+from anmi.buckets import file_system, in_one_sentence, lacks_bucket
+from anmi.errors import AnmiError
 from anmi.store.room import room
 
 COMPLETE: Final = "_complete"
-# Files at a time, and parts of a large file at a time: s3fs holds each in memory, parts of 50 MiB and files up to twice
-# that, so that an upload takes some 800 MiB at worst and not 64 GiB.
+# Files at a time. s3fs holds each in memory, up to four parts of 50 MiB of it and files up to twice a part, so that an
+# upload takes some 800 MiB at worst and not 64 GiB.
 _FILES: Final = 4
-_PARTS: Final = 4
-_LONGEST_REASON: Final = 200
 _PREFIX: Final = "anmi-downloads-"
-
-
-def file_system(url: str, options: Mapping[str, Any] | None = None) -> Any:
-    """Return the file system of a URL.
-
-    Raises
-    ------
-    AnmiError
-        The protocol is unknown, or its library is not installed.
-    """
-    protocol = url.partition("://")[0]
-    parts = {"max_concurrency": _PARTS} if protocol in ("s3", "s3a") else {}
-    with in_one_sentence(url):
-        return fsspec.filesystem(protocol, **{**parts, **(options or {})})
 
 
 def write_text(url: str, text: str) -> None:
@@ -56,11 +32,6 @@ def read_text(url: str) -> str | None:
             if lacks_bucket(error):
                 raise
             return None
-
-
-def lacks_bucket(error: BaseException) -> bool:
-    """Tell whether the bucket itself is not there, rather than something in it."""
-    return any(re.search(r"bucket does not exist|NoSuchBucket", f"{type(found)} {found}") for found in causes(error))
 
 
 def upload(files: Any, local: Path, target: str, place: str) -> None:
@@ -125,48 +96,3 @@ def remove(files: Any, target: str) -> None:
 def local_room() -> Path:
     """Return this process's folder for what it downloads and uploads; it goes when the process ends."""
     return room(_PREFIX)
-
-
-@contextmanager
-def in_one_sentence(place: str) -> Iterator[None]:
-    """Say of whatever a file system raises inside what is wrong where, and what to do."""
-    try:
-        yield
-    except AnmiError:
-        raise
-    except Exception as error:
-        raise AnmiError(sentence(place, error)) from error
-
-
-def sentence(place: str, error: BaseException) -> str:
-    """Return what a user should know of an error of a file system.
-
-    Examples
-    --------
-    >>> sentence("s3://b/x", PermissionError("Forbidden"))
-    's3://b/x may not be used (Forbidden): check the credentials in the environment (AWS_ACCESS_KEY_ID, \
-AWS_SECRET_ACCESS_KEY) and what they allow'
-    """
-    names = {kind.__name__ for found in causes(error) for kind in type(found).__mro__}
-    # Masked before it is cut: of half a secret nobody could tell that it is one.
-    reason = masked(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__))
-    reason = reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "…"
-    s3 = place.startswith(("s3:", "s3a:"))
-    keys = " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)" if s3 else ""
-    endpoint = " and AWS_ENDPOINT_URL" if s3 else ""
-    if "ImportError" in names:
-        extra = 'pip install "anmi[s3]"' if s3 else "install it"
-        said = f" needs a package that is not installed ({reason}): {extra}"
-    elif names & {"NoCredentialsError", "PartialCredentialsError"}:
-        said = f" cannot be used without credentials: set them in the environment{keys}"
-    elif "PermissionError" in names:
-        said = f" may not be used ({reason}): check the credentials in the environment{keys} and what they allow"
-    elif lacks_bucket(error):
-        said = ": there is no such bucket: create it, or correct ANMI_DATA_ROOT"
-    elif "FileNotFoundError" in names:
-        said = f" is not there, or not all of it ({reason})"
-    elif names & {"ConnectionError", "ConnectTimeoutError", "HTTPClientError", "TimeoutError", "gaierror"}:
-        said = f" cannot be reached ({reason}): check the network{endpoint}"
-    else:
-        said = f" cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"
-    return place + said

@@ -63,6 +63,11 @@ class Engine(Protocol):
     The results must not depend on the engine, on how many workers it has, or on the order in which they finish.
     """
 
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether all workers are on this machine, and so see its files."""
+        ...
+
     def ordered(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of each item, in the order of the items; an error ends it.
 

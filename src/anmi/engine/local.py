@@ -73,6 +73,11 @@ class LocalEngine:
         self._max_bytes, self._few = max_bytes, few
         self._pool: ProcessPoolExecutor | None = None
 
+    @property
+    def on_this_machine(self) -> bool:
+        """True."""
+        return True
+
     def __enter__(self) -> Self:
         return self
 

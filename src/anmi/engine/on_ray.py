@@ -112,6 +112,11 @@ class RayEngine:
         self._newest = 0.0
         self.workers = self._most_workers()
 
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether Ray was started on this machine, for this process alone."""
+        return self._session.alone
+
     def __enter__(self) -> Self:
         return self
 

@@ -22,6 +22,11 @@ class RayParams(BaseModel):
     gpus_per_worker: float = Field(
         0.0, ge=0, description="A fraction lets several workers share a GPU; 0, since most stages have no use for one."
     )
+    shared_disk: bool = Field(
+        False,
+        description="Whether all machines of a cluster see the data root under one path, as a network drive. Workers "
+        "read and write shards there themselves, as they do in a bucket; False, since otherwise they could not.",
+    )
     retries: int = Field(
         3, ge=0, description="How often a shard is tried again after its worker was lost, before the run fails."
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.candidates.parts import File
 from anmi.evaluation.diagnostics import fate_of
 
 _BINS: Final = 40
@@ -79,7 +79,7 @@ def ranges(shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS)
     return {name: (low, high if high > low else low + 1.0) for name, (low, high) in found.items()}
 
 
-def _noted(files: Sequence[Path], columns: Sequence[str]) -> dict[str, tuple[float, float]] | None:
+def _noted(files: Sequence[File], columns: Sequence[str]) -> dict[str, tuple[float, float]] | None:
     """Ranges by the statistics of Parquet files, which pass over NaN; None where an infinity hides them."""
     found: dict[str, tuple[float, float]] = {}
     of = {f"{kind}.{name}": name for name in columns for kind in ("c", "p")}

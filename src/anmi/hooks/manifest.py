@@ -28,7 +28,7 @@ from anmi.corpus.contents import code_digest
 from anmi.errors import AnmiError
 from anmi.files import disk_errors
 from anmi.locks import Lock, process
-from anmi.runs import origin, replay, unchanged, versions
+from anmi.runs import origin, replay, reuse, unchanged, versions
 from anmi.runs.manifests import LOCK, read_manifest
 from anmi.runs.places import Place
 from anmi.runs.record import RunRecord, data_root, now
@@ -61,6 +61,7 @@ class ManifestHooks:
         self._context: KedroContext | None = None
         self._held: Lock | None = None
         self._written = 0.0
+        self._read_from: list[tuple[int, int]] = []
         self._lock = threading.Lock()
 
     @hook_impl(tryfirst=True)
@@ -88,7 +89,10 @@ class ManifestHooks:
         self._catalog = catalog
         self._record.begin(run_params, self._parameters, self._project)
         if origin.COLLECTION in pipeline.inputs():
-            self._record.collection = origin.collection_facts(str(self._record.parameters["collection"]))
+            self._record.collection = origin.collection_facts(
+                str(self._record.parameters["collection"]), origin.marks_of(self._record.parameters)
+            )
+        self._read_from = reuse.collection_state(self._record)
         if unchanged.is_whole(run_params):
             self._compare(pipeline, catalog)
         before = read_manifest(self._root, self._record.run_id)
@@ -100,6 +104,7 @@ class ManifestHooks:
         if before:
             # A scheduler's tasks share a run (see anmi.cli.task).
             self._record.go_on(before)
+        reuse.take_over(pipeline, catalog, self._record, self._root)
         if "://" not in self._root:
             log = Path(self._root) / "logs" / "anmi.log"
             with disk_errors(log):
@@ -142,6 +147,9 @@ class ManifestHooks:
         """Close the record."""
         if self._record.fingerprint and self._catalog is not None:
             self._record.outputs = unchanged.stamps(self._catalog, pipeline.all_outputs())
+        if reuse.collection_state(self._record) != self._read_from:
+            # It may have been read as it is now, or half.
+            self._record.made_from = {}
         self._record.finish()
         self._write()
         self._let_go()
@@ -187,6 +195,7 @@ class ManifestHooks:
         record.process, record.code = process(), code_digest()
         record.filters = origin.filters_of(run_params)
         record.configured = origin.exact(self._context.config_loader["parameters"])
+        record.made_from = reuse.keys(pipeline, record, self._context.config_loader["catalog"], self._project)
         for name in inputs:
             if self._has_versions(name):
                 # What only nodes that are left out read may be missing.

@@ -47,6 +47,7 @@ class TrackingHooks:
 
     A dataset takes part by its catalog metadata: ``metadata: {anmi: {mlflow: metrics}}`` for JSON whose numbers are
     metrics (a list of numbers becomes a curve), ``{anmi: {mlflow: artifact}}`` for a file to keep beside the run,
+    ``{anmi: {mlflow: note}}`` for results whose verdict is to stand at the top of the run's page,
     ``{anmi: {mlflow: cells}}`` for a table of which each row becomes a run inside this one, and
     ``{anmi: {mlflow: history}}`` for a table of which each column becomes a curve over its column ``step``.
 
@@ -101,6 +102,8 @@ class TrackingHooks:
                 self._log_metrics(data)
             elif kind == "artifact":
                 self._log_artifact(dataset_name, dataset)
+            elif kind == "note":
+                self._log_note(data)
             elif kind == "cells":
                 self._log_cells(data)
             elif kind == "history":
@@ -221,6 +224,17 @@ class TrackingHooks:
             metrics += [Metric(key, value, stamp, int(step)) for step, value in thinned.items()]
         for batch in _batches(metrics, _METRICS):
             self._client.log_batch(self._run_id, metrics=batch)
+
+    def _log_note(self, results: Any) -> None:
+        """Describe the run in Markdown by what it brought, with where to read on."""
+        import pandas as pd
+
+        from anmi.report import by_bucket
+
+        tables = [pd.DataFrame(results[name]) for name in ("rows", "comparisons")]
+        told = [by_bucket.standing_in(results["test_queries"]), by_bucket.verdict(*tables)]
+        told.append("All of it: `report.html` among the artifacts.")
+        self._client.set_tag(self._run_id, "mlflow.note.content", _tag("\n\n".join(filter(None, told))))
 
     def _log_cells(self, cells: Any) -> None:
         """Log each row as a run inside this one: texts and truth values as tags, numbers as metrics.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from anmi.errors import AnmiError
 
@@ -34,7 +34,7 @@ class Platt:
 
     def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
-        return expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
+        return scipy.special.expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
 
 @dataclass(frozen=True)

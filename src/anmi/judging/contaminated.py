@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import expit, logit
 
 # Two thirds of all shares are expected within a factor of about seven of the prior: between the collections that the
 # shipped coefficients were fitted on they differ by a factor of six.
@@ -83,7 +82,7 @@ def fit_contaminated(
     """
     share = np.where(labelled, weights, 0).sum()
     weight = np.where(labelled, 0.5 * weights / share, 0.5 * weights / (weights.sum() - share))
-    width, values, start = inputs.shape[1], np.asarray(inputs, np.float64), float(logit(expected))
+    width, values, start = inputs.shape[1], np.asarray(inputs, np.float64), float(scipy.special.logit(expected))
     pull = 1 / (_SPREAD**2 * _INDEPENDENT * queries)
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -92,20 +91,24 @@ def fit_contaminated(
         # Log of π f₁/f₀ + 1 − π, and from it the log-odds of being labelled, both kinds weighing the same.
         mixed = np.logaddexp(ratio - np.logaddexp(0, -odds), -np.logaddexp(0, odds))
         score = ratio - mixed
-        relevant = expit(ratio + odds)
-        error = weight * (expit(score) - labelled)
+        relevant = scipy.special.expit(ratio + odds)
+        error = weight * (scipy.special.expit(score) - labelled)
         off = slopes - centre
         loss = (weight * (np.logaddexp(0, score) - labelled * score)).sum() + ridge * (off**2).sum()
         along = error * (1 - relevant)
-        of_share = -(error * (relevant - expit(odds))).sum() + pull * (odds - start)
+        of_share = -(error * (relevant - scipy.special.expit(odds))).sum() + pull * (odds - start)
         gradient = np.concatenate([values.T @ along + 2 * ridge * off, [along.sum(), of_share]])
         return float(loss + 0.5 * pull * (odds - start) ** 2), gradient
 
     first = np.concatenate([np.maximum(centre, 0.1), [0.0, start]])
     bounds = [(0.0, None)] * width + [(None, None)] * 2
-    found = minimize(objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500}).x
+    found = scipy.optimize.minimize(
+        objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500}
+    ).x
     return Contaminated(
-        tuple(found[:width].tolist()), float(found[width] + found[width + 1]), float(expit(found[width + 1]))
+        tuple(found[:width].tolist()),
+        float(found[width] + found[width + 1]),
+        float(scipy.special.expit(found[width + 1])),
     )
 
 

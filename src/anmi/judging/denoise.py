@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi import seeds
-from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.candidates import MARKED, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Calibrator, calibrator_from_dict, cross_fitted, fit_platt, reliability
 from anmi.judging.cascade import Cascade
@@ -200,11 +200,12 @@ class Judge:
         known = block.positives != PADDING
         lowest = np.nanmin(np.where(known, block.positive_columns["dense"], np.nan), axis=1, keepdims=True)
         ceiling = lowest - np.abs(lowest) * (1 - self.options.doubtful_ratio)
-        alike: NDArray[np.bool_] = ~(block.columns["dense"] < ceiling)
+        doubtful: NDArray[np.bool_] = ~(block.columns["dense"] < ceiling)
         evidence = block.columns.get("p_evidence")
-        if evidence is None:
-            return alike
-        return np.where(np.isfinite(evidence), evidence >= self.options.doubtful_probability, alike)
+        if evidence is not None:
+            doubtful = np.where(np.isfinite(evidence), evidence >= self.options.doubtful_probability, doubtful)
+        # What a person marked as not relevant is not doubtful, however it looks.
+        return doubtful & (block.columns[MARKED] != 0) if MARKED in block.columns else doubtful
 
     def _scores(
         self, block: Candidates, scorers: Sequence[_Scorer], bar: tqdm[Any] | None

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from anmi.errors import AnmiError
 from anmi.judging.preferences import groups, touched
@@ -207,7 +207,9 @@ class Problem:
     def objective(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log likelihood plus log prior of every query, [Q]."""
         z = self.z(strengths)
-        likelihood = self.mass * (self.share * log_ndtr(z) + (1 - self.share) * log_ndtr(-z))
+        likelihood = self.mass * (
+            self.share * scipy.special.log_ndtr(z) + (1 - self.share) * scipy.special.log_ndtr(-z)
+        )
         return likelihood.sum(axis=1) - 0.5 * self.prior_precision * (strengths**2).sum(axis=1)
 
     def gradient(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -254,7 +256,7 @@ class Problem:
 
 def hazard(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """φ(z)/Φ(z), stable for very negative z."""
-    return np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - log_ndtr(z))
+    return np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - scipy.special.log_ndtr(z))
 
 
 def _ascend(

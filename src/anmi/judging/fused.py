@@ -15,9 +15,8 @@ from importlib import resources
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import expit, logit
 
 from anmi.candidates import PADDING, Candidates
 from anmi.errors import AnmiError, nearest
@@ -124,7 +123,9 @@ class FusedModel:
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """P(relevant) from inputs [..., K]; NaN where every input is unknown."""
-        result = np.minimum(expit(self.standardised(values) @ np.array(self.coefficients) + self.intercept), 1 - _TINY)
+        result = np.minimum(
+            scipy.special.expit(self.standardised(values) @ np.array(self.coefficients) + self.intercept), 1 - _TINY
+        )
         return np.where(np.isnan(values).all(axis=-1), np.nan, result)
 
     def contributions(self, values: NDArray[np.float32]) -> dict[str, NDArray[np.float64]]:
@@ -251,13 +252,15 @@ def _maximise(
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         slopes, score = point[:width], inputs @ point[:width] + point[width]
         off = np.where(used, slopes - slopes[used].mean(), 0)
-        error = weights * (expit(score) - targets)
+        error = weights * (scipy.special.expit(score) - targets)
         loss = float((weights * (np.logaddexp(0, score) - targets * score)).sum() + ridge * (off**2).sum())
         return loss, np.append(inputs.T @ error + 2 * ridge * off, error.sum())
 
     start = np.append(np.where(used, 0.3, 0.0), -1.0)
     bounds = [(0.0, None if each else 0.0) for each in used] + [(None, None)]
-    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500})
+    found = scipy.optimize.minimize(
+        objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500}
+    )
     return found.x[:width], float(found.x[width])
 
 
@@ -320,7 +323,7 @@ def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
     [0.0, 20.7]
     """
     # In float32 the upper bound would be 1, whose log-odds are infinite.
-    return logit(np.clip(np.asarray(probability, np.float64), _TINY, 1 - _TINY))
+    return scipy.special.logit(np.clip(np.asarray(probability, np.float64), _TINY, 1 - _TINY))
 
 
 def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float) -> NDArray[np.float32]:
@@ -342,5 +345,5 @@ def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prio
     >>> combined(np.array([0.1, 0.1]), np.array([0.5, np.nan]), 1.0, 0.1).round(2).tolist()
     [0.5, 0.10000000149011612]
     """
-    first, second = log_odds(probability), log_odds(other) - logit(prior)
-    return expit(first + weight * np.nan_to_num(second)).astype(np.float32)
+    first, second = log_odds(probability), log_odds(other) - scipy.special.logit(prior)
+    return scipy.special.expit(first + weight * np.nan_to_num(second)).astype(np.float32)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from scipy.special import expit
 
 from anmi.errors import AnmiError
 from anmi.judging.chat import ChatJudge, ChatOptions
@@ -92,7 +92,7 @@ class LocalPairwise:
         orders = [*zip(*clean, strict=True), *zip(clean[0], clean[2], clean[1], strict=True)]
         texts = [SEPARATOR.join(order) for order in orders]
         raw = self._store.vectors(self.fingerprint, texts, self._compute, name=short_name(self.options.base))[:, 0]
-        forward, backward = expit(raw.astype(np.float64)).reshape(2, -1)
+        forward, backward = scipy.special.expit(raw.astype(np.float64)).reshape(2, -1)
         return 0.5 * (forward + 1.0 - backward)
 
     def _compute(self, texts: list[str]) -> NDArray[np.float32]:

@@ -19,6 +19,7 @@ from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
 from anmi.retrieval.encoders import (
+    STORED,
     Role,
     autocast,
     called,
@@ -252,7 +253,7 @@ class BiEncoderJudge:
             return checked(values, len(batch), f'bi-encoder "{self.options.base}"')
 
         name = called(self._model, prompts_of(self._model)[role])
-        vectors = store.vectors(self._prints[role], list(place), compute, name=name)
+        vectors = store.vectors(self._prints[role], list(place), compute, name=name, number=STORED)
         return vectors[[place[text] for text in texts]]
 
     def describe(self) -> dict[str, Any]:

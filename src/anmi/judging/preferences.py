@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
-from scipy.special import expit, log_expit, logit
 
 from anmi import seeds
 from anmi.errors import AnmiError
@@ -67,9 +64,9 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
     scale = float(np.abs(difference).mean()) or 1.0
 
     def loss(log_temperature: float) -> float:
-        return -float(log_expit(difference / (scale * np.exp(log_temperature))).mean())
+        return -float(scipy.special.log_expit(difference / (scale * np.exp(log_temperature))).mean())
 
-    found = minimize_scalar(loss, bounds=(np.log(0.01), np.log(100.0)), method="bounded")
+    found = scipy.optimize.minimize_scalar(loss, bounds=(np.log(0.01), np.log(100.0)), method="bounded")
     return scale * float(np.exp(found.x))
 
 
@@ -78,7 +75,7 @@ def preference(
 ) -> NDArray[np.float64]:
     """P(first ≻ second) for each comparison, [Q, E], from scores [Q, n]; NaN where a score is missing."""
     a, b = (np.take_along_axis(scores, index, axis=1) for index in (first, second))
-    return expit((a - b) / temperature)
+    return scipy.special.expit((a - b) / temperature)
 
 
 def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDArray[np.float64]:
@@ -115,7 +112,7 @@ def fit_slope(preferences: NDArray[np.float64]) -> float:
     preferences
         P(positive ≻ other) of labelled pairs, [Q, M]; NaN is ignored.
     """
-    odds = logit(np.clip(preferences, 1e-9, 1 - 1e-9))
+    odds = scipy.special.logit(np.clip(preferences, 1e-9, 1 - 1e-9))
     return 1.0 / fit_temperature(np.zeros(len(odds)), -odds)
 
 
@@ -127,7 +124,7 @@ def sharpen(preferences: NDArray[np.float64], slope: float) -> NDArray[np.float6
     >>> sharpen(np.array([0.0, 0.5, 0.8, 1.0]), 2.0).round(3).tolist()
     [0.0, 0.5, 0.941, 1.0]
     """
-    return expit(slope * logit(preferences))
+    return scipy.special.expit(slope * scipy.special.logit(preferences))
 
 
 def comparisons(
@@ -217,7 +214,9 @@ def groups(
     start = np.arange(len(first))[:, None] * width
     ends = ((start + first)[present], (start + second)[present])
     shape = (len(first) * width, len(first) * width)
-    labels = connected_components(coo_matrix((np.ones(len(ends[0]), np.int8), ends), shape), directed=False)[1]
+    labels = scipy.sparse.csgraph.connected_components(
+        scipy.sparse.coo_matrix((np.ones(len(ends[0]), np.int8), ends), shape), directed=False
+    )[1]
     return labels.reshape(len(first), width).astype(np.int64)
 
 

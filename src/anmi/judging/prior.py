@@ -15,9 +15,8 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, logit
 
 from anmi.candidates import Candidates
 from anmi.judging.contaminated import fit_contaminated
@@ -117,10 +116,10 @@ def raised(model: FusedModel, values: NDArray[np.float32], least: float) -> tupl
     mean = float(chance.mean()) if len(chance) else least
     if mean >= least:
         return model, mean
-    odds = logit(np.clip(chance, np.exp(-_FARTHEST / 2), None))
+    odds = scipy.special.logit(np.clip(chance, np.exp(-_FARTHEST / 2), None))
 
     def above(shift: float) -> float:
-        return float(expit(odds + shift).mean()) - least
+        return float(scipy.special.expit(odds + shift).mean()) - least
 
-    shift = float(brentq(above, 0.0, _FARTHEST))
+    shift = float(scipy.optimize.brentq(above, 0.0, _FARTHEST))
     return replace(model, intercept=model.intercept + shift), least

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, model_validator
-from scipy.special import expit, ndtr
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
@@ -311,7 +311,7 @@ class Rater:
 def _beats(best: NDArray[Any], others: NDArray[Any], temperature: float) -> NDArray[np.float64]:
     """P(positive ≻ candidate) of labelled pairs, [Q, M]; NaN where either has no score."""
     difference = best[:, None].astype(np.float64) - others
-    return expit(np.where(np.isfinite(difference), difference, np.nan) / temperature)
+    return scipy.special.expit(np.where(np.isfinite(difference), difference, np.nan) / temperature)
 
 
 def _joined(
@@ -339,5 +339,5 @@ def _with_elo(block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_
             own[name] = np.full(block.positives.shape, np.nan, np.float32)
             own[name][:, 0] = known[:, 0]
     ahead = (columns["elo"] - own["elo"][:, :1]) / elo.ELO_SCALE
-    columns["p_preferred"] = ndtr(ahead / deviation)
+    columns["p_preferred"] = scipy.special.ndtr(ahead / deviation)
     return block.with_columns(columns, own)

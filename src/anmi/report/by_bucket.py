@@ -6,6 +6,7 @@ Results of an earlier release have no buckets; of these there is nothing to show
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -108,37 +109,87 @@ def standing_in(test_queries: str | None) -> str:
     )
 
 
-def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
-    """Say how what is deployed does on documents that training never saw, against every other system.
+@dataclass(frozen=True)
+class Against:
+    """How what is deployed does against one other system.
+
+    Attributes
+    ----------
+    name, value
+        The other system and its nDCG@10.
+    relation
+        ``above``, ``below`` or ``not clearly different from``: by whether the interval of the difference has zero.
+    change, bounds, p
+        The difference, its 95 % interval and the p-value, as texts.
+    """
+
+    name: str
+    value: str
+    relation: str
+    change: str
+    bounds: str
+    p: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is deployed, on documents that training never saw, against every other system, as texts."""
+
+    asked: str
+    name: str
+    value: str
+    bounds: str
+    against: tuple[Against, ...]
+    few: str
+
+    def sentence(self) -> str:
+        """Return all of it as one sentence."""
+        texts: dict[str, list[str]] = {}
+        for other in self.against:
+            told = f"{other.name} {other.value} ({other.change} [{other.bounds}], {other.p})"
+            texts.setdefault(other.relation, []).append(told)
+        said = "; ".join(f"{relation} {', '.join(others)}" for relation, others in texts.items())
+        few = f"; {self.few}" if self.few else ""
+        return f"{self.asked}, {self.name} has {metric_name(METRIC)} {self.value} [{self.bounds}]: {said}{few}."
+
+
+def judged(results: pd.DataFrame, comparisons: pd.DataFrame) -> Verdict | None:
+    """Return how what is deployed does on documents that training never saw, against every other system.
 
     What is deployed is the hybrid where there is one, else what was trained. Results without buckets are about all
-    queries; empty where nothing was trained or compared.
+    queries; None where nothing was trained or compared, or training saw the documents of all.
     """
     counts = bucket_counts(results)
     name = next((bucket for bucket in (UNSEEN, ADDED) if bucket in counts), None)
     if counts and name is None:
-        return "Of every test query training saw a relevant document as a positive, so nothing is known about others."
+        return None
     bucket, names = name or ALL, systems(results)
     deployed = names[-1] if names else ""
     own = lookup(results, deployed, METRIC, bucket)
-    texts: dict[str, list[str]] = {}
+    against = []
     for other in names[:-1]:
         change = difference(comparisons, deployed, METRIC, bucket, baseline=other)
         before = lookup(results, other, METRIC, bucket)
         if change and before:
             relation = "above" if change["low"] > 0 else "below" if change["high"] < 0 else "not clearly different from"
             bounds = _comma(between(change["low"], change["high"], signed))
-            texts.setdefault(relation, []).append(
-                f"{system_name(other)} {before['value']:.3f} ({signed(change['difference'])} [{bounds}], "
-                f"{p_value(change['p_value'])})"
-            )
-    if not (own and texts):
-        return ""
+            texts = f"{before['value']:.3f}", relation, signed(change["difference"]), bounds, p_value(change["p_value"])
+            against.append(Against(system_name(other), *texts))
+    if not (own and against):
+        return None
     asked = "On all test queries" if name is None else f"On queries {_OF[name]} ({counts[name]:,})"
-    few = "; these are too few to conclude from" if name is not None and counts[name] < FEW else ""
+    few = "these are too few to conclude from" if name is not None and counts[name] < FEW else ""
     bounds = _comma(between(own["low"], own["high"]))
-    said = "; ".join(f"{relation} {', '.join(others)}" for relation, others in texts.items())
-    return f"{asked}, {system_name(deployed)} has {metric_name(METRIC)} {own['value']:.3f} [{bounds}]: {said}{few}."
+    return Verdict(asked, system_name(deployed), f"{own['value']:.3f}", bounds, tuple(against), few)
+
+
+def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
+    """Return :func:`judged` as one sentence; empty where there is nothing to say."""
+    counts = bucket_counts(results)
+    if counts and not {UNSEEN, ADDED} & counts.keys():
+        return "Of every test query training saw a relevant document as a positive, so nothing is known about others."
+    found = judged(results, comparisons)
+    return found.sentence() if found else ""
 
 
 def composition(hybrid: Mapping[str, Any] | None) -> str:

@@ -41,7 +41,9 @@ def hardness_figure(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | 
 
 
 def hardness_rows(hardness: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the rows of the table of buckets, as texts."""
+    """Return the rows of the table of buckets, as texts; none where all queries are of one, which the results tell."""
+    if len({row["bucket"] for row in hardness.get("buckets", ())}) <= 2:
+        return []
     return [
         {
             "system": system_name(str(row["system"])),

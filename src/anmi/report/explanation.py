@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates
+from anmi.judging.cross_encoder import fold_of
 from anmi.judging.fused import EVIDENCE
 from anmi.judging.fusing import contributions
 
@@ -99,6 +100,11 @@ def explain(
         "count": len(candidates),
         "candidates": candidates,
     }
+
+
+def fold_of_query(fused: Mapping[str, Any], query: str, seed: int) -> int:
+    """Return whose coefficients judged a query: 0 for shipped ones."""
+    return int(fold_of([query], len(fused["models"]), seed)[0]) if len(fused.get("models", [])) > 1 else 0
 
 
 def _document(corpus: pd.DataFrame, index: int) -> dict[str, str]:

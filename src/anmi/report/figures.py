@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.report.inputs import HEADLINE_METRICS, first_pass, is_step, lookup, metric_name, system_name, systems
+from anmi.report.inputs import HEADLINE_METRICS, first_pass, lookup, metric_name, system_name, systems
 
 # After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
 BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98", "hybrid": "#3F9B4B"}
@@ -23,9 +23,6 @@ TRAINED_COLOURS: Final = ("#2F7FC1", "#0F8FA8", "#8C7A00", "#A0568A")
 POSITIVE, KEPT, REJECTED = "#009E73", "#CC79A7", "#D55E00"
 JUDGE, NEUTRAL = "#7D74D4", "#8A8F98"
 ZONES: Final = (("danger", 100.0), ("soft", 200.0), ("Goldilocks", 400.0), ("medium", 600.0), ("easy", math.inf))
-_TAKEN: Final = "taken out by this step"
-# Colour and pattern of what a step took out, by where it went.
-_WAYS: Final = {_TAKEN: (REJECTED, "/"), "uncertain": (NEUTRAL, "."), "promoted": (POSITIVE, "x")}
 SYMBOLS: Final = ("square", "diamond", "circle", "triangle-up", "x", "star")
 # Characters of a line; plotly breaks none.
 _NOTE_WIDTH: Final = 100
@@ -105,34 +102,6 @@ def metrics(results: pd.DataFrame) -> Figure | None:
     layout["yaxis"] |= {"tickvals": ticks, "ticktext": labels, "range": [len(ticks) - 0.5, -0.5], "zeroline": False}
     note = "Dots are means over the test queries, bars 95 % intervals. Further right is better."
     return Figure("metrics", "Retrieval quality of each system", note, {"data": traces, "layout": layout})
-
-
-def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Bars that shrink: what remained after each step, and what the step took."""
-    total = next((row["candidates"] for row in rows if row["kind"] == "total"), 0)
-    if not total:
-        return None
-    steps = [row for row in rows if is_step(row) or row["kind"] == "undecided"]
-    taken = [0, *(row["candidates"] for row in steps)]
-    remaining = (total - np.cumsum(taken)).tolist()
-    labels = ["all candidates", *(str(row["step"]) for row in steps)]
-    labels[-1] = f"{labels[-1]} → negatives" if steps else labels[-1]
-    shared = {"type": "bar", "orientation": "h", "y": [html.escape(label) for label in labels]}
-    traces = [shared | {"name": "remaining", "x": remaining, "marker": {"color": KEPT}}]
-    for way, (colour, shape) in _WAYS.items():
-        mine = [0, *(row["candidates"] if way == _way(row) else 0 for row in steps)]
-        if way == _TAKEN or any(mine):
-            pattern = {"shape": ["", *[shape] * len(steps)]}
-            traces.append(shared | {"name": way, "x": mine, "marker": {"color": colour, "pattern": pattern}})
-    layout = plot_layout(120 + 40 * len(labels), "candidates", "")
-    layout |= {"barmode": "stack"}
-    layout["yaxis"] |= {"autorange": "reversed", "type": "category"}
-    note = "Top to bottom in the order of the steps; the last bar holds the negatives that were drawn."
-    return Figure("funnel", "Candidates that remained after each step", note, {"data": traces, "layout": layout})
-
-
-def _way(row: Mapping[str, Any]) -> str:
-    return row["kind"] if row["kind"] in _WAYS else _TAKEN
 
 
 def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:

@@ -225,10 +225,10 @@ def hardening(
 ) -> dict[str, Any] | None:
     """Return what the section shows of ``training_log``, ``knowledge_metrics`` and ``neighbours``.
 
-    None where negatives were not drawn from sources and no entity is known. ``kept_epoch`` is that of the trained
-    model's weights, None for the last.
+    None where negatives were not drawn from sources and no graph tells more than the labels. ``kept_epoch`` is that of
+    the trained model's weights, None for the last.
     """
-    if not is_mixed(log) and not knowledge:
+    if not is_mixed(log) and not _tells_more(knowledge, neighbours):
         return None
     return {
         "figures": [figure for figure in (sources_figure(log), signals_figure(log), transitions_figure(log)) if figure],
@@ -246,6 +246,12 @@ def hardening(
         ],
         "neighbours": [_example(row) for row in neighbours.get("examples", ())],
     }
+
+
+def _tells_more(knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Any]) -> bool:
+    """Tell whether facts were tested, or an entity is more than the one document about it, as where a graph is."""
+    shares = neighbours.get("shares") or {}
+    return any("factuality" in found for found in knowledge.values()) or len(set(shares.values())) > 1
 
 
 def _lines(log: pd.DataFrame, name: str, scale: float = 1.0) -> list[dict[str, Any]]:

@@ -7,14 +7,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-import pandas as pd
-
 from anmi.report import by_bucket, figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
 from anmi.report.false_negatives import false_negatives_sentence
+from anmi.report.funnel import funnel
 from anmi.report.hardening import hardening
 from anmi.report.inputs import (
-    EXAMPLE_COLUMNS,
     HEADLINE_METRICS,
     ZERO_SHOT,
     ReportInputs,
@@ -33,13 +31,12 @@ from anmi.report.inputs import (
     systems,
 )
 from anmi.report.negatives_console import expected_sentence
-from anmi.report.page import embedded, page
+from anmi.report.page import embedded, packed, page
 from anmi.report.pseudo_queries import pseudo_queries
 from anmi.report.sparse_terms import sparse_terms
+from anmi.report.times import times
 
 _TEMPLATE: Final = "report.html.jinja"
-_TEXT_LENGTH: Final = 220
-_MOST_EXAMPLES: Final = 10
 
 
 def render(inputs: ReportInputs) -> str:
@@ -48,7 +45,8 @@ def render(inputs: ReportInputs) -> str:
     return page(
         _TEMPLATE,
         summary=_summary(inputs.summary),
-        verdict=by_bucket.verdict(inputs.results, inputs.comparisons),
+        verdict=by_bucket.judged(inputs.results, inputs.comparisons),
+        verdict_sentence=by_bucket.verdict(inputs.results, inputs.comparisons),
         composition=by_bucket.composition(inputs.hybrid),
         columns=[metric_name(metric) for metric in HEADLINE_METRICS],
         results=_results(inputs),
@@ -56,7 +54,7 @@ def render(inputs: ReportInputs) -> str:
         standing_in=by_bucket.standing_in(inputs.test_queries),
         buckets=by_bucket.section(inputs.results, inputs.comparisons),
         bucket_figure=embedded(by_bucket.bucket_figure(inputs.results)),
-        funnel=embedded(figures.funnel(inputs.funnel)),
+        funnel=embedded(funnel(inputs.funnel)),
         funnel_rows=_funnel_rows(inputs),
         routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
         origins=_origins(inputs),
@@ -75,8 +73,11 @@ def render(inputs: ReportInputs) -> str:
         hardness_metric=metric_name(inputs.hardness.get("metric", "")),
         curriculum=embedded(figures.curriculum(first_pass(inputs.training_log))),
         hardening=_hardening(inputs),
-        score_names=_score_names(inputs.examples),
-        examples=_examples(inputs.examples),
+        queries=packed(json.dumps(inputs.queries, ensure_ascii=False, allow_nan=False)) if inputs.queries else "",
+        query_count=len(inputs.queries["rows"]) if inputs.queries else 0,
+        left_out=inputs.queries["left_out"] if inputs.queries else 0,
+        before_after=inputs.before_after,
+        times=times(inputs.times),
         parameters=parameters,
     )
 
@@ -123,6 +124,7 @@ def _funnel_rows(inputs: ReportInputs) -> list[dict[str, str]]:
             "queries": f"{row['queries']:,}",
         }
         for row in inputs.funnel
+        if row["candidates"] or row["queries"]
     ]
 
 
@@ -163,42 +165,3 @@ def _three(value: float | None) -> str:
 def _hardening(inputs: ReportInputs) -> dict[str, Any] | None:
     found = hardening(first_pass(inputs.training_log), inputs.knowledge, inputs.neighbours, inputs.kept_epoch)
     return found and found | {"figures": [embedded(figure) for figure in found["figures"]]}
-
-
-def _score_names(examples: pd.DataFrame) -> list[str]:
-    return [str(c) for c in examples.columns if c not in EXAMPLE_COLUMNS and pd.api.types.is_numeric_dtype(examples[c])]
-
-
-def _examples(examples: pd.DataFrame) -> list[dict[str, Any]]:
-    if examples.empty:
-        return []
-    names = _score_names(examples)
-    shown = []
-    for query_id, group in examples.groupby("query_id", sort=False):
-        documents = [
-            {
-                "role": str(row["role"]),
-                "id": str(row["document_id"]),
-                "text": _shortened(str(row["text"])),
-                "scores": [_score(row[name]) for name in names],
-            }
-            for row in group.to_dict("records")
-        ]
-        shown.append({"id": str(query_id), "query": _shortened(str(group["query"].iloc[0])), "documents": documents})
-    return shown[:_MOST_EXAMPLES]
-
-
-def _score(value: Any) -> str:
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}"
-
-
-def _shortened(text: str) -> str:
-    """Collapse white space and cut at a word."""
-    words = " ".join(text.split())
-    if len(words) <= _TEXT_LENGTH:
-        return words
-    cut = words[:_TEXT_LENGTH]
-    # Text without blanks (Chinese, for example) is cut in the middle.
-    return (cut.rsplit(" ", 1)[0] if " " in cut[_TEXT_LENGTH // 2 :] else cut) + " …"

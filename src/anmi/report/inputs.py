@@ -16,7 +16,6 @@ NO_INTERVAL: Final = "no interval"
 ZERO_SHOT: Final = "zero_shot"
 HYBRID: Final = "hybrid"
 HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
-EXAMPLE_COLUMNS: Final = ("query_id", "query", "role", "document_id", "text")
 _SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
 _METHODS: Final = {"platt": "Platt scaling", "isotonic": "isotonic regression"}
 # Rows of a funnel that are no step's.
@@ -26,13 +25,12 @@ _ROUTES: Final = {
     "uncertain": "uncertain, for distillation only",
     "promoted": "promoted to positives",
 }
-_SHOWN: Final = 7
 _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """Plain tables and dictionaries; whatever is empty is said to be missing."""
+    """Plain tables and dictionaries; of whatever is empty the section is left out."""
 
     # recipe: bm25, zero_shot or the trained model's; bucket, queries, metric, value, low, high. One collection and
     # encoder. Without a column bucket all rows are about all queries.
@@ -50,8 +48,12 @@ class ReportInputs:
     origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
     training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # From example_table.
-    examples: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # From anmi.report.query_table.QueryTable.as_dict; None omits the section.
+    queries: Mapping[str, Any] | None = None
+    # From anmi.report.before_after; None omits the section.
+    before_after: Mapping[str, Any] | None = None
+    # What the nodes took: the manifest's ``nodes``.
+    times: Sequence[Mapping[str, Any]] = ()
     # What the run was given; nested, JSON-like.
     parameters: Mapping[str, Any] = field(default_factory=dict)
     # From judge_entries: by name auc, reliability and method, any of which may be missing.
@@ -117,44 +119,6 @@ def by_pass(name: str, log: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def first_pass(log: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a training log that are of the first pass, in which dev is measured; all of a single pass."""
     return log[log["pass"] == 1] if "pass" in log else log
-
-
-def example_table(rows: pd.DataFrame, count: int = 10) -> pd.DataFrame:
-    """Turn the first training rows into the ``examples`` of a report, with all scores and the weights.
-
-    All scores (``positive_<name>`` with its ``negative_<name>``) and the weights are shown. Only rows that have
-    negatives are taken, one per query, and seven of their negatives.
-
-    Examples
-    --------
-    >>> rows = pd.DataFrame({"query_id": ["q"], "query": ["?"], "positive_id": ["p"], "positive": ["yes"],
-    ...     "negative_ids": [["n"]], "negatives": [["no"]], "positive_elo": [1200.0], "negative_elo": [[950.0]]})
-    >>> example_table(rows)[["role", "document_id", "elo"]].values.tolist()
-    [['positive', 'p', 1200.0], ['negative', 'n', 950.0]]
-    """
-    scores = _score_columns(rows)
-    found: list[dict[str, Any]] = []
-    chosen = rows[rows["negative_ids"].map(len) > 0].drop_duplicates("query_id").head(count)
-    for row in chosen.to_dict("records"):
-        shared = {"query_id": row["query_id"], "query": row["query"]}
-        own = {name: row[column] if column else math.nan for name, (column, _) in scores.items()}
-        found.append({**shared, "role": "positive", "document_id": row["positive_id"], "text": row["positive"], **own})
-        listed = {name: row[column] for name, (_, column) in scores.items()}
-        for i, (document_id, text) in enumerate(zip(row["negative_ids"], row["negatives"], strict=True)):
-            if i < _SHOWN:
-                values = {name: column[i] for name, column in listed.items()}
-                found.append({**shared, "role": "negative", "document_id": document_id, "text": text, **values})
-    return pd.DataFrame(found, columns=[*EXAMPLE_COLUMNS, *scores])
-
-
-def _score_columns(rows: pd.DataFrame) -> dict[str, tuple[str | None, str]]:
-    names = [str(column).removeprefix("negative_") for column in rows.columns if str(column).startswith("negative_")]
-    found: dict[str, tuple[str | None, str]] = {
-        name: (f"positive_{name}" if f"positive_{name}" in rows else None, f"negative_{name}")
-        for name in names
-        if name != "ids"
-    }
-    return found | ({"weight": (None, "weights")} if "weights" in rows else {})
 
 
 def judge_entries(

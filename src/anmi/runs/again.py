@@ -157,5 +157,5 @@ def changes_since(manifest: Mapping[str, Any], context: Any, pipeline: Pipeline)
         "versions": package_versions(),
     }
     if manifest.get("collection"):
-        now["collection"] = origin.collection_facts(str(manifest["collection"]["name"]))
+        now["collection"] = origin.collection_facts(str(manifest["collection"]["name"]), origin.marks_of(parameters))
     return changes({**manifest, "parameters": origin.relevant(manifest["parameters"], inputs), "python": ""}, now)

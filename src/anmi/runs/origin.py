@@ -31,28 +31,38 @@ def filters_of(run_params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: dict(v) if isinstance(v, Mapping) else list(v) for name, v in chosen.items() if v}
 
 
-def collection_facts(collection: str) -> dict[str, Any]:
+def collection_facts(collection: str, marks: str | None = None) -> dict[str, Any]:
     """Return what a collection is read from: each file with its size and hash, and a hash of the whole.
 
+    The file of its marks (``marks`` is the parameter ``ingestion.marks``) is one of them, where it is there.
     A collection that cannot be read has no files here; to say what is wrong with it is for ingestion.
     """
     from anmi.corpus.contents import contents, files_of
+    from anmi.corpus.marks import files_of_marks
 
     facts: dict[str, Any] = {"name": collection, "digest": "", "files": []}
     try:
-        files = files_of(collection)
+        files, marked = files_of(collection), files_of_marks(marks, collection)
+        packaged, files = not files, [*files, *marked]
         if not files:
             return facts | {"digest": contents(collection)}
         digests = [hash_file(path) for path in files]
         sizes = [path.stat().st_size for path in files]
     except (AnmiError, OSError):
         return facts
-    whole = hash_named(zip((path.name for path in files), digests, strict=True))
+    named = zip((path.name for path in files), digests, strict=True)
+    whole = hash_named(named, contents(collection) if packaged else "")
     rows = zip(files, sizes, digests, strict=True)
     return facts | {
         "digest": whole,
         "files": [{"path": path.as_posix(), "bytes": size, "digest": digest} for path, size, digest in rows],
     }
+
+
+def marks_of(parameters: Mapping[str, Any]) -> str | None:
+    """Return where the marks of collections lie, by the parameters of a run; None where it takes none."""
+    ingestion = parameters.get("ingestion")
+    return ingestion.get("marks") if isinstance(ingestion, Mapping) else None
 
 
 def exact(value: Any) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anmi import files
+from anmi import buckets, files
 from anmi.datasets import remote
 
 
@@ -43,7 +43,7 @@ class Place:
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
         self.is_local = "://" not in root
-        self._fs: Any = None if self.is_local else remote.file_system(root)
+        self._fs: Any = None if self.is_local else buckets.file_system(root)
 
     def read(self, name: str) -> str | None:
         """Return what a small file holds; None where it is not there."""
@@ -81,7 +81,7 @@ class Place:
                         path.relative_to(root).as_posix(), size, state.st_mtime, max(state.st_mtime, state.st_atime)
                     )
             return
-        with remote.in_one_sentence(self.root):
+        with buckets.in_one_sentence(self.root):
             self._fs.invalidate_cache()
             start = str(self._fs._strip_protocol(self.root)).strip("/")
             place = f"{self.root}/{folder}".rstrip("/")
@@ -96,7 +96,7 @@ class Place:
         that it is complete goes first.
         """
         if not self.is_local:
-            with remote.in_one_sentence(self.root):
+            with buckets.in_one_sentence(self.root):
                 for name in names or ("",):
                     target = f"{self.root}/{name}".rstrip("/")
                     for mark in (path for path in self._fs.find(target) if path.endswith(f"/{remote.COMPLETE}")):

@@ -54,7 +54,7 @@ class RunRecord:
     loaded, saved
         Version of every persisted dataset that was read or written; None where a dataset has no versions.
     nodes
-        ``node, seconds, peak_mib`` in the order in which they ended.
+        ``node, seconds, peak_mib`` in the order in which they ended; :mod:`anmi.hooks.timing` says what else is known.
     fingerprint, outputs
         Of a whole run of ``mining``: hashes of what it was made from, and the files it made; see
         :mod:`anmi.runs.unchanged`.
@@ -72,6 +72,9 @@ class RunRecord:
         Versions that the run which it resumes had saved, and the id of that run.
     reproduces
         Id of the run that it repeats.
+    made_from, taken_over
+        By node: a hash of all that can change its result, of those that can be taken over; and the run that made it,
+        of those that were. What was taken over is in ``saved`` and ``files`` as well; see :mod:`anmi.runs.reuse`.
     tracking_run
         The MLflow run, where runs are tracked.
     status
@@ -109,6 +112,8 @@ class RunRecord:
     reused: dict[str, str] = field(default_factory=dict)
     resumed_from: str | None = None
     reproduces: str | None = None
+    made_from: dict[str, str] = field(default_factory=dict)
+    taken_over: dict[str, str] = field(default_factory=dict)
     _masked: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
     _texts: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
@@ -133,7 +138,7 @@ class RunRecord:
         self.pipelines = sorted({*before["pipelines"], *self.pipelines})
         self.loaded = dict(before["loaded"])
         self.nodes = list(before["nodes"])
-        for name in ("saved", "files", "models", "inputs", "reused"):
+        for name in ("saved", "files", "models", "inputs", "reused", "made_from", "taken_over"):
             setattr(self, name, {**before.get(name, {}), **getattr(self, name)})
 
     def finish(self, error: BaseException | None = None) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.candidates.parts import File, Part
 from anmi.ragged import table_bytes
 
 
@@ -110,7 +111,23 @@ def chained(first: CandidateShards, second: CandidateShards) -> CandidateShards:
         for shards in (first, second):
             yield from ((part,) for part in shards.parts())
 
-    return CandidateShards(blocks, layers=layers)
+    return CandidateShards(blocks, layers=layers, saver=_Chained(first, second))
+
+
+@dataclass(frozen=True)
+class _Chained:
+    """Lets the workers who make the shards of both write them."""
+
+    first: CandidateShards
+    second: CandidateShards
+
+    @property
+    def away(self) -> bool:
+        return self.first.away or self.second.away
+
+    def __call__(self, folder: File, first: int = 0) -> list[Part]:
+        written = self.first.save(folder, first)
+        return [*written, *self.second.save(folder, first + len(written))]
 
 
 def _moved(places: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.int32]:

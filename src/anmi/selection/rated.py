@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from anmi.candidates import Candidates, CandidateShards, ColumnShards
+import numpy as np
+
+from anmi.candidates import MARKED, Candidates, CandidateShards, ColumnShards
 
 # The candidates, and the columns that stages added to them. Here, so that who reads them imports no training.
 RATED: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
@@ -33,10 +35,18 @@ def rated(
 
 
 def believed(block: Candidates) -> Candidates:
-    """Return the block with ``p_relevant``: where no cross-encoder was asked, ``p_evidence`` alone says it."""
-    if "p_relevant" in block.columns or "p_evidence" not in block.columns:
+    """Return the block with ``p_relevant``: where no cross-encoder was asked, ``p_evidence`` alone says it.
+
+    Of a candidate that was marked as not relevant it is 0; what the judges said of it is then in ``p_judged``.
+    """
+    if "p_relevant" not in block.columns and "p_evidence" in block.columns:
+        parts = (block.columns, block.positive_columns)
+        block = block.with_columns(*({"p_relevant": of["p_evidence"]} for of in parts))
+    if MARKED not in block.columns or "p_relevant" not in block.columns or "p_judged" in block.columns:
         return block
-    return block.with_columns(*({"p_relevant": of["p_evidence"]} for of in (block.columns, block.positive_columns)))
+    said = block.columns["p_relevant"]
+    known = np.where(block.columns[MARKED] == 0, np.float32(0), said)
+    return block.with_columns({"p_relevant": known, "p_judged": said})
 
 
 def needed(requires: Collection[str]) -> set[str]:
@@ -45,6 +55,6 @@ def needed(requires: Collection[str]) -> set[str]:
     Examples
     --------
     >>> sorted(needed({"dense", "p_relevant"}))
-    ['dense', 'p_evidence', 'p_relevant']
+    ['dense', 'marked', 'p_evidence', 'p_relevant']
     """
-    return {*requires, "p_evidence"} if "p_relevant" in requires else {*requires}
+    return {*requires, "p_evidence", MARKED} if "p_relevant" in requires else {*requires}

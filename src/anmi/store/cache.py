@@ -23,16 +23,17 @@ from anmi.errors import AnmiError
 from anmi.fingerprint import digest
 from anmi.store import upkeep
 from anmi.store.database import Database
-from anmi.store.registry import PREFIX_SIZE, TEXT_SIZE, Record
+from anmi.store.registry import PREFIX_SIZE, SIZES, TEXT_SIZE, Number, Record
 
 # Applies a function to items one after the other, as ``map`` does.
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-_FLOAT_SIZE: Final = 4
 _REMOVED_AT_ONCE: Final = 100_000
+# Values whose bytes are in memory besides the array that they go to.
+_READ_AT_ONCE: Final = 1 << 14
 
 
 class Store:
-    """Vectors of float32 by (fingerprint, text).
+    """Vectors by (fingerprint, text).
 
     Parameters
     ----------
@@ -71,6 +72,8 @@ class Store:
         # Fingerprint and name by prefix, for every fingerprint that keys were made for.
         self._known: dict[bytes, tuple[str, str]] = {}
         self._used: set[bytes] = set()
+        # Values that were asked for since this was opened, and those of them that were there.
+        self.asked = self.found = 0
 
     def close(self) -> None:
         """Release the database; needed before the same process opens the folder again."""
@@ -91,13 +94,18 @@ class Store:
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored values in the order of ``keys``; None where there is none."""
+        values = self._values(keys)
+        self.asked += len(values)
+        self.found += sum(value is not None for value in values.values())
+        return [values[key] for key in keys]
+
+    def _values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
         # In their order, keys that lie together are read together: decisive where the file is not in memory.
         wanted = sorted(set(keys))
         with self.database.reading() as transaction:
-            found = dict(zip(wanted, map(transaction.get, wanted), strict=True))
-        return [found[key] for key in keys]
+            return dict(zip(wanted, map(transaction.get, wanted), strict=True))
 
-    def write(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def write(self, keys: Sequence[bytes], values: Sequence[bytes], number: Number = "float32") -> None:
         """Store values; all of them or, when interrupted, none. A value that is there already stays.
 
         Parameters
@@ -105,7 +113,9 @@ class Store:
         keys
             From :meth:`keys`.
         values
-            float32, equally many numbers for all keys of a fingerprint.
+            Equally many numbers for all keys of a fingerprint.
+        number
+            What the values are made of. Those of one fingerprint are all stored like the first.
 
         Raises
         ------
@@ -117,23 +127,25 @@ class Store:
             for prefix, group in groupby(items, key=lambda item: item[0][:PREFIX_SIZE]):
                 if prefix not in self._known:
                     raise AnmiError("a key was not made by this store: use Store.keys(fingerprint, texts)")
-                self._put(transaction, prefix, list(group))
+                self._put(transaction, prefix, list(group), number)
 
-    def _put(self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]]) -> None:
+    def _put(self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number) -> None:
         fingerprint, name = self._known[prefix]
         entries, registry = self.database.entries, self.database.registry
-        record = registry.find(transaction, prefix, fingerprint) or Record(fingerprint)
-        width = _FLOAT_SIZE * record.dimension or len(items[0][1])
-        if any(len(value) != width for _, value in items):
-            other = next(len(value) for _, value in items if len(value) != width)
+        record = registry.find(transaction, prefix, fingerprint) or Record(fingerprint, number=number)
+        dimension = record.dimension or len(items[0][1]) // SIZES[number]
+        other = next((len(value) for _, value in items if len(value) != SIZES[number] * dimension), None)
+        if other is not None:
             raise AnmiError(
-                f'"{name or fingerprint}" gave {other // _FLOAT_SIZE} numbers for a text and {width // _FLOAT_SIZE} '
+                f'"{name or fingerprint}" gave {other // SIZES[number]} numbers for a text and {dimension} '
                 "before: whatever changed must be part of its fingerprint; nothing of this batch was stored"
             )
+        if record.number != number:
+            items = [(key, np.frombuffer(value, number).astype(record.number).tobytes()) for key, value in items]
         before = transaction.stat(entries)["entries"]
         transaction.cursor(entries).putmulti(items, overwrite=False)
         count = record.entries + transaction.stat(entries)["entries"] - before
-        updated = replace(record.used(name), entries=count, dimension=width // _FLOAT_SIZE)
+        updated = replace(record.used(name), entries=count, dimension=dimension)
         registry.save(transaction, prefix, updated)
         self._used.add(prefix)
 
@@ -155,7 +167,7 @@ class Store:
 
     def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
         """Return for how many distinct texts there is no value yet."""
-        return self.read(list(set(self.keys(fingerprint, texts)))).count(None)
+        return list(self._values(self.keys(fingerprint, texts)).values()).count(None)
 
     def vectors(
         self,
@@ -166,6 +178,7 @@ class Store:
         bar: tqdm[Any] | None = None,
         name: str = "",
         run: Run = map,
+        number: Number = "float32",
     ) -> NDArray[np.float32]:
         """Return one vector per text, computing only those that are not stored.
 
@@ -185,6 +198,9 @@ class Store:
             What people call the model; shown by ``kedro anmi store stats``, of no effect.
         run
             Applies ``compute`` to the batches, in their order: ``map``, or that of an engine with workers.
+        number
+            What numbers are rounded to, whether computed now or stored at any time, so that a value is the same the
+            first time and ever after. float16 takes half the room.
 
         Returns
         -------
@@ -200,24 +216,59 @@ class Store:
         if not len(texts):
             return np.zeros((0, 0), np.float32)
         keys = self.keys(fingerprint, texts, name)
-        values = self.read(keys)
         self._note_use(keys[0][:PREFIX_SIZE])
-        absent = {key: text for key, value, text in zip(keys, values, texts, strict=True) if value is None}
+        first: dict[bytes, int] = {}
+        for row, key in enumerate(keys):
+            first.setdefault(key, row)
+        values, absent = self._stored(fingerprint, first, len(texts), number)
+        self.asked += len(first)
+        self.found += len(first) - len(absent)
         # Longest first: batches of like length waste little padding, and too large a batch fails early.
-        order = sorted(absent, key=lambda key: (-len(absent[key]), key))
+        order = sorted(absent, key=lambda key: (-len(texts[first[key]]), key))
         if bar is not None:
             bar.update(len(texts) - len(order))
-        computed: dict[bytes, bytes] = {}
         chunks = [order[start : start + batch] for start in range(0, len(order), batch)]
-        results = run(compute, ([absent[key] for key in chunk] for chunk in chunks))
+        results = run(compute, ([texts[first[key]] for key in chunk] for chunk in chunks))
         for chunk, rows in zip(chunks, results, strict=True):
-            data = _checked(rows, len(chunk))
-            self.write(chunk, data)
-            computed.update(zip(chunk, data, strict=True))
+            rounded = _checked(rows, len(chunk), number)
+            self.write(chunk, [row.tobytes() for row in rounded], number)
+            if values is None:
+                values = np.empty((len(texts), rounded.shape[1]), np.float32)
+            values[[first[key] for key in chunk]] = rounded
             if bar is not None:
                 bar.update(len(chunk))
-        merged = [computed[key] if value is None else value for key, value in zip(keys, values, strict=True)]
-        return np.frombuffer(b"".join(merged), dtype=np.float32).reshape(len(texts), -1)
+        assert values is not None
+        if len(first) < len(keys):
+            source = np.fromiter(map(first.__getitem__, keys), np.int64, len(keys))
+            repeated = np.flatnonzero(source != np.arange(len(keys)))
+            values[repeated] = values[source[repeated]]
+        values.flags.writeable = False
+        return values
+
+    def _stored(
+        self, fingerprint: str, first: dict[bytes, int], texts: int, number: Number
+    ) -> tuple[NDArray[np.float32] | None, list[bytes]]:
+        """Read what there is to the rows ``first`` of an array for all texts; that array, and the keys not found.
+
+        Values go from the file to the array some thousand at a time: a million of them are never in memory twice.
+        """
+        prefix = next(iter(first))[:PREFIX_SIZE]
+        with self.database.reading() as transaction:
+            record = self.database.registry.find(transaction, prefix, fingerprint)
+            if record is None or not record.dimension:
+                return None, list(first)
+            values, absent = np.empty((texts, record.dimension), np.float32), []
+            cursor = transaction.cursor()
+            # In their order, keys that lie together are read together: decisive where the file is not in memory.
+            wanted = sorted(first)
+            for start in range(0, len(wanted), _READ_AT_ONCE):
+                some = wanted[start : start + _READ_AT_ONCE]
+                found = dict(cursor.getmulti(some))
+                read = np.frombuffer(b"".join(found.values()), record.number).reshape(-1, record.dimension)
+                values[[first[key] for key in found]] = read.astype(number, copy=False)
+                if len(found) < len(some):
+                    absent += [key for key in some if key not in found]
+        return values, absent
 
     def records(self) -> list[Record]:
         """Return what is known of each fingerprint, the last used first."""
@@ -275,14 +326,15 @@ class Store:
                     self.database.registry.save(transaction, prefix, replace(record, entries=record.entries - removed))
 
 
-def _checked(rows: NDArray[np.float32], expected: int) -> list[bytes]:
-    """Return the bytes of each row of what was computed for a batch."""
-    rows = np.ascontiguousarray(rows, dtype=np.float32)
-    finite = bool(np.isfinite(rows).all())
-    if len(rows) != expected or rows.size == 0 or not finite:
-        shown = f"{len(rows)} rows" if rows.size else "no numbers"
+def _checked(rows: NDArray[np.float32], expected: int, number: Number) -> NDArray[np.float32 | np.float16]:
+    """Return what was computed for a batch as it is to be stored."""
+    with np.errstate(over="ignore"):
+        rounded = np.ascontiguousarray(rows, dtype=number)
+    finite = bool(np.isfinite(rounded).all())
+    if len(rounded) != expected or rounded.size == 0 or not finite:
+        shown = f"{len(rounded)} rows" if rounded.size else "no numbers"
         raise AnmiError(
             f"the model returned {shown} for {expected} texts"
             f"{'' if finite else ', some of them NaN or infinite'}; nothing of this batch was stored"
         )
-    return [row.tobytes() for row in rows]
+    return rounded

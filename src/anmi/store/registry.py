@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from anmi.errors import AnmiError
 
 PREFIX_SIZE: Final = 8
 TEXT_SIZE: Final = 16
-_FLOAT_SIZE: Final = 4
+Number = Literal["float32", "float16"]
+SIZES: Final[dict[Number, int]] = {"float32": 4, "float16": 2}
 
 
 def now() -> str:
@@ -36,6 +37,8 @@ class Record:
         Values stored.
     created, last_used
         Times in UTC, ISO 8601. The last use is noted once per opened store.
+    number
+        How a number is stored. Records of earlier versions do not say it; theirs are float32.
     """
 
     fingerprint: str
@@ -44,6 +47,12 @@ class Record:
     entries: int = 0
     created: str = ""
     last_used: str = ""
+    number: Number = "float32"
+
+    @property
+    def width(self) -> int:
+        """Bytes of a value."""
+        return SIZES[self.number] * self.dimension
 
     @property
     def kind(self) -> str:
@@ -59,7 +68,7 @@ class Record:
         >>> Record("f", dimension=384, entries=2).size
         3120
         """
-        return self.entries * (PREFIX_SIZE + TEXT_SIZE + _FLOAT_SIZE * self.dimension)
+        return self.entries * (PREFIX_SIZE + TEXT_SIZE + self.width)
 
     def used(self, name: str = "") -> Record:
         """Return the record of a fingerprint that is used now."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _TEACHER: Final = "teacher-"
 _STATIC: Final = "static-"
+_ONNX: Final = "onnx-"
 # Nothing takes longer that works in a folder of its own: training a cross-encoder is a matter of minutes.
 _LEFTOVER_DAYS: Final = 1.0
 # Where less of the file is free, later values will fill it; a copy of the whole is not worth it.
@@ -32,7 +33,8 @@ class Model:
     path
         The folder.
     kind
-        ``cross_encoder`` (a cross-encoder trained here), ``static`` (a distilled encoder), ``leftover`` (of a
+        ``cross_encoder`` (a cross-encoder trained here), ``static`` (a distilled encoder), ``onnx`` (a network
+        exported for ONNX Runtime), ``leftover`` (of a
         process that was killed) or ``other``, which is never removed.
     size
         Bytes of its files.
@@ -125,7 +127,7 @@ def prune(
         model
         for model in folders
         if (model.kind == "leftover" and model.last_used <= _days_ago(_LEFTOVER_DAYS))
-        or (model.kind in ("cross_encoder", "static") and wanted(model.fingerprint, model.last_used))
+        or (model.kind in ("cross_encoder", "static", "onnx") and wanted(model.fingerprint, model.last_used))
     ]
     before = store.database.file_size()
     if not dry_run:
@@ -158,7 +160,7 @@ def _folders(parent: Path, start: str = "") -> Iterator[Path]:
 
 
 def _kind(path: Path) -> str:
-    kinds = {".": "leftover", _TEACHER: "cross_encoder", _STATIC: "static"}
+    kinds = {".": "leftover", _TEACHER: "cross_encoder", _STATIC: "static", _ONNX: "onnx"}
     found = (kind for start, kind in kinds.items() if path.name.startswith(start) and not path.is_symlink())
     return next(found, "other")
 

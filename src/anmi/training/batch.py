@@ -275,15 +275,19 @@ class Batcher:
     Documents are tokenised in groups of similar length, so that a long one does not pad all the others.
 
     ``tokenise`` turns texts and a role (``query`` or ``document``) into the encoder's input features;
-    ``texts_per_pass`` are most texts in a group. See :func:`assemble`.
+    ``texts_per_pass`` are most texts in a group, of which there is one for each of ``devices``. See :func:`assemble`.
     """
 
     def __init__(
-        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: InBatch, texts_per_pass: int
+        self,
+        tokenise: Callable[[list[str], str], dict[str, Any]],
+        in_batch: InBatch,
+        texts_per_pass: int,
+        devices: int = 1,
     ) -> None:
         self._tokenise = tokenise
         self._in_batch = in_batch
-        self._texts_per_pass = texts_per_pass
+        self._texts_per_pass, self._devices = texts_per_pass, devices
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
@@ -305,8 +309,8 @@ class Batcher:
 
     def _groups(self, texts: list[str], role: str) -> dict[str, Any]:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        starts = range(0, len(texts), self._texts_per_pass)
-        groups = [[texts[i] for i in order[start : start + self._texts_per_pass]] for start in starts]
+        size = min(self._texts_per_pass, math.ceil(len(texts) / self._devices))
+        groups = [[texts[i] for i in order[start : start + size]] for start in range(0, len(texts), size)]
         return {
             "groups": [self._tokenise(group, role) for group in groups],
             "place": torch.from_numpy(np.argsort(np.array(order, dtype=np.int64), kind="stable")),

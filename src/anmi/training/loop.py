@@ -104,6 +104,13 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
             self.recorder.observed = Observed(rows, queries, batch["document_ids"], documents)
         return (loss, {}) if return_outputs else loss
 
+    def training_step(self, *args: Any, **options: Any) -> Any:
+        """Return the loss after its gradients, those of all devices, have been computed."""
+        loss = super().training_step(*args, **options)
+        if self.loss.team is not None:
+            self.loss.team.reduce()
+        return loss
+
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = float(super()._get_grad_norm(model, grad_norm))
         # The norm is that of the encoder; what the loss learns is small.

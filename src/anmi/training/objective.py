@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,22 @@ from anmi.training.facts import Facts
 from anmi.training.failures import not_finite
 from anmi.training.options.sparsity import SparsityOptions
 from anmi.training.sparsity import penalty, query_weights
+
+
+class Team(Protocol):
+    """Encodes shares of a batch on other devices; see :class:`anmi.training.devices.Team`."""
+
+    def begin(self, step: int) -> None:
+        """Be asked for the texts of a step next."""
+        ...
+
+    def encode(self, objective: ContrastiveObjective, groups: Sequence[dict[str, Any]]) -> Tensor:
+        """Return the embeddings of the texts of all groups, in order."""
+        ...
+
+    def reduce(self) -> None:
+        """Add up the gradients of all devices."""
+        ...
 
 
 class ContrastiveObjective(nn.Module):
@@ -61,6 +77,8 @@ class ContrastiveObjective(nn.Module):
         self.adversary = adversary
         self.sparsity = sparsity
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
+        # Who encodes shares of the batch on other devices.
+        self.team: Team | None = None
         # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
         self.encoded: tuple[Tensor, Tensor] | None = None
         self.violations: float | None = None
@@ -76,6 +94,8 @@ class ContrastiveObjective(nn.Module):
         NotFiniteError
             The loss is not finite; names the queries of the batch.
         """
+        if self.team is not None and torch.is_grad_enabled():
+            self.team.begin(batch.get("step", 0))
         queries, documents = self._encode(batch["queries"]), self._encode(batch["documents"])
         self.encoded = queries.detach(), documents.detach()
         similarity, own = self._similarity(queries, documents), batch["positive"][:, None]
@@ -130,18 +150,29 @@ class ContrastiveObjective(nn.Module):
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:
         groups = texts["groups"]
-        if self.recompute and len(groups) > 1 and torch.is_grad_enabled():
-            parts = [checkpoint(self._encode_group, group, use_reentrant=False) for group in groups]
+        if self.team is not None and torch.is_grad_enabled():
+            together = self.team.encode(self, groups)
         else:
-            parts = [self._encode_group(group) for group in groups]
-        encoded = torch.cat(parts)[texts["place"]]
+            together = torch.cat(self.parts(groups))
+        encoded = together[texts["place"]]
         return encoded if self.sparsity is not None else functional.normalize(encoded, dim=1)
+
+    def parts(self, groups: Sequence[dict[str, Any]]) -> list[Tensor]:
+        """Return the embeddings of groups of texts, a pass each, not normalised."""
+        if self.recompute and len(groups) > 1 and torch.is_grad_enabled():
+            return [checkpoint(self._encode_group, group, use_reentrant=False) for group in groups]
+        return [self._encode_group(group) for group in groups]
 
     def _encode_group(self, group: dict[str, Any]) -> Tensor:
         # A copy, since encoders write their results into the features they are given.
         with torch.autocast(group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None):
             embedding: Tensor = self.model(dict(group))["sentence_embedding"]
         return embedding.float()
+
+
+def autocast_type(precision: torch.dtype) -> torch.dtype | None:
+    """Return what :class:`ContrastiveObjective` wants to be told of a precision."""
+    return None if precision == torch.float32 else precision
 
 
 def attacked(queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor], length: float) -> Tensor:

@@ -31,6 +31,7 @@ from anmi.retrieval.two_encoders import two_encoders
 from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import Curriculum, build_curriculum
+from anmi.training.devices import working
 from anmi.training.drawn import DrawnNegatives
 from anmi.training.hardness import EasyFirstBatches, rated
 from anmi.training.interpolation import choose_share
@@ -38,7 +39,7 @@ from anmi.training.loop import Loop, RowNumbers, Timer
 from anmi.training.losses import build_loss
 from anmi.training.mixed import Stock
 from anmi.training.mixed.watched import neighbour_table
-from anmi.training.objective import ContrastiveObjective
+from anmi.training.objective import ContrastiveObjective, autocast_type
 from anmi.training.options import TrainingOptions
 from anmi.training.options.hardness import HansOptions
 from anmi.training.options.sources import MixedSources
@@ -153,7 +154,11 @@ def train(
     if checkpoints is not None:
         wanted = identity(rows, encoder, options, seed, checkpoints.facts)
         kept = Checkpoints(checkpoints, wanted, options.checkpoints_kept)
-    with _quiet(), tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch:
+    with (
+        _quiet(),
+        tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch,
+        working(encoder, options, precision, seed) as team,
+    ):
         layout = Layout.of(len(data), pseudo, options)
         steps = options.epochs * layout.steps
         arguments = training_arguments(options, encoder, seed, Path(scratch), steps)
@@ -169,6 +174,7 @@ def train(
         )
         try:
             loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo)
+            loop.loss.team = team
             if pseudo is not None:
                 loop.add_pseudo_queries(len(data), pseudo, layout)
             if kept is not None:
@@ -260,7 +266,7 @@ def _loop(
     pseudo: PseudoRows | None,
 ) -> Loop:
     mixed = options.sources if isinstance(options.sources, MixedSources) else None
-    autocast = precision if precision != torch.float32 else None
+    autocast = autocast_type(precision)
     objective = ContrastiveObjective(
         encoder, loss, autocast, recompute=options.recompute, margin=None if mixed is None else mixed.margin,
         sparsity=options.sparsity if is_sparse(encoder) else None, adversary=0.0 if mixed is None else mixed.adversary,
@@ -284,7 +290,7 @@ def _loop(
         _go_by_hardness(loop, data, encoder, loss, options.hardness)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
-    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
+    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass, options.devices)
     loop.recorder, loop.curriculum = recorder, curriculum
     recorder.objective, recorder.sampler = objective, loop.sampler
     if options.draws:

@@ -176,7 +176,7 @@ def fingerprint(parameters: Mapping[str, Any], recipes: RecipeBook, project: Pat
     # Of what is in the parameters `recipe` is that of a single run.
     plain |= {"recipe": judged}
     try:
-        read_from = contents(str(plain["collection"]))
+        read_from = contents(str(plain["collection"]), plain["ingestion"]["marks"])
         parts = unchanged.fingerprint(
             [f"params:{name}" for name in plain], plain, read_from, package_versions(), {}, project
         )

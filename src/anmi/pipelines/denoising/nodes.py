@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import CandidateShards, ColumnShards
+from anmi.candidates import MARKED, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, running
 from anmi.pipelines.denoising.params import DenoisingParams
@@ -133,7 +133,7 @@ def judge_candidates(
             "judged_pairs": judge.summary["judged_pairs"],
         }
     # What is fitted looks at a few of many columns.
-    some = of_train(candidates.only("dense", "p_evidence", "p_heldout"), queries)
+    some = of_train(candidates.only("dense", "p_evidence", "p_heldout", MARKED), queries)
     judgments = judge.fit(some)
     stack = Stack.fit(some.map(judgments))
     if mined_dev(queries):

@@ -38,6 +38,7 @@ def encode_collection(
     """
     from anmi.corpus.mined import to_mine
     from anmi.corpus.texts import document_texts
+    from anmi.retrieval.backend import choose
     from anmi.retrieval.encoders import encode, fingerprint
     from anmi.retrieval.encoding import Encoding, opened
     from anmi.retrieval.prompts import prompts_of
@@ -49,21 +50,25 @@ def encode_collection(
     if not asked:
         log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
 
+    documents = document_texts(corpus)
+    way = choose(model, documents if asked else [], params.backend, params.precision, params.batch_size, place[1])
+
     def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
         if not asked:
             return np.zeros((len(texts), 0), np.float32)
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
-        batch = Encoding(*place, params.precision, params.batch_size, role)
+        batch = Encoding(*place, way, params.batch_size, role)
         sent = batch if batch.worth_sending or engine.ray_gpus else None
-        return encode(model, texts, store, params.precision, params.batch_size, description, role, sent)
+        return encode(model, texts, store, way, params.batch_size, description, role, sent)
 
     return {
-        "document_embeddings": vectors(document_texts(corpus), "document"),
+        "document_embeddings": vectors(documents, "document"),
         "query_embeddings": vectors(to_mine(queries).text.tolist(), "query"),
         "encoder_info": {
             "encoder": params.encoder or encoder,
             "fingerprint": fingerprint(model),
             "prompts": prompts_of(model),
+            "computed_by": way,
         },
     }
 
@@ -95,14 +100,17 @@ def retrieve(
     dense: DenseParams,
     seed: int,
     engine: EngineParams = IN_PROCESS,
+    marks: pd.DataFrame | None = None,
 ) -> CandidateShards:
     """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
 
-    Every candidate gets the scores of all of them, its ranks as deep as they were searched or the recipe reads, and
-    whether it is a near-duplicate or a sibling of a positive.
+    Every candidate gets the scores of all of them, its ranks as deep as they were searched or the recipe reads, whether
+    it is a near-duplicate or a sibling of a positive, and, where there are such marks, whether it was marked as not
+    relevant.
     """
     from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
+    from anmi.retrieval.marked import Marked
     from anmi.retrieval.related import RelatedDocuments
     from anmi.retrieval.retrieve import Queries, Retrieve
     from anmi.selection.plan import MiningPlan
@@ -136,4 +144,6 @@ def retrieve(
         bm25_ranks=asked.ranks_of("bm25_rank"),
         dense_ranks=asked.ranks_of("dense_rank"),
     )
-    return make_blocks(engine, search, shards, description="retrieving", total=len(rows))
+    found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
+    marked = Marked.of(marks, ids)
+    return found if marked is None else found.map(marked)

@@ -31,12 +31,12 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
 
     For a refit dev queries are mined, too; where a cap leaves a share of the training queries, the same share of them.
     """
+    from anmi.corpus.marks import files_of_marks, read_log, standing, with_marks
     from anmi.corpus.mined import with_mined
     from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.raw import FieldNames
     from anmi.corpus.related import COPY, find_related
     from anmi.corpus.sources import fingerprint, load_collection
-    from anmi.corpus.texts import document_texts
 
     cap = params.api_docs_queries if collection == "api_docs" else 0
     caps = [value for value in (cap, params.max_queries) if value]
@@ -50,9 +50,11 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         language=params.language,
         fields=FieldNames(params.id_column, params.title_column, params.text_column),
     )
+    log_of_marks = [mark for path in files_of_marks(params.marks, collection) for mark in read_log(path)]
+    found, marks = with_marks(found, standing(log_of_marks))
     related = find_related(
         found.corpus,
-        document_texts(found.corpus),
+        found.forms,
         found.duplicates,
         similarity=params.near_similarity,
         name_share=params.name_share,
@@ -78,6 +80,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
         "corpus": found.corpus,
         "queries": with_mined(found.queries, found.subset_share if refit else 0.0, seed),
         "qrels": found.qrels,
+        "marks": marks,
         "equivalents": found.equivalents,
         "knowledge": Knowledge(found.entities, found.graph, found.facts),
         "related_documents": related,
@@ -108,6 +111,7 @@ def plan_mining(
     store: Store,
     earlier_mining_record: MiningRecord | None,
     earlier_selection: CandidateShards | None,
+    marks: pd.DataFrame | None = None,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Note what the collection consists of, and decide which queries are to be mined."""
     from anmi.corpus.contents import code_digest, models_in, with_effect
@@ -115,11 +119,12 @@ def plan_mining(
     from anmi.selection.kept_rows import losers, places_of
     from anmi.selection.plan import MiningPlan, plan_mining
 
-    contents = contents_of(corpus, queries, qrels)
+    # What is known not to be relevant is a label as well: a query of which it changes is mined again.
+    contents = contents_of(corpus, queries, qrels if marks is None else pd.concat([qrels, marks[marks.relevance == 0]]))
     stages = {"bm25": bm25, "consistency": consistency, "dense": dense, "denoising": denoising, "elo": elo}
     chosen = {
         **{name: params.model_dump(mode="json") for name, params in stages.items()},
-        "ingestion": ingestion.model_dump(mode="json", exclude={"most_changed"}),
+        "ingestion": ingestion.model_dump(mode="json", exclude={"most_changed", "marks"}),
         "recipe": recipes.get(recipe).model_dump(mode="json", exclude={"training", "description", "source"}),
         "rest": [collection, encoder, seed],
     }

@@ -44,6 +44,12 @@ class IngestionParams(BaseModel):
         None, description="ISO 639-1 code, such as hi or pt-BR; recognised from a sample of documents when empty. It "
         "decides how texts are cut into terms.",
     )  # fmt: skip
+    marks: str | None = Field(
+        None, min_length=1, description="Folder with a file of marks for each collection, made in `kedro anmi serve`, "
+        "or one such file, `*.jsonl`; they become labels of train and dev queries, see docs/labelling.md. A folder of "
+        "the data root, so that what was marked counts in the next run; a file lies where you keep it under version "
+        "control. null takes none.",
+    )  # fmt: skip
     id_column: str | None = Field(
         None, min_length=1, description="Column of the ids in JSONL, CSV and TSV files that `docs:` reads. Empty takes "
         "`_id` or `id`, the usual names, and path and line where there is neither.",

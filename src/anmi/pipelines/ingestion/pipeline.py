@@ -11,7 +11,8 @@ from anmi.pipelines.wiring import by_name
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     outputs = [
-        "corpus", "queries", "qrels", "equivalents", "knowledge", "related_documents", "quarantine", "collection_info",
+        "corpus", "queries", "qrels", "marks", "equivalents", "knowledge", "related_documents", "quarantine",
+        "collection_info",
     ]  # fmt: skip
     settings = (
         "update", "keep_judges", "collection", "encoder", "recipe", "recipes", "ingestion", "bm25", "consistency",
@@ -27,8 +28,8 @@ def create_pipeline() -> Pipeline:
         Node(
             plan_mining,
             inputs=by_name(
-                "corpus", "queries", "qrels", "knowledge", "store", "earlier_mining_record", "earlier_selection",
-                *(f"params:{name}" for name in settings),
+                "corpus", "queries", "qrels", "marks", "knowledge", "store", "earlier_mining_record",
+                "earlier_selection", *(f"params:{name}" for name in settings),
             ),
             outputs=["contents", "mining_plan"],
             name="plan_mining",

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.pipelines.evaluation.asked import kind_of_queries
+from anmi.candidates import CandidateShards
+from anmi.pipelines.evaluation.asked import asked_of, kind_of_queries
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.reporting.params import ReportingParams
 from anmi.search import HybridSearch
@@ -114,14 +115,29 @@ def render_report(
     encoder: str,
     recipe: str,
     params: ReportingParams,
+    evaluation: EvaluationParams,
+    selection: CandidateShards,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    query_metrics: pd.DataFrame,
+    query_buckets: pd.DataFrame,
+    runs: pd.DataFrame,
+    node_times: list[dict[str, Any]],
 ) -> str:
     """Return the report as one self-contained HTML document."""
+    from anmi.report.before_after import before_after, held_out
     from anmi.report.html import render
-    from anmi.report.inputs import ReportInputs, example_table, judge_entries, passes_sentence
+    from anmi.report.inputs import ReportInputs, judge_entries, passes_sentence
     from anmi.selection.rows import of_split
 
     rows = of_split(training_rows, "train")
-    has_negatives = bool(rows.negative_ids.map(len).sum())
+    asked = asked_of(corpus, queries, qrels, pseudo_queries, evaluation.split)
+    # Pseudo-queries ask of the same documents, shortened; places and texts are those of the collection.
+    place_of = dict(zip(corpus.document_id, range(len(corpus)), strict=True))
+    compared = held_out(query_metrics, runs, asked.qrels, place_of, pd.DataFrame(results["rows"]))
+    texts = dict(zip(asked.queries.query_id, asked.queries.text, strict=True))
     return render(
         ReportInputs(
             results=pd.DataFrame(results["rows"]),
@@ -155,7 +171,9 @@ def render_report(
             sparse_terms=sparse_terms,
             kept_epoch=_kept_epoch(training_summary),
             passes=passes_sentence(training_summary),
-            examples=example_table(rows, count=params.examples) if has_negatives else pd.DataFrame(),
+            queries=_query_table(selection, corpus, queries, asked.queries, compared, evaluation, params),
+            before_after=before_after(compared, query_buckets, texts, corpus, asked.qrels),
+            times=node_times,
             parameters={
                 "collection": info,
                 "mining encoder": encoder_info,
@@ -165,6 +183,29 @@ def render_report(
             },
         )
     )
+
+
+def _query_table(
+    selection: CandidateShards,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    asked: pd.DataFrame,
+    compared: list[dict[str, Any]],
+    evaluation: EvaluationParams,
+    params: ReportingParams,
+) -> dict[str, Any] | None:
+    from anmi.corpus.hardness import hardness
+    from anmi.report.query_table import QueryTable
+
+    known = pd.concat([queries, asked]).drop_duplicates("query_id")
+    hard = hardness(known.text.tolist(), evaluation.hardness).value
+    by_id = {name: dict(zip(known.query_id, known[name], strict=True)) for name in ("text", "split")}
+    hardness_of = dict(zip(known.query_id, hard.tolist(), strict=True))
+    table = QueryTable(by_id["text"], hardness_of, by_id["split"], params.queries)
+    # Held-out ones first: where there is room for some only, each of them says more than one more of those mined.
+    table.add_held_out(compared)
+    table.add_mined(selection)
+    return table.as_dict(corpus)
 
 
 def _prompts(training_summary: dict[str, Any], encoder_info: dict[str, Any]) -> str:

@@ -10,4 +10,7 @@ class ReportingParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    examples: int = Field(10, ge=0, le=200, description="Queries shown with their negatives; enough to get a feeling.")
+    queries: int = Field(
+        5000, ge=0, le=5000,
+        description="Most rows of the table of queries; more make a page of over 6 MB. 0 leaves the table out.",
+    )  # fmt: skip

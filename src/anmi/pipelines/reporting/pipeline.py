@@ -26,8 +26,9 @@ def create_pipeline() -> Pipeline:
             inputs=by_name(
                 "results", "training_rows", "training_log", "training_summary", "selection_summary", "cross_encoder",
                 "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "pseudo_query_summary",
-                "sparse_terms", "encoder_info", "params:encoder", "params:recipe", info="collection_info",
-                params="params:reporting",
+                "sparse_terms", "encoder_info", "params:encoder", "params:recipe",
+                "selection", "corpus", "queries", "qrels", "pseudo_queries", "query_metrics", "query_buckets", "runs",
+                "params:evaluation", "node_times", info="collection_info", params="params:reporting",
             ),
             outputs="report",
             name="render_report",

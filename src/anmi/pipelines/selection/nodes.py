@@ -229,16 +229,20 @@ def summarise_selection(
     fused_judge: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
+    marks: pd.DataFrame | None = None,
+    corpus: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
     """Count what happened to the candidates of training queries, and how many negatives were in truth relevant.
 
     Of dev queries only the rows are counted, apart. Reads ``equivalents``, so nothing that it returns goes back into
-    mining. With what it counts stands whose truth had a part in the judge's coefficients.
+    mining. With what it counts stands whose truth had a part in the judge's coefficients. Where a person marked pairs
+    (``marks``, of the ``corpus``), what the judges had said of them is compared with it.
     """
     from anmi.corpus.metadata import values_by_id
     from anmi.corpus.mined import of_train
     from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, false_negatives
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
+    from anmi.evaluation.marked import AgainstMarks
     from anmi.judging.fusing import provenance
     from anmi.report.negatives_console import expected_sentence, source_lines
     from anmi.selection.rows import of_split
@@ -256,9 +260,16 @@ def summarise_selection(
         Funnel(wanted),
         Expected(),
         *(Gap(column) for column in ("dense", "elo")),
+        *([] if marks is None or corpus is None or marks.empty else [AgainstMarks(marks, corpus.document_id.tolist())]),
     )
     found = dict(zip(("distributions", "by_source", "origins", "funnel", "expected"), seen, strict=False))
-    found["gaps"] = dict(zip(("dense", "elo"), seen[5:], strict=True))
+    found["gaps"] = dict(zip(("dense", "elo"), seen[5:7], strict=True))
+    found["marked"] = compared = seen[7] if len(seen) > 7 else None
+    if compared:
+        _LOG.info(
+            "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said",
+            compared["relevant"] + compared["not_relevant"], compared["relevant"], compared["brier"],
+        )  # fmt: skip
     for line in [*source_lines(found["by_source"]), expected_sentence(found["expected"])]:
         if line:
             _LOG.info("%s", line)

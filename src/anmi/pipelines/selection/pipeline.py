@@ -73,7 +73,7 @@ def create_pipeline() -> Pipeline:
             summarise_selection,
             inputs=recipe
             | by_name(
-                "selection", "equivalents", "qrels", "queries", "fused_judge", rows="training_rows",
+                "selection", "equivalents", "qrels", "queries", "fused_judge", "marks", "corpus", rows="training_rows",
                 info="collection_info",
             ),
             outputs="selection_summary",

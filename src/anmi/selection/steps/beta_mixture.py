@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betaln
 
 from anmi.selection.steps.gaussian_mixture import Floats, total
 
@@ -110,7 +110,7 @@ def _log_densities(x: Floats, alphas: Floats, betas: Floats, shares: Floats) -> 
         np.log(np.maximum(shares[:, [k]], 1e-300))
         + (alphas[:, [k]] - 1) * log_x
         + (betas[:, [k]] - 1) * log_rest
-        - betaln(alphas[:, [k]], betas[:, [k]])
+        - scipy.special.betaln(alphas[:, [k]], betas[:, [k]])
         for k in (0, 1)
     )
     return lower, upper
@@ -123,7 +123,7 @@ def _two_are_better(
     number = total(known.astype(np.float64))
     double = total(np.where(known, np.logaddexp(*_log_densities(x, alphas, betas, shares)), 0.0))
     alpha, beta = _moments(x, known.astype(np.float64))
-    density = (alpha - 1) * np.log(x) + (beta - 1) * np.log1p(-x) - betaln(alpha, beta)
+    density = (alpha - 1) * np.log(x) + (beta - 1) * np.log1p(-x) - scipy.special.betaln(alpha, beta)
     single = total(np.where(known, density, 0.0))
     better: NDArray[np.bool_] = 2 * (double - single) > 3 * np.log(np.maximum(number, 1.0))
     return better[:, 0]

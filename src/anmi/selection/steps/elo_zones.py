@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import ndtr
 
 from anmi.candidates import Candidates
 from anmi.selection.steps.registry import Context, Params, Threshold, step
@@ -48,7 +48,7 @@ def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
     if params.max_probability is None:
         close = ~unrated & (distance < params.danger)
         return block.rejected("elo_gap", close, f"gap < {params.danger:g} Elo", "unsafe")
-    chance = ndtr((params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6))
+    chance = scipy.special.ndtr((params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6))
     rule = f"P(gap < {params.danger:g} Elo) > {params.max_probability:g}"
     return block.rejected("elo_gap", ~unrated & ~(chance <= params.max_probability), rule, "unsafe")
 

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from scipy.special import ndtr
 
 from anmi.candidates import OPEN, Candidates
 from anmi.errors import AnmiError
@@ -133,7 +133,7 @@ def _measured(block: Candidates, params: Mixture) -> NDArray[np.float64]:
     """Return what is fitted, [Q, M]: the lower it is, the surer a candidate is a negative; NaN where unknown."""
     if params.measure == "elo_gap":
         distance = gap(block).astype(np.float64)
-        return -distance if params.family == "gaussian" else ndtr(-distance / _ELO_SPREAD)
+        return -distance if params.family == "gaussian" else scipy.special.ndtr(-distance / _ELO_SPREAD)
     similarity = block.columns[params.column].astype(np.float64)
     return similarity if params.family == "gaussian" else _unit(similarity, params.column)
 

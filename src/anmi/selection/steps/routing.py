@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar, Final, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from scipy.special import expit
 
 from anmi import seeds
 from anmi.candidates import OPEN, Candidates
@@ -23,12 +24,20 @@ log = logging.getLogger(__name__)
 _EXPECTED: Final = Threshold("max_expected_share", (0.0003, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05))
 _RATE: Final = Threshold("max_false_negative_rate", (0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
 _BAR: Final = Threshold("negative", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
-# Bars that are tried, even in log-odds: what is no longer a negative up to an even chance, what is a positive from it.
-_BARS: Final = expit(np.linspace(-9.0, 0.0, 73))
-_HIGH_BARS: Final = expit(np.linspace(0.0, 9.0, 37))
+# Bars that are tried, from and to which log-odds, and how many: what is no longer a negative up to an even chance,
+# what is a positive from it.
+_BARS: Final = (-9.0, 0.0, 73)
+_HIGH_BARS: Final = (0.0, 9.0, 37)
 _SAMPLE: Final = 4096
 # Candidates of a sampled row that are looked at; behind them a row hardly ever draws.
 _FIRST: Final = 512
+
+
+@lru_cache
+def _chances(lowest: float, highest: float, count: int) -> NDArray[np.float64]:
+    """Return so many probabilities, even in log-odds."""
+    made: NDArray[np.float64] = scipy.special.expit(np.linspace(lowest, highest, count))
+    return made
 
 
 class Promote(Params):
@@ -190,7 +199,8 @@ def _negative_bar(drawn: _Drawn, positives: NDArray[np.float32], params: Route) 
             found.positives,
         )
         return found.threshold
-    bars = _BARS if params.barred is None else np.append(_BARS[params.barred > _BARS], params.barred)
+    bars = _chances(*_BARS)
+    bars = bars if params.barred is None else np.append(bars[params.barred > bars], params.barred)
     shares = np.array([drawn.share(bar) for bar in bars])
     meets = np.flatnonzero(shares <= params.max_expected_share)
     if not len(meets):
@@ -244,8 +254,8 @@ class _HighCount:
 
     def __init__(self) -> None:
         self._rows = 0
-        self._all = np.zeros(len(_HIGH_BARS))
-        self._rivals = np.zeros(len(_HIGH_BARS))
+        self._all = np.zeros(_HIGH_BARS[-1])
+        self._rivals = np.zeros(_HIGH_BARS[-1])
 
     def add(self, block: Candidates, column: str, held: NDArray[np.bool_]) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
@@ -255,15 +265,15 @@ class _HighCount:
 
     def bar(self, positives: NDArray[np.float32], params: Route) -> float:
         """Return the lowest bar that meets the rate of false promotions; infinite where there is none."""
-        found = (positives[:, None] >= _HIGH_BARS).sum(axis=0)
+        found = (positives[:, None] >= _chances(*_HIGH_BARS)).sum(axis=0)
         meets = (found > 0) & (len(positives) >= params.least_positives)
         for promoted, right in ((self._all, self._rows), (self._rivals, found)):
             meets &= promoted <= params.max_false_promotion_rate * (promoted + right)
-        return float(_HIGH_BARS[np.argmax(meets)]) if meets.any() else np.inf
+        return float(_chances(*_HIGH_BARS)[np.argmax(meets)]) if meets.any() else np.inf
 
 
 def _at_least(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    counts: NDArray[np.int64] = np.histogram(values, [*_HIGH_BARS, np.inf])[0]
+    counts: NDArray[np.int64] = np.histogram(values, [*_chances(*_HIGH_BARS), np.inf])[0]
     return counts[::-1].cumsum()[::-1]
 
 

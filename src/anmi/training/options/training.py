@@ -164,6 +164,12 @@ class TrainingOptions(BaseModel):
         "gradient instead of keeping their activations. On: the same gradients for about a third more time, and "
         "memory is bounded by one pass, whatever the batch size and the number of negatives.",
     )
+    devices: int = Field(
+        1,
+        ge=1,
+        description="Processes that encode a batch together, each on a GPU of this machine, or with a share of its "
+        "cores. The batch, its negatives and the gradient stay those of one. 1: most machines have one GPU at most.",
+    )
     keep_best: bool = Field(
         True,
         description="Keep the weights of the epoch with the best dev metric. On: it costs one copy of the weights. "

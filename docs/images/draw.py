@@ -1,0 +1,304 @@
+"""Draw the pictures of docs/methods.md and docs/index.md, and write what was measured under each method.
+
+    python docs/images/draw.py
+
+The pictures are of the formulas as the code has them, or of files in benchmarks/results; each says which. Their colours
+are of middle lightness on no background, so that they can be read on light and on dark pages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from anmi.selection.steps.beta_mixture import fit_betas
+from anmi.selection.steps.elo_zones import BORDERS, EloWindow
+from anmi.selection.steps.gaussian_mixture import fit_gaussians
+from anmi.training.curriculum.schedules import Linear, Step
+from anmi.training.losses.debiased import DebiasedContrastive
+from anmi.training.options.curricula import LinearOptions, StepOptions
+from anmi.training.options.hardness import Adaptation
+from anmi.training.temperature import Temperature
+
+HERE: Final = Path(__file__).parent
+METHODS: Final = HERE.parent / "methods.md"
+RESULTS: Final = HERE.parents[1] / "benchmarks" / "results"
+GREY: Final = "#808080"
+BLUE, ORANGE, GREEN, PINK, VIOLET = "#3b8fd0", "#d9772b", "#2a9d7c", "#c0588f", "#8b76c9"
+COLLECTIONS: Final = {"scifact": "SciFact", "api_docs": "api_docs", "kg_webnlg/beir_en": "WebNLG"}
+STYLE: Final = {
+    "svg.hashsalt": "anmi", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": GREY, "axes.labelcolor": GREY, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY,
+    "axes.titlesize": 9, "axes.titlecolor": GREY, "legend.frameon": False, "lines.linewidth": 2,
+}  # fmt: skip
+
+
+def stages() -> Figure:
+    """The stages of a run and what each hands on."""
+    rows = [
+        [("ingestion", "read, check,\nfind duplicates"), ("adaptation", "pseudo-queries"), ("bm25", "index of terms"),
+         ("dense", "encode, retrieve\ncandidates")],
+        [("consistency", "rank of the\npositive"), ("denoising", "P(relevant) of\nevery candidate"),
+         ("elo", "ratings with\nerrors"), ("selection", "negatives\nand weights")],
+        [("training", "the retriever"), ("evaluation", "systems on\ntest queries"),
+         ("reporting", "report and\nnumbers")],
+    ]  # fmt: skip
+    figure, axes = plt.subplots(figsize=(7.2, 3.3))
+    axes.axis("off")
+    axes.set(xlim=(-0.05, 4), ylim=(-3, 0.05))
+    for line, (row, colour) in enumerate(zip(rows, (BLUE, ORANGE, GREEN), strict=True)):
+        for place, (name, what) in enumerate(row):
+            x, y = place, -line
+            axes.add_patch(
+                mpl.patches.FancyBboxPatch(
+                    (x + 0.06, y - 0.72), 0.76, 0.62, boxstyle="round,pad=0.03", fill=False, edgecolor=colour, lw=1.5
+                )
+            )
+            axes.text(x + 0.44, y - 0.23, name, ha="center", va="center", color=colour, weight="bold", fontsize=10)
+            axes.text(x + 0.44, y - 0.51, what, ha="center", va="center", fontsize=8.5)
+            if place + 1 < len(row):
+                _arrow(axes, (x + 0.86, y - 0.41), (x + 1.02, y - 0.41))
+            elif line + 1 < len(rows):
+                axes.plot([x + 0.44, x + 0.44, 0.44], [y - 0.76, y - 0.9, y - 0.9], color=GREY, lw=1)
+                _arrow(axes, (0.44, y - 0.9), (0.44, y - 1.07))
+    return figure
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": GREY, "lw": 1})
+
+
+def clean_and_hard() -> Figure:
+    """False negatives against hardness, of rules of one similarity and of the fused judge, as measured."""
+    rows = [row for row in _results("mining_quality.json")["rows"] if "recipe" in row]
+    names = {"kg_webnlg/beir_en": "WebNLG", "api_docs": "api_docs", "medquad": "MedQuAD"}
+    names["debian_packages"] = "Debian packages"
+    marks = {
+        "naive_top": ("nearest", "o", PINK), "nv_retriever": ("below 95 % of the positive", "s", ORANGE),
+        "shift": ("without the first ten", "^", VIOLET),
+    }  # fmt: skip
+    figure, parts = plt.subplots(1, 4, figsize=(7.2, 2.5), sharey=True, layout="constrained")
+    for axes, (collection, name) in zip(parts, names.items(), strict=True):
+        here = [row for row in rows if row["collection"] == collection]
+        fused = sorted((r["gap"], 100 * r["leak"]) for r in here if r["recipe"] == "fused")
+        axes.plot(*zip(*fused, strict=True), color=BLUE, label="fused judge, by its threshold")
+        for recipe, (label, shape, colour) in marks.items():
+            (row,) = [r for r in here if r["recipe"] == recipe]
+            axes.plot(row["gap"], 100 * row["leak"], shape, color=colour, label=label)
+        axes.set(title=name, xlim=(-0.05, 0.2), ylim=(-0.6, 23))
+    figure.supxlabel("gap: similarity of the positive less that of the negative (hard ← → easy)", fontsize=9)
+    parts[0].set_ylabel("false negatives (%)")
+    figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
+    return figure
+
+
+def elo_zones() -> Figure:
+    """Weight by the gap in Elo, and the tier from which a gap is shown."""
+    edges = [-100.0, *BORDERS, 800.0]
+    names = ["danger", "soft", "Goldilocks", "medium", "easy"]
+    weights, tiers = [0, 0.5, 1.0, 0.7, 0.3], [0, 4, 3, 2, 1]
+    colours = [PINK, ORANGE, GREEN, BLUE, VIOLET]
+    figure, axes = plt.subplots(figsize=(7.2, 2.5), layout="constrained")
+    for name, low, high, weight, tier, colour in zip(names, edges, edges[1:], weights, tiers, colours, strict=False):
+        axes.fill_between([low, high], 0, weight, color=colour, alpha=0.55, lw=0)
+        axes.text((low + high) / 2, weight + 0.05, name, ha="center", color=colour, weight="bold")
+        told = f"from tier {tier}" if tier else "never shown"
+        axes.text((low + high) / 2, -0.14, told, ha="center", fontsize=8)
+    axes.axhline(0, color=GREY, lw=0.8)
+    axes.set(xticks=[0, *BORDERS], xlabel="gap = Elo of the positive less Elo of the candidate", ylabel="weight")
+    axes.set(xlim=(-100, 800), ylim=(-0.2, 1.2), yticks=[0, 0.5, 1])
+    return figure
+
+
+def ceilings() -> Figure:
+    """Highest similarity that a candidate may have, by that of the positive."""
+    positive = np.linspace(-0.2, 1, 200)
+    figure, axes = plt.subplots(figsize=(4.6, 3.2), layout="constrained")
+    axes.plot(positive, positive, color=GREY, lw=1, ls=":", label="as near as the positive")
+    axes.plot(positive, positive - np.abs(positive) * 0.05, color=BLUE, label="max_ratio 0.95")
+    axes.plot(positive, positive - 0.05, color=ORANGE, ls="--", label="margin 0.05")
+    axes.axhline(0.7, color=PINK, ls="-.", label="absolute, 0.7")
+    axes.set(xlabel="similarity of the positive, s⁺", ylabel="ceiling on the candidate's")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def debiased() -> Figure:
+    """Loss of a row by how far the positive is ahead, at the papers' temperature and at the customary one."""
+    lead = torch.linspace(-0.3, 0.6, 181)
+    negatives = torch.full((len(lead), 7), 0.3)
+    figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.7), layout="constrained")
+    for axes, t in zip(parts, (0.5, 0.07), strict=True):
+        for tau, form, colour, style in (
+            (0.0, "source", GREY, "-"), (0.1, "source", BLUE, "-"), (0.01, "source", GREEN, "--"),
+            (0.1, "paraphrase", ORANGE, "-."),
+        ):  # fmt: skip
+            loss = DebiasedContrastive(Temperature(t), tau, form)  # type: ignore[arg-type]
+            values = loss(0.3 + lead, negatives, torch.zeros(len(lead), 7)).detach()
+            name = f"τ⁺ = {tau}, {form}" if tau else "InfoNCE (τ⁺ = 0)"
+            axes.plot(lead, values, color=colour, ls=style, label=name)
+        axes.set(title=f"t = {t}", xlabel="s⁺ − s of the negatives")
+    parts[0].set_ylabel("loss of a row")
+    parts[1].legend(fontsize=8)
+    return figure
+
+
+def mixture() -> Figure:
+    """Two components fitted to similarities that were made up, and the probability of a true negative."""
+    stream = np.random.default_rng(0)
+    values = np.concatenate([stream.normal(0.25, 0.1, 1800), stream.normal(0.62, 0.09, 200)])
+    grid = np.linspace(-0.1, 1, 300)
+    figure, axes = plt.subplots(figsize=(5.4, 2.8), layout="constrained")
+    axes.hist(values, bins=60, color=GREY, alpha=0.4, density=True)
+    axes.set(xlabel="similarity s", ylabel="density", xlim=(-0.1, 1))
+    right = axes.twinx()
+    right.spines["right"].set_visible(True)
+    right.plot(grid, fit_gaussians(values[None]).probability_lower(grid[None])[0], color=BLUE, label="two Gaussians")
+    unit = fit_betas((values[None] + 1) / 2).probability_lower((grid[None] + 1) / 2)[0]
+    right.plot(grid, unit, color=ORANGE, ls="--", label="two Betas")
+    right.set(ylabel="P(true negative)", ylim=(0, 1.05))
+    right.legend(fontsize=8, loc="center right")
+    return figure
+
+
+def simans() -> Figure:
+    """How likely a candidate is to be drawn by its gap, with and without the scale."""
+    gap = np.linspace(-0.4, 0.3, 300)
+    figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.5), layout="constrained")
+    for a, name, colour, style in (
+        (0.5, "a = 0.5, as the paper has it", ORANGE, "--"),
+        (0.5 / 0.1**2, "a = 0.5 / variance (deviation 0.1)", BLUE, "-"),
+    ):  # fmt: skip
+        parts[0].plot(gap, np.exp(-a * gap**2), color=colour, ls=style, label=name)
+    parts[0].set(xlabel="s − s⁺ (cosines)", ylabel="chance, relative", ylim=(0, 1.3), title="form score")
+    parts[0].legend(fontsize=8)
+    rank = np.arange(0, 40)
+    for own, colour, style in ((0, VIOLET, ":"), (10, GREEN, "-"), (20, BLUE, "--")):
+        parts[1].plot(rank, np.exp(-np.abs(rank - 1.5 * own)), color=colour, ls=style, label=f"positive on rank {own}")
+    parts[1].set(xlabel="rank of the candidate", title="form rank", ylim=(0, 1.6))
+    parts[1].legend(fontsize=8, loc="upper right")
+    return figure
+
+
+def difficulty() -> Figure:
+    """The window of Elo gaps over the difficulty."""
+    levels = np.linspace(0, 1, 50)
+    low, high = np.array([EloWindow(difficulty=level).window for level in levels]).T
+    figure, axes = plt.subplots(figsize=(4.6, 2.6), layout="constrained")
+    axes.fill_between(levels, low, high, color=BLUE, alpha=0.45, lw=0)
+    for border, name in zip(BORDERS, ("soft", "Goldilocks", "medium", "easy"), strict=True):
+        axes.axhline(border, color=GREY, lw=0.8, ls=":")
+        axes.text(1.01, border + 8, name, fontsize=8)
+    axes.set(xlabel="difficulty d", ylabel="gap in Elo", xlim=(0, 1.18), xticks=[0, 0.25, 0.5, 0.75, 1])
+    return figure
+
+
+def hans() -> Figure:
+    """The four settings over the hardness of a query, by the report's prose and by its formulas."""
+    hardness = np.linspace(0, 1, 50)
+    settings = [
+        ("negatives", 1, 3, "rising", "rising"), ("weight of the query", 0.5, 1.5, "rising", "falling"),
+        ("temperature, factor", 0.5, 1.0, "falling", "rising"), ("margin", 0.1, 0.5, "rising", "falling"),
+    ]  # fmt: skip
+    figure, parts = plt.subplots(1, 4, figsize=(7.2, 2.1), layout="constrained")
+    for axes, (name, low, high, prose, formulas) in zip(parts, settings, strict=True):
+        for direction, colour, style in ((prose, BLUE, "-"), (formulas, ORANGE, "--")):
+            axes.plot(
+                hardness, Adaptation(low=low, high=high, direction=direction).at(hardness), color=colour, ls=style
+            )
+        axes.set(title=name, xticks=[0, 1], yticks=[low, high])
+    figure.supxlabel("hardness h of the query", fontsize=9)
+    lines = parts[1].get_lines()
+    figure.legend(
+        lines, ["hans (the report's prose)", "hans_formulas"], loc="outside upper center", ncols=2, fontsize=8
+    )
+    return figure
+
+
+def dnh_schedules() -> Figure:
+    """Shares of the sources over the epochs by two schedules."""
+    mix, steps = (0.2, 0.5, 0.3, 0.0), 20
+    epochs = np.arange(0, 7, 1 / steps)
+    figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.4), sharey=True, layout="constrained")
+    for axes, schedule in zip(
+        parts, (Linear(LinearOptions(), mix, steps), Step(StepOptions(), mix, steps)), strict=True
+    ):
+        shares = np.array([schedule.observe(step, 1.0, 1.0, None).mix for step in range(len(epochs))])
+        axes.stackplot(
+            epochs, shares[:, :3].T, colors=[GREY, BLUE, ORANGE], labels=["random", "graph", "latent"], alpha=0.6, lw=0
+        )
+        axes.set(title=type(schedule).kind, xlabel="epoch", xlim=(0, 7), ylim=(0, 1))
+    parts[0].set_ylabel("share of negatives")
+    figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
+    return figure
+
+
+PICTURES: Final = (
+    stages, clean_and_hard, elo_zones, ceilings, debiased, mixture, simans, difficulty, hans, dnh_schedules,
+)  # fmt: skip
+
+
+def _results(file: str) -> Any:
+    return json.loads((RESULTS / file).read_text(encoding="utf-8"))
+
+
+MARKS: Final = re.compile(r"(<!-- measured: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def measured(pairs: str) -> str:
+    """Return a table of benchmarks/results/letter.json for pairs such as ``simans over naive_top; …``."""
+    rows = [
+        row for row in _results("letter.json")["rows"]
+        if (row["measure"], row["bucket"]) == ("relative ndcg@10, %", "unseen")
+    ]  # fmt: skip
+    heads = " | ".join(COLLECTIONS.values())
+    lines = [f"| measured | over | {heads} |", "|---|---|" + "---|" * len(COLLECTIONS)]
+    for pair in pairs.split("; "):
+        system, over = pair.split(" over ")
+        here = [row for row in rows if (row["system"], row["over"]) == (system, over)]
+        if not here:
+            raise SystemExit(f"letter.json has no {pair}")
+        lines.append(f"| `{system}` | `{over}` | " + " | ".join(_cells(here)) + " |")
+    return "\n" + "\n".join(lines) + "\n\n"
+
+
+def _cells(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """By collection, judgments completed where the collection knows what is relevant."""
+    for collection in COLLECTIONS:
+        found = sorted((r for r in rows if r["collection"] == collection), key=lambda r: r["judgments"])
+        yield (
+            "{measured:+.1f} ({low:+.1f}\u00a0to\u00a0{high:+.1f})".format(**found[0]).replace("-", "−")
+            if found
+            else "–"
+        )
+
+
+def with_measured(text: str) -> str:
+    """Return the page with its tables of what was measured made anew."""
+    return MARKS.sub(lambda found: found[1] + measured(found[2]) + found[3], text)
+
+
+def main(folder: Path = HERE) -> None:
+    """Write all pictures to a folder, and the tables into the page."""
+    with mpl.rc_context(STYLE):
+        for picture in PICTURES:
+            figure = picture()
+            figure.savefig(folder / f"{picture.__name__}.svg", transparent=True, metadata={"Date": None})
+            plt.close(figure)
+    METHODS.write_text(with_measured(METHODS.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What only fsspec knows, such as a bucket: its file system, its errors in one sentence, and a file in it.
+
+Credentials come from the environment alone, read by the file system's own library (for S3 ``AWS_ACCESS_KEY_ID`` and
+the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this project ever holds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import fsspec
+
+from anmi.errors import AnmiError, causes, masked
+from anmi.files import aside
+
+# Parts of a large file at a time, each of which s3fs holds in memory.
+_PARTS: Final = 4
+_LONGEST_REASON: Final = 200
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file or a folder by its URL, with what its readers and writers use of :class:`pathlib.Path`.
+
+    It may be sent to other machines, whose environment has the credentials then.
+
+    Attributes
+    ----------
+    url
+        Where it lies.
+    kept
+        Where this machine keeps a copy, once something here wants a path.
+    """
+
+    url: str
+    kept: Path
+
+    def __truediv__(self, name: str) -> RemoteFile:
+        return RemoteFile(f"{self.url}/{name}", self.kept / name)
+
+    @property
+    def name(self) -> str:
+        """The last part of the URL."""
+        return self.kept.name
+
+    def read_bytes(self) -> bytes:
+        """Return what it holds."""
+        if self.kept.exists():
+            return self.kept.read_bytes()
+        with in_one_sentence(self.url):
+            return bytes(file_system(self.url).cat_file(self.url))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write it, whole or not at all."""
+        with in_one_sentence(self.url):
+            file_system(self.url).pipe_file(self.url, data)
+
+    def __fspath__(self) -> str:
+        if not self.kept.exists():
+            data = self.read_bytes()
+            with aside(self.kept) as path:
+                path.write_bytes(data)
+        return str(self.kept)
+
+
+def file_system(url: str, options: Mapping[str, Any] | None = None) -> Any:
+    """Return the file system of a URL.
+
+    Raises
+    ------
+    AnmiError
+        The protocol is unknown, or its library is not installed.
+    """
+    protocol = url.partition("://")[0]
+    parts = {"max_concurrency": _PARTS} if protocol in ("s3", "s3a") else {}
+    with in_one_sentence(url):
+        return fsspec.filesystem(protocol, **{**parts, **(options or {})})
+
+
+def lacks_bucket(error: BaseException) -> bool:
+    """Tell whether the bucket itself is not there, rather than something in it."""
+    return any(re.search(r"bucket does not exist|NoSuchBucket", f"{type(found)} {found}") for found in causes(error))
+
+
+@contextmanager
+def in_one_sentence(place: str) -> Iterator[None]:
+    """Say of whatever a file system raises inside what is wrong where, and what to do."""
+    try:
+        yield
+    except AnmiError:
+        raise
+    except Exception as error:
+        raise AnmiError(sentence(place, error)) from error
+
+
+def sentence(place: str, error: BaseException) -> str:
+    """Return what a user should know of an error of a file system.
+
+    Examples
+    --------
+    >>> sentence("s3://b/x", PermissionError("Forbidden"))
+    's3://b/x may not be used (Forbidden): check the credentials in the environment (AWS_ACCESS_KEY_ID, \
+AWS_SECRET_ACCESS_KEY) and what they allow'
+    """
+    names = {kind.__name__ for found in causes(error) for kind in type(found).__mro__}
+    # Masked before it is cut: of half a secret nobody could tell that it is one.
+    reason = masked(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__))
+    reason = reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "…"
+    s3 = place.startswith(("s3:", "s3a:"))
+    keys = " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)" if s3 else ""
+    endpoint = " and AWS_ENDPOINT_URL" if s3 else ""
+    if "ImportError" in names:
+        extra = 'pip install "anmi[s3]"' if s3 else "install it"
+        said = f" needs a package that is not installed ({reason}): {extra}"
+    elif names & {"NoCredentialsError", "PartialCredentialsError"}:
+        said = f" cannot be used without credentials: set them in the environment{keys}"
+    elif "PermissionError" in names:
+        said = f" may not be used ({reason}): check the credentials in the environment{keys} and what they allow"
+    elif lacks_bucket(error):
+        said = ": there is no such bucket: create it, or correct ANMI_DATA_ROOT"
+    elif "FileNotFoundError" in names:
+        said = f" is not there, or not all of it ({reason})"
+    elif names & {"ConnectionError", "ConnectTimeoutError", "HTTPClientError", "TimeoutError", "gaierror"}:
+        said = f" cannot be reached ({reason}): check the network{endpoint}"
+    else:
+        said = f" cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"
+    return place + said

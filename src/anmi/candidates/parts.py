@@ -1,0 +1,69 @@
+"""Parts of shards as files: where they lie, what they hold, and who writes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anmi.buckets import RemoteFile
+
+File = Path | RemoteFile
+Source = bytes | File
+"""A part by its bytes, or by the file that holds them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was written: the name of a file, its queries, its bytes and their hash (that of :func:`hash_file`)."""
+
+    name: str
+    rows: int
+    bytes: int
+    digest: str
+
+
+class Saver(Protocol):
+    """Lets the workers who make parts write them as well."""
+
+    @property
+    def away(self) -> bool:
+        """Whether they work on other machines, too, which a folder of this one does not reach."""
+        ...
+
+    def __call__(self, folder: File, first: int = 0) -> list[Part]:
+        """Make the parts and write them into a folder, under numbers from ``first`` on."""
+        ...
+
+
+def read(source: Source) -> bytes:
+    """Return the bytes of a part.
+
+    Examples
+    --------
+    >>> read(b"abc")
+    b'abc'
+    """
+    return source if isinstance(source, bytes) else source.read_bytes()
+
+
+def write(data: bytes, folder: File, number: int) -> Part:
+    """Write a part under its number."""
+    name = f"part-{number:05d}.parquet"
+    (folder / name).write_bytes(data)
+    return Part(name, pq.read_metadata(pa.BufferReader(data)).num_rows, len(data), hashed(data))
+
+
+def write_all(parts: Iterable[bytes], folder: File, first: int = 0) -> list[Part]:
+    """Write parts as they come, in this process."""
+    return [write(data, folder, number) for number, data in enumerate(parts, start=first)]
+
+
+def hashed(data: bytes) -> str:
+    """Return what :func:`anmi.fingerprint.hash_file` returns of a file with these bytes."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -1,0 +1,137 @@
+# mypy: allow-untyped-decorators
+"""``kedro anmi serve``: a web page over the last run, to look at it and to mark pairs."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from kedro.framework.cli.utils import env_option
+
+from anmi.cli.common import belonging, echo_json, example, json_option, load, project
+from anmi.errors import AnmiError
+
+if TYPE_CHECKING:
+    from anmi.serve.guard import Guard
+    from anmi.serve.run import Run
+
+PORT: Final = 8765
+_SHOWN: Final = (
+    "selection", "corpus", "queries", "fused_judge", "selection_summary", "collection_info", "search_index",
+)  # fmt: skip
+
+
+@click.command(
+    short_help="Look at the last run in a browser, and mark what is relevant.",
+    epilog=example("kedro anmi serve"),
+)
+@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--allow-remote", is_flag=True, help="Let other machines in, by a token: that of ANMI_SERVE_TOKEN, or a new one."
+)
+@click.option("--as", "by", metavar="NAME", help="Who marks, noted with each mark; by default the user's name.")
+@json_option
+@env_option
+def serve(port: int, host: str, allow_remote: bool, by: str | None, as_json: bool, env: str | None) -> None:
+    """Serve a page over the last run: search by what it trained, look at the candidates of queries, and mark pairs.
+
+    What is marked becomes labels of the next run; docs/labelling.md says how. Ctrl-C ends it, with the exit code 0.
+    """
+    with project(env, as_json=as_json) as context:
+        try:
+            import uvicorn
+
+            from anmi.serve.app import create_app
+        except ModuleNotFoundError as error:
+            raise AnmiError(
+                f'the web page needs the package {error.name}, which is not installed: pip install "anmi[serve]"'
+            ) from None
+        guard = _guard(host, allow_remote)
+        marks, run = _opened(context)
+        app = create_app(run, marks, by or _user(), guard)
+        with _listening(host, port) as listening:
+            address = _address(host, listening, guard)
+            if as_json:
+                echo_json({"address": address, "marks": str(marks)})
+            else:
+                click.echo(f"{address}\nmarks go to {marks}\nCtrl-C ends it")
+            config = uvicorn.Config(
+                app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
+            )
+            try:
+                uvicorn.Server(config).run(sockets=[listening])
+            except KeyboardInterrupt:
+                click.echo("\nended", err=True)
+
+
+def _guard(host: str, allow_remote: bool) -> Guard:
+    from anmi.serve.guard import Guard, is_loopback
+
+    if is_loopback(host):
+        return Guard()
+    if not allow_remote:
+        raise AnmiError(
+            f"--host {host} would let other machines read the collection and mark: add --allow-remote if that is "
+            "wanted, or tunnel by `ssh -L`"
+        )
+    # By which names and addresses others reach this machine is not known here; the token keeps strangers out.
+    return Guard(frozenset(), os.environ.get("ANMI_SERVE_TOKEN") or secrets.token_urlsafe(24))
+
+
+def _opened(context: Any) -> tuple[Path, Run]:
+    """Return the file of marks, and the last run as the page shows it."""
+    from anmi.corpus.marks import file_of
+    from anmi.serve.run import Run
+
+    catalog = belonging(context, *_SHOWN)
+    selection = load(catalog, "selection", "mining")
+    info = load(catalog, "collection_info", "ingestion")
+    marks = file_of(context.params["ingestion"].marks, info["collection"])
+    if marks is None:
+        raise AnmiError(
+            "there is no place for marks, since ingestion.marks is null or an address: set it to a folder, as in "
+            "conf/base/parameters_ingestion.yml"
+        )
+    fused, summary = (catalog.load(n) if catalog.exists(n) else {} for n in ("fused_judge", "selection_summary"))
+    run = Run(
+        collection=info["collection"],
+        version=str(catalog.get("selection").resolve_load_version()),
+        recipe=str(summary.get("recipe", "")),
+        corpus=load(catalog, "corpus", "ingestion"),
+        queries=load(catalog, "queries", "ingestion"),
+        selection=selection,
+        fused=fused,
+        wanted=summary.get("negatives_wanted"),
+        seed=int(context.params["seed"]),
+        search=catalog.load("search_index") if catalog.exists("search_index") else None,
+    )
+    return context.project_path / marks, run
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that has no name.
+        return str(os.getuid())
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise AnmiError(f"cannot listen at {host}, port {port} ({reason}): choose another --port, or 0") from None
+
+
+def _address(host: str, listening: socket.socket, guard: Guard) -> str:
+    port = listening.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/" + (f"?token={guard.token}" if guard.token else "")

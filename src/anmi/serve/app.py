@@ -1,0 +1,196 @@
+"""The page: search, queries, candidates and marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import jinja2
+from fastapi import FastAPI, Query
+from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from anmi.corpus.marks import Mark, Relevance, add, read_log, standing
+from anmi.errors import AnmiError, visible
+from anmi.serve.guard import Guard, Guarded
+from anmi.serve.run import Run
+
+_HERE: Final = Path(__file__).parent
+_PAGE: Final = 50
+_CANDIDATES: Final = 30
+_LONGEST_QUESTION: Final = 2_000
+_LONGEST_ID: Final = 1_000
+
+
+class Asked(BaseModel):
+    """A mark as the browser sends it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    query_id: str = Field(max_length=_LONGEST_ID)
+    document_id: str = Field(max_length=_LONGEST_ID)
+    # Not Literal[0, 1], which takes true for 1.
+    relevance: int | None = Field(ge=0, le=1)
+
+
+def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
+    """Return the application.
+
+    Parameters
+    ----------
+    run
+        What is shown.
+    marks
+        The file that marks are added to.
+    by
+        Who marks.
+    guard
+        What is asked of requests.
+    """
+    # No page of FastAPI's own: its scripts come from elsewhere.
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    app.mount("/static", StaticFiles(directory=_HERE / "static"))
+    show = _renderer(run, guard)
+    _errors(app, show)
+    _pages(app, run, marks, show)
+
+    @app.post("/api/mark")
+    def mark(asked: Asked) -> dict[str, Any]:
+        run.check_pair(asked.query_id, asked.document_id)
+        said: Relevance | None = None if asked.relevance is None else 1 if asked.relevance else 0
+        made = add(marks, Mark(asked.query_id, asked.document_id, said, by))
+        return {"relevance": made.relevance, "at": made.at, "by": made.by}
+
+    @app.get("/api/search")
+    def search(q: str, k: Annotated[int, Query(ge=1, le=100)] = 10) -> Response:
+        found = run.found(_question(q), k)
+        return JSONResponse(_utf8({system: [hit.as_dict() for hit in hits] for system, hits in found.items()}))
+
+    return Guarded(app, guard)
+
+
+def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -> None:
+    @app.get("/")
+    def search(q: str = "", k: Annotated[int, Query(ge=1, le=50)] = 10) -> Response:
+        found, query_id = {}, None
+        if q.strip():
+            found, query_id = run.found(_question(q), k), run.query_of(q)
+        said = _said(marks, query_id)
+        return show("search", question=q, k=k, found=found, query_id=query_id, said=said, there=run.search is not None)
+
+    @app.get("/queries")
+    def queries(find: str = "", page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
+        table = run.overview
+        if find.strip():
+            wanted = find.strip().lower()
+            columns = (table["text"].str.lower(), table["query_id"].str.lower())
+            table = table[columns[0].str.contains(wanted, regex=False) | columns[1].str.contains(wanted, regex=False)]
+        standing_marks = standing(read_log(marks))["query_id"].value_counts()
+        rows = table.iloc[(page - 1) * _PAGE : page * _PAGE].to_dict("records")
+        for row in rows:
+            row["marks"] = int(standing_marks.get(row["query_id"], 0))
+        pages = max(1, -(-len(table) // _PAGE))
+        judged = bool(len(run.overview)) and bool(run.overview["doubt"].max() > 0)
+        return show(
+            "queries", rows=rows, find=find, page=page, pages=pages, total=len(table), judged=judged,
+            first=(page - 1) * _PAGE,
+        )  # fmt: skip
+
+    @app.get("/query")
+    def query(id: str, row: Annotated[int, Query(ge=1, le=10**6)] = 1, every: bool = False) -> Response:
+        told = run.explained(id)
+        row = min(row, len(told["rows"]))
+        chosen = told["rows"][row - 1]
+        ordered = sorted(chosen["candidates"], key=lambda candidate: (-candidate["doubt"], candidate["place"]))
+        names = run.overview["query_id"].tolist()
+        here = names.index(id)
+        return show(
+            "query", query=told, row=chosen, number=row, said=_said(marks, id), every=every,
+            candidates=ordered if every else ordered[:_CANDIDATES],
+            before=names[here - 1] if here else None, after=names[here + 1] if here + 1 < len(names) else None,
+        )  # fmt: skip
+
+    @app.get("/document")
+    def document(id: str) -> Response:
+        return show("document", document=run.document(id))
+
+    @app.get("/marks")
+    def made(page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
+        log = read_log(marks)
+        stands = {(mark.query_id, mark.document_id): number for number, mark in enumerate(log)}
+        newest = list(enumerate(log))[::-1][(page - 1) * _PAGE : page * _PAGE]
+        rows = [
+            {"mark": mark, "stands": stands[mark.query_id, mark.document_id] == number and mark.relevance is not None}
+            for number, mark in newest
+        ]
+        return show("marks", rows=rows, total=len(log), file=str(marks), page=page, pages=max(1, -(-len(log) // _PAGE)))
+
+
+def _said(marks: Path, query_id: str | None) -> dict[str, int]:
+    """Return what stands of a query's marks, by document."""
+    table = standing(read_log(marks)) if query_id is not None else standing([])
+    table = table[table["query_id"] == query_id]
+    return dict(zip(table["document_id"], table["relevance"].astype(int), strict=True))
+
+
+def _question(text: str) -> str:
+    if not text.strip():
+        raise AnmiError("the question is empty: ask something")
+    if len(text) > _LONGEST_QUESTION:
+        raise AnmiError(f"the question has {len(text):,} characters: ask with {_LONGEST_QUESTION:,} at most")
+    return text.encode("utf-8", "replace").decode()
+
+
+def _renderer(run: Run, guard: Guard) -> Callable[..., Response]:
+    """Return what renders a template; all values are escaped, and no character of them commands the page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )  # fmt: skip
+    environment.filters["number"] = lambda value: "–" if value is None else f"{value:.3g}"
+    shared = {"run": run, "csrf": guard.csrf}
+
+    def show(template: str, status: int = 200, **values: Any) -> Response:
+        text = environment.get_template(f"{template}.html.jinja").render(shared | values, here=template)
+        return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+    return show
+
+
+def _errors(app: FastAPI, show: Callable[..., Response]) -> None:
+    """Answer what is wrong in one sentence, to a browser on a page of its own."""
+
+    def answer(request: Request, status: int, text: str) -> Response:
+        if request.url.path.startswith("/api/"):
+            return JSONResponse(_utf8({"error": text}), status)
+        return show("error", status, text=text)
+
+    def plain(request: Request, error: Exception) -> Response:
+        return answer(request, 404 if request.method == "GET" else 409, str(error))
+
+    def other(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return answer(request, status, "there is no such page" if status == 404 else "that cannot be done here")
+
+    def invalid(request: Request, error: Exception) -> Response:
+        first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": "is wrong"}
+        return answer(request, 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}")
+
+    app.add_exception_handler(AnmiError, plain)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, other)
+
+
+def _utf8(value: Any) -> Any:
+    """Return plain data without lone surrogates, which JSON lets in and UTF-8 has not."""
+    if isinstance(value, dict):
+        return {key: _utf8(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_utf8(item) for item in value]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

@@ -1,0 +1,199 @@
+"""What the page shows of a run, read as it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from anmi.candidates import Candidates, CandidateShards
+from anmi.corpus.duplicates import normalised
+from anmi.corpus.marks import COUNTED
+from anmi.errors import AnmiError
+from anmi.report.explanation import explain, fold_of_query
+from anmi.search import Hit, HybridSearch
+from anmi.serve.doubt import DOUBT_COLUMNS, doubt
+
+# What is shown of a text; the page of the document has more, and no browser stands all of a very long one.
+SHOWN: Final = 1_000
+LONGEST: Final = 200_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, its collection and its search.
+
+    Attributes
+    ----------
+    collection
+        As the parameter says it.
+    version
+        Of the selection: the run's id.
+    recipe
+        Whose selection it is.
+    corpus, queries
+        As ingestion left them.
+    selection
+        Rows per (query, positive), after selection.
+    fused
+        The artifact ``fused_judge``; empty without.
+    wanted
+        Negatives the recipe asks for.
+    seed
+        Of the run.
+    search
+        None where nothing was trained yet.
+    """
+
+    collection: str
+    version: str
+    recipe: str
+    corpus: pd.DataFrame
+    queries: pd.DataFrame
+    selection: CandidateShards
+    fused: Mapping[str, Any] = field(default_factory=dict)
+    wanted: int | None = None
+    seed: int = 0
+    search: HybridSearch | None = None
+    _searching: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    @cached_property
+    def overview(self) -> pd.DataFrame:
+        """The mined queries: ``query_id, text, split, shard, doubt, negatives, candidates``, the most doubtful first.
+
+        One pass over the selection, which takes about a second for 10,000 queries.
+        """
+        parts = []
+        for number, block in enumerate(self.selection.only(*DOUBT_COLUMNS)):
+            parts.append(pd.DataFrame({
+                "query_id": block.query_ids.astype(object),
+                "shard": number,
+                "doubt": doubt(block).max(axis=1, initial=0.0),
+                "negatives": block.negatives.sum(axis=1),
+                "candidates": block.filled.sum(axis=1),
+            }))  # fmt: skip
+        if not parts:
+            return pd.DataFrame(columns=["query_id", "text", "split", "shard", "doubt", "negatives", "candidates"])
+        table = pd.concat(parts, ignore_index=True)
+        table = table.groupby("query_id", sort=False).max().reset_index()
+        known = self.queries[["query_id", "text", "split"]]
+        table = known.merge(table, on="query_id", how="inner")
+        return table.sort_values(["doubt", "query_id"], ascending=[False, True], ignore_index=True)
+
+    @cached_property
+    def _shard(self) -> dict[str, int]:
+        return dict(zip(self.overview["query_id"], self.overview["shard"], strict=True))
+
+    @cached_property
+    def _documents(self) -> dict[str, int]:
+        return dict(zip(self.corpus["document_id"], range(len(self.corpus)), strict=True))
+
+    @cached_property
+    def _split(self) -> dict[str, str]:
+        return dict(zip(self.queries["query_id"], self.queries["split"], strict=True))
+
+    @cached_property
+    def _named(self) -> dict[str, str]:
+        """By normalised text the query that may be marked."""
+        some = self.queries[self.queries["split"].isin(COUNTED)]
+        return {normalised(text): name for text, name in zip(some["text"], some["query_id"], strict=True)}
+
+    def query_of(self, text: str) -> str | None:
+        """Return the query of train or dev that has a text."""
+        return self._named.get(normalised(text))
+
+    def check_pair(self, query_id: str, document_id: str) -> None:
+        """Make sure that a pair may be marked.
+
+        Raises
+        ------
+        AnmiError
+            There is no such query or document, or the query is one of test.
+        """
+        split = self._split.get(query_id)
+        if split is None:
+            raise AnmiError("the collection has no such query: open the page again, the run may be another one")
+        if split not in COUNTED:
+            raise AnmiError(
+                f"it is a query of {split}, whose labels stay as they are, or figures could not be compared any more: "
+                "mark queries of train and dev"
+            )
+        if document_id not in self._documents:
+            raise AnmiError("the collection has no such document: open the page again, the run may be another one")
+
+    def document(self, document_id: str) -> dict[str, Any]:
+        """Return ``document_id, title, text`` and how many characters the text has; it is cut after 200,000.
+
+        Raises
+        ------
+        AnmiError
+            There is no such document.
+        """
+        place = self._documents.get(document_id)
+        if place is None:
+            raise AnmiError("the collection has no such document")
+        return self._texts(place, LONGEST)
+
+    def _texts(self, place: int, longest: int) -> dict[str, Any]:
+        entry = self.corpus.iloc[place]
+        text = str(entry["text"])
+        found = {"document_id": str(entry["document_id"]), "title": str(entry["title"] or "")[:SHOWN]}
+        return found | {"text": text[:longest], "characters": len(text), "cut": len(text) > longest}
+
+    def explained(self, query_id: str) -> dict[str, Any]:
+        """Return all that is known of a query's candidates.
+
+        Returns
+        -------
+        dict
+            ``query_id, text, split`` and ``rows``, one per positive, as :func:`anmi.report.explanation.explain`
+            tells them; positives and candidates have their ``title`` and the start of their ``text``, candidates their
+            ``doubt``.
+
+        Raises
+        ------
+        AnmiError
+            The query was not mined.
+        """
+        if query_id not in self._shard:
+            split = self._split.get(query_id)
+            why = "the collection has no such query" if split is None else f"it is a query of {split}"
+            raise AnmiError(f"nothing was mined for this query, since {why}")
+        asked = self.queries[self.queries["query_id"] == query_id].iloc[0]
+        block = self._block(self._shard[query_id])
+        block = block.take(np.flatnonzero(block.query_ids == query_id))
+        fold = fold_of_query(self.fused, str(asked["text"]), self.seed)
+        rows = []
+        for number in range(len(block)):
+            one = block.take(np.array([number]))
+            row = explain(one, self.corpus, self.fused, fold, self.wanted)
+            doubts = doubt(one)[0]
+            for candidate in row["candidates"]:
+                candidate["doubt"] = float(doubts[candidate["place"] - 1])
+            for document in (*row["positives"], *row["candidates"]):
+                document.update(self._texts(self._documents[document["document_id"]], SHOWN))
+            rows.append(row)
+        return {
+            "query_id": query_id, "text": str(asked["text"])[:LONGEST], "split": str(asked["split"]), "rows": rows,
+        }  # fmt: skip
+
+    def _block(self, number: int) -> Candidates:
+        files = self.selection.files
+        if files:
+            return next(iter(CandidateShards.read([files[number]])))
+        return next(islice(iter(self.selection), number, None))
+
+    def found(self, question: str, k: int) -> dict[str, list[Hit]]:
+        """Return what each trained system finds, by its name: BM25, the retrievers, and all together."""
+        if self.search is None:
+            raise AnmiError("there is no trained search yet: `kedro run` makes one")
+        systems = ("bm25", *self.search.retrievers, "hybrid")
+        # Indexes and models are not all made for several threads.
+        with self._searching:
+            return {system: self.search.search([question], k, system)[0] for system in systems}  # type: ignore[arg-type]

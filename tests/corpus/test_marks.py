@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anmi.corpus.contents import contents
+from anmi.corpus.marks import MARK_COLUMNS, Mark, add, file_of, files_of_marks, read_log, standing, with_marks
+from anmi.corpus.quarantine import table_of
+from anmi.corpus.types import Collection, empty
+from anmi.errors import AnmiError
+from anmi.runs.origin import changes, collection_facts
+
+SPLIT = {"a": "train", "b": "dev", "t": "test"}
+NAMES = st.sampled_from([*SPLIT, "gone"])
+DOCUMENTS = st.sampled_from(["d1", "d2", "d3", "gone"])
+MARKS = st.lists(st.builds(Mark, NAMES, DOCUMENTS, st.sampled_from([0, 1, None])), max_size=12)
+
+
+def collection() -> Collection:
+    documents = ["d1", "d2", "d3"]
+    queries = pd.DataFrame({"query_id": [*SPLIT], "text": [*SPLIT], "split": [*SPLIT.values()]})
+    labels = [("a", "d1"), ("a", "d2"), ("b", "d2"), ("t", "d3")]
+    qrels = pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1)
+    return Collection(
+        "small", "en",
+        pd.DataFrame({"document_id": documents, "title": "", "text": documents, "metadata": "{}"}),
+        queries.assign(metadata="{}", same_as=""),
+        qrels.assign(split=qrels.query_id.map(SPLIT)),
+        pd.DataFrame({"query_id": ["a", "t"], "document_id": ["d3", "d1"]}),
+        empty("head", "relation", "tail"), empty("document_id", "duplicate_of", "kind"), table_of(),
+    )  # fmt: skip
+
+
+def pairs(table: pd.DataFrame) -> set[tuple[str, str]]:
+    return set(zip(table.query_id, table.document_id, strict=True))
+
+
+@given(MARKS)
+def test_labels_are_what_was_said_last_and_those_of_test_stay(log: list[Mark]) -> None:
+    before = collection()
+    found, counted = with_marks(before, standing(log))
+    said = {(mark.query_id, mark.document_id): mark.relevance for mark in log}
+    # The oracle: a set of pairs, changed mark by mark.
+    expected = pairs(before.qrels)
+    for (query, document), relevance in said.items():
+        if SPLIT.get(query) in ("train", "dev") and document != "gone" and relevance is not None:
+            expected = expected | {(query, document)} if relevance else expected - {(query, document)}
+    assert pairs(found.qrels) == expected
+    assert not found.qrels.duplicated(["query_id", "document_id"]).any()
+    assert (found.qrels.split == found.qrels.query_id.map(SPLIT)).all()
+    of_test = [table[table.split == "test"].reset_index(drop=True) for table in (before.qrels, found.qrels)]
+    pd.testing.assert_frame_equal(*of_test)
+    assert pairs(counted) == {
+        pair for pair, relevance in said.items()
+        if relevance is not None and SPLIT.get(pair[0]) in ("train", "dev") and pair[1] != "gone"
+    }  # fmt: skip
+    assert set(found.queries.query_id) == {query for query, _ in expected}
+    gone = set(SPLIT) - set(found.queries.query_id)
+    assert set(found.quarantine.id) == gone
+    assert pairs(found.equivalents) == pairs(before.equivalents) - pairs(counted)
+
+
+def test_without_marks_a_collection_is_as_it_was() -> None:
+    before = collection()
+    found, counted = with_marks(before, standing([]))
+    assert found is before
+    assert counted.empty
+    assert tuple(counted.columns) == MARK_COLUMNS
+
+
+def test_what_has_no_effect_is_told() -> None:
+    log = [Mark("t", "d1", 1), Mark("x", "d1", 0), Mark("a", "d3", 1), Mark("a", "d2", 0)]
+    note = with_marks(collection(), standing(log))[0].notes["marks"]
+    assert note == (
+        "1 pairs marked as relevant, 1 as not relevant; without effect: 1 of queries or documents that are not there, "
+        "1 of test queries"
+    )
+
+
+def test_a_file_keeps_all_that_was_ever_said(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "marks.jsonl"
+    hostile = "<script>\u202e\"'\n\0\ud800"
+    made = [add(path, Mark("q", hostile, value, "me")) for value in (1, 0, None)]
+    assert read_log(path) == made
+    assert all(mark.at.endswith("+00:00") for mark in made)
+    assert standing(read_log(path)).empty
+    assert [file.name for file in path.parent.iterdir() if file.name[0] != "."] == ["marks.jsonl"]
+
+
+def test_none_is_lost_where_several_mark_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "marks.jsonl"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: add(path, Mark(f"q{number}", "d", 1)), range(40)))
+    assert len(read_log(path)) == 40
+
+
+def test_a_line_without_an_end_is_not_joined_with_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "marks.jsonl"
+    path.write_text(json.dumps({"query_id": "q", "document_id": "d", "relevance": 1}), encoding="utf-8")
+    add(path, Mark("q", "e", 0))
+    assert [mark.document_id for mark in read_log(path)] == ["d", "e"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[]", '"x"', '{"query_id": "q"}', '{"query_id": 1, "document_id": "d", "relevance": 1}',
+     '{"query_id": "q", "document_id": "d", "relevance": true}',
+     '{"query_id": "q", "document_id": "d", "relevance": 2}'],
+)  # fmt: skip
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "marks.jsonl"
+    path.write_text('{"query_id": "q", "document_id": "d", "relevance": null}\n' + line + "\n", encoding="utf-8")
+    with pytest.raises(AnmiError, match=r"marks\.jsonl line 2 is no mark"):
+        read_log(path)
+
+
+def test_marks_are_part_of_what_a_collection_is_read_from(tmp_path: Path) -> None:
+    corpus = tmp_path / "set" / "corpus.jsonl"
+    corpus.parent.mkdir()
+    corpus.write_text("{}\n", encoding="utf-8")
+    for name in (f"beir:{corpus.parent}", "api_docs"):
+        before, hashed = collection_facts(name, str(tmp_path)), contents(name, str(tmp_path))
+        assert before == collection_facts(name)
+        path = file_of(str(tmp_path), name)
+        assert path is not None
+        add(path, Mark("q", "d", 1))
+        assert files_of_marks(str(tmp_path), name) == [path]
+        now = collection_facts(name, str(tmp_path))
+        assert now["digest"] != before["digest"]
+        assert contents(name, str(tmp_path)) != hashed
+        assert changes({"collection": before}, {"collection": now})["collection"] == f"{path} is new"
+
+
+def test_two_collections_never_share_a_file() -> None:
+    files = {file_of("marks", name) for name in ("beir:a/b", "beir:a-b", "beir:a b", "beir:" + "x/" * 99)}
+    assert len(files) == 4
+    assert all(len(path.name) < 100 for path in files if path)

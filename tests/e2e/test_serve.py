@@ -1,0 +1,142 @@
+"""``kedro anmi serve`` as a user has it: over a real run, to a run that knows what was marked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.commands import environment
+from tests.e2e.conftest import WHOLE, Place
+
+from anmi.candidates import CandidateShards
+
+pytest.importorskip("fastapi", reason='the page needs the extra "serve"')
+CSRF = re.compile(r'<meta name="csrf" content="([^"]+)">')
+PAIR = re.compile(r'data-query="([^"]+)" data-document="([^"]+)"')
+
+
+def copied(place: Place, folder: Path) -> Place:
+    """Other tests look at the run, too, and nobody is to find marks beside it."""
+    shutil.copytree(place.data, folder / "data", ignore=shutil.ignore_patterns("tracking"))
+    return Place(folder / "data", place.store)
+
+
+def start(place: Place, project: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
+    kedro = str(Path(sys.executable).with_name("kedro"))
+    process = subprocess.Popen(
+        [kedro, "anmi", "serve", "--port", "0", "--env", "test", *words], cwd=project, text=True,
+        env=environment(ANMI_DATA_ROOT=str(place.data), ANMI_STORE=str(place.store), PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("http://"):
+            return process, line.strip()
+    raise AssertionError(process.communicate()[1])
+
+
+def newest(place: Place) -> Any:
+    files = sorted(place.versions("selection", "selection")[-1].glob("part-*.parquet"))
+    return CandidateShards.read(files).whole()
+
+
+@pytest.mark.slow
+def test_a_run_is_looked_at_and_marked_and_the_server_ends_well(
+    whole_run: Place, tmp_path: Path, project: Path
+) -> None:
+    place = copied(whole_run, tmp_path)
+    process, address = start(place, project, "--as", "asha")
+    try:
+        with httpx.Client(base_url=address) as page:
+            found = page.get("/", params={"q": "mean of an array"}).text
+            assert found.count("<section") == 3
+            queries = page.get("/queries").text
+            first = re.search(r'href="(/query\?id=[^"]+)"', queries)
+            assert first is not None
+            text = page.get(first[1]).text
+            csrf, pair = CSRF.search(text), PAIR.search(text)
+            assert csrf is not None
+            assert pair is not None
+            body = {"query_id": pair[1], "document_id": pair[2], "relevance": 1}
+            answer = page.post("/api/mark", json=body, headers={"x-anmi-csrf": csrf[1]})
+            assert answer.json()["by"] == "asha"
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    (file,) = (place.data / "marks").glob("*.jsonl")
+    assert file.read_text(encoding="utf-8").count("\n") == 1
+
+
+@pytest.mark.rare
+@pytest.mark.slow
+def test_the_next_run_knows_what_was_marked(whole_run: Place, tmp_path: Path, kedro: Callable[..., Any]) -> None:
+    from anmi.corpus.marks import Mark, add, file_of
+
+    place = copied(whole_run, tmp_path)
+    before, corpus = newest(place), place.table("ingestion", "corpus.parquet")
+    test = place.table("ingestion", "queries.parquet").query("split == 'test'").query_id.tolist()
+    ids = corpus.document_id
+    rows = np.flatnonzero(before.negatives.any(axis=1))[:4]
+    chosen = [(str(before.query_ids[r]), int(before.documents[r, before.negatives[r].argmax()])) for r in rows]
+    path = file_of(str(place.data / "marks"), "api_docs")
+    assert path is not None
+    for number, (query, document) in enumerate(chosen):
+        add(path, Mark(query, ids[document], 1 if number < 2 else 0))
+    add(path, Mark(test[0], ids[chosen[0][1]], 1))
+    words = ["run", "--pipelines", "mining", "--params", f"recipe={WHOLE}"]
+    assert kedro(*words, data_root=place.data, store=place.store).returncode == 0
+    after = newest(place)
+    for number, (query, document) in enumerate(chosen):
+        of = np.flatnonzero(after.query_ids == query)
+        at = after.documents[of] == document
+        if number < 2:
+            assert not at.any()
+            assert (after.positives[of] == document).any(axis=1).all()
+        else:
+            assert (after.columns["p_relevant"][of][at] == 0).all()
+    assert not set(after.query_ids.tolist()) & set(test)
+    assert len(place.table("ingestion", "marks.parquet")) == 4
+    labels = [table[table.split == "test"] for table in (
+        place.table("ingestion", "qrels.parquet"), whole_run.table("ingestion", "qrels.parquet"))]  # fmt: skip
+    assert labels[0].reset_index(drop=True).equals(labels[1].reset_index(drop=True))
+    compared = place.json("selection", "selection_summary.json")["marked"]
+    assert compared["relevant"] + compared["not_relevant"] > 0
+
+
+def test_nothing_to_serve_is_one_sentence(tmp_path: Path, in_process: Callable[..., Any]) -> None:
+    place = Place(tmp_path / "data", tmp_path / "store")
+    done = in_process(place, "anmi", "serve", "--port", "0")
+    assert done.exit_code == 1
+    assert 'there is no "selection" yet' in done.output
+    done = in_process(place, "anmi", "serve", "--host", "0.0.0.0")
+    assert done.exit_code == 1
+    assert "add --allow-remote" in done.output
+
+
+def test_without_the_extra_it_says_what_to_install(
+    tmp_path: Path, in_process: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    done = in_process(Place(tmp_path / "data", tmp_path / "store"), "anmi", "serve")
+    assert done.exit_code == 1
+    assert 'pip install "anmi[serve]"' in done.output
+
+
+def test_a_port_that_is_taken_is_said(whole_run: Place, in_process: Callable[..., Any]) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = in_process(whole_run, "anmi", "serve", "--port", str(taken.getsockname()[1]))
+    assert done.exit_code == 1
+    assert "choose another --port" in done.output

@@ -1,0 +1,124 @@
+"""The page in a real browser: Debian's Chromium, without a window."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.serve.conftest import HOSTILE, SCRIPT
+
+from anmi.corpus.marks import read_log, standing
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with api.sync_playwright() as player:
+        # Chromium's own walls need rights that root in a container has not.
+        opened = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] * (os.geteuid() == 0))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.said = []
+    page.on("console", lambda message: page.said.append(message.text))
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/queries", "/query?id=q1&every=true", f"/query?id={quote(SCRIPT)}", "/marks",
+             *(f"/document?id={quote(name)}" for name in HOSTILE)],
+)  # fmt: skip
+def test_hostile_texts_are_texts(tab: Any, served: str, path: str) -> None:
+    assert tab.goto(served + path).ok
+    tab.mouse.move(200, 300)
+    assert tab.title().endswith("· ANMI")
+    assert not tab.said
+    assert tab.evaluate("document.scripts.length") == 1
+    assert not tab.query_selector("img")
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_query_is_labelled_by_the_keyboard_alone(tab: Any, served: str, marks: Path) -> None:
+    tab.goto(served + "/queries")
+    tab.keyboard.press("j")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/query?id=q1")
+    for keys in ("jr", "jjn", "kku"):
+        for key in keys:
+            tab.keyboard.press(key)
+        tab.wait_for_selector("#told:not(:empty)")
+        tab.wait_for_timeout(150)
+    focused = tab.locator("[data-item]").first
+    assert tab.evaluate("document.activeElement === document.querySelector('[data-item]')")
+    outline = focused.evaluate("e => getComputedStyle(e).outlineWidth + getComputedStyle(e).outlineStyle")
+    assert outline == "3pxsolid"
+    first, third = (tab.locator(".marks").nth(place) for place in (0, 2))
+    assert first.locator("[aria-pressed=true]").count() == 0
+    assert third.locator("[aria-pressed=true]").inner_text().startswith("not relevant")
+    assert [mark.relevance for mark in read_log(marks)] == [1, 0, None]
+    # What stands is there after a reload, too.
+    tab.reload()
+    assert tab.locator("[aria-pressed=true]").count() == 1
+    tab.keyboard.press("]")
+    tab.wait_for_url(lambda address: "id=q/2" in address)
+    assert not tab.said
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_has_all_of_it_by_touch(browser: Any, served: str, marks: Path, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(served + "/query?id=q1")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    button = page.locator("[data-mark='1']").first
+    assert button.bounding_box()["height"] >= 40
+    button.tap()
+    page.wait_for_selector("[aria-pressed=true]")
+    assert standing(read_log(marks)).relevance.tolist() == [1]
+    colours = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    assert (colours[0] == "rgb(255, 255, 255)") == (scheme == "light")
+    context.close()
+
+
+def test_what_was_not_kept_is_said(tab: Any, served: str, marks: Path) -> None:
+    tab.goto(served + "/query?id=q1")
+    tab.evaluate("document.querySelector('.marks').dataset.document = 'no such document'")
+    tab.locator("[data-mark='1']").first.click()
+    tab.wait_for_selector("#told.bad")
+    assert "no such document" in tab.locator("#told").inner_text()
+    assert tab.locator("[aria-pressed=true]").count() == 0
+    assert not marks.exists()
+
+
+def test_another_site_cannot_mark(tab: Any, served: str, marks: Path) -> None:
+    """A page of another origin, which the browser lets send forms and simple requests to this one."""
+    tab.goto("data:text/html,<p>elsewhere")
+    body = '{"query_id": "q1", "document_id": "markup", "relevance": 1}'
+    sent = tab.evaluate(
+        """async ([address, body]) => {
+          for (const headers of [{}, {"content-type": "application/json", "x-anmi-csrf": "guessed"}])
+            try {
+              const mode = headers["x-anmi-csrf"] ? "cors" : "no-cors";
+              await fetch(address, {method: "POST", mode, body, headers});
+            }
+            catch (error) { /* The browser asked first, and was refused. */ }
+          return true; }""",
+        [served + "/api/mark", body],
+    )  # fmt: skip
+    assert sent
+    assert not marks.exists()
