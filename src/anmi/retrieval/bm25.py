@@ -196,18 +196,19 @@ class BM25Index:
                 continue
             full = room[: len(chosen)]
             full.fill(0)
-            for row, scores in zip(chosen, full, strict=True):
-                self._add(row, scores)
+            self._add(chosen, full)
             yield part, full
 
-    def _add(self, tokens: list[str], scores: NDArray[np.float32]) -> None:
-        """Add the postings of each token to the scores of all documents, float32 [N]."""
-        # What bm25s does itself, less the scores that it makes anew for each query and the views of mapped files.
+    def _add(self, rows: list[list[str]], scores: NDArray[np.float32]) -> None:
+        """Add the postings of the tokens of some queries to the scores of all documents, float32 [part, N]."""
+        from anmi.retrieval.sums import add_postings
+
+        # As bm25s does itself, in the same order, less the scores that it makes anew for each query.
         weights, documents, starts = (np.asarray(self._engine.scores[name]) for name in ("data", "indices", "indptr"))
         number = self._engine.vocab_dict
-        for term in [number[token] for token in tokens if token in number]:
-            first, last = starts[term], starts[term + 1]
-            np.add.at(scores, documents[first:last], weights[first:last])
+        found = [(row, number[token]) for row, tokens in enumerate(rows) for token in tokens if token in number]
+        pairs = np.array(found, np.int64).reshape(-1, 2)
+        add_postings(pairs[:, 0].copy(), pairs[:, 1].copy(), starts, documents, weights, scores)
 
 
 def score_and_rank(

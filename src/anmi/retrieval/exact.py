@@ -88,8 +88,7 @@ def _among_the_best(queries: NDArray[np.float32], embeddings: NDArray[np.float32
     room, above = np.empty(len(queries) * _BLOCK, np.float32), np.empty(len(queries) * _BLOCK, np.bool_)
     for start in range(0, count, _BLOCK):
         block = embeddings[start : start + _BLOCK]
-        shape = len(queries), len(block)
-        cells = shape[0] * shape[1]
+        cells, shape = len(queries) * len(block), (len(queries), len(block))
         scores, found = room[:cells].reshape(shape), above[:cells].reshape(shape)
         np.matmul(queries, block.T, out=scores)
         if start == 0:

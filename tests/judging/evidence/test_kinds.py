@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from anmi.candidates import PADDING, Candidates
 from anmi.errors import AnmiError
 from anmi.judging.evidence import KINDS, Material, Terms, gather
-from anmi.retrieval import terms
 from anmi.retrieval.bm25 import BM25Index
 
 VOCABULARY = ("red", "fox", "den", "sea", "whale")
@@ -270,10 +269,9 @@ def test_values_follow_rows_and_candidates_wherever_they_stand() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5])
-def test_values_do_not_depend_on_the_size_of_shards_or_steps(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_do_not_depend_on_the_size_of_shards(size: int) -> None:
     case = larger_case()
     plain = gather(case.block, case.material())
-    monkeypatch.setattr(terms, "_CELLS", 300)
     parts = [case.block.take(slice(start, start + size)) for start in range(0, 13, size)]
     found = Candidates.concatenate([gather(part, case.material()) for part in parts])
     for kind in TEXTUAL:
