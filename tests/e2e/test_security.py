@@ -97,7 +97,7 @@ def files(*roots: Path) -> Iterator[Path]:
 def test_nothing_that_a_run_leaves_is_pickled(whole_run: Any) -> None:
     walked = list(files(whole_run.data, whole_run.store))
     kinds = {path.suffix for path in walked}
-    assert {".npy", ".parquet", ".safetensors", ".faiss", ".db", ".mdb", ".json", ".html"} <= kinds
+    assert {".npy", ".parquet", ".safetensors", ".db", ".mdb", ".json", ".html"} <= kinds
     assert any("tracking/artifacts" in path.as_posix() for path in walked)
     assert {str(path): found for path in walked if (found := pickles.found_in(path))} == {}
 

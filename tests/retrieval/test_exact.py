@@ -89,3 +89,12 @@ def test_a_first_threshold_is_never_above_the_kth_best(seed: int, count: int, k:
     full = np.random.default_rng(seed).normal(size=(3, count)).astype(np.float32)
     least = kth_at_least(full, k)
     assert ((full >= least[:, None]).sum(axis=1) >= min(k, count)).all()
+
+
+def test_nothing_is_near_a_vector_that_is_no_number() -> None:
+    vectors = np.eye(4, dtype=np.float32)
+    broken = np.full((1, 4), np.nan, np.float32)
+    documents, scores = nearest(np.concatenate([vectors[:1], broken]), vectors, 2)
+    assert documents.tolist() == [[0, 1], [-1, -1]]
+    assert scores.tolist() == [[1, 0], [-np.inf, -np.inf]]
+    assert nearest(broken, vectors, 2)[0].tolist() == nearest(vectors[:1], np.tile(broken, (4, 1)), 2)[0].tolist()

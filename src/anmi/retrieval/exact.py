@@ -59,7 +59,8 @@ def nearest(
     Returns
     -------
     documents, scores
-        int32 and float32 [Q, k], best first; equal scores stand in the order of the corpus.
+        int32 and float32 [Q, k], best first; equal scores stand in the order of the corpus. -1 and -inf where vectors
+        are NaN.
 
     Examples
     --------
@@ -72,6 +73,8 @@ def nearest(
     for start in range(0, len(queries) if k else 0, _ROWS):
         some = np.ascontiguousarray(queries[start : start + _ROWS], np.float32)
         found = _among_the_best(some, embeddings, k)
+        # Vectors of a training that diverged are no numbers, and nothing is near them.
+        found = np.pad(found, ((0, 0), (0, max(k - found.shape[1], 0))), constant_values=-1)
         values = np.nan_to_num(similarities(some, embeddings, found), nan=-np.inf)
         order = np.lexsort((found, -values), axis=1)[:, :k]
         documents[start : start + _ROWS] = np.take_along_axis(found, order, axis=1)
