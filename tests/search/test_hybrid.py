@@ -143,10 +143,10 @@ def damage(path: Path) -> None:
         (lambda f: (f / "hybrid.json").unlink(), "has no hybrid.json, so it is no search folder or only half of one"),
         (shutil.rmtree, "is not there"),
         (lambda f: (f / "hybrid.json").write_text("{"), "hybrid.json is damaged"),
-        (lambda f: (f / "dense" / "index.faiss").unlink(), "index.faiss is missing"),
+        (lambda f: (f / "dense" / "vectors.npy").unlink(), "vectors.npy is missing"),
         (lambda f: (f / "documents.parquet").write_bytes(b"PAR1"), "documents.parquet has 4 bytes and had"),
         (lambda f: damage(f / "model" / "model.safetensors"), "model.safetensors is damaged, since its SHA-256"),
-        (lambda f: damage(f / "dense" / "index.faiss"), "index.faiss is damaged"),
+        (lambda f: damage(f / "dense" / "vectors.npy"), "vectors.npy is damaged"),
     ],
 )
 def test_a_damaged_folder_is_refused_with_the_file(folder: Path, tmp_path: Path, harm: Any, said: str) -> None:

@@ -131,7 +131,8 @@ class HybridSearch:
             write(self._documents, path / _DOCUMENTS)
         settings = {name: value for name, value in self.settings.items() if name not in ("files", "format")}
         settings["retrievers"] = places
-        (path / README).write_text(text_of(settings), encoding="utf-8")
+        exact = all(part.index.settings["kind"] in ("flat", "inverted") for part in self.retrievers.values())
+        (path / README).write_text(text_of(settings, exact), encoding="utf-8")
         seal(path, settings)
 
     @staticmethod

@@ -47,12 +47,26 @@ Without ANMI, by the {kind} retriever alone (terms for BM25 are cut by a tokenis
 {how}
 {figures}"""
 _INDEX: Final = {
-    "dense": "| `{index}/index.faiss` | FAISS, inner product of unit vectors; row i is document i of the other parts |",
+    "dense": "| `{index}/vectors.npy` | unit vectors; row i is document i of the other parts |",
+    "approximate": "| `{index}/index.faiss` | FAISS, inner product of unit vectors; row i is document i of the other "
+    "parts |",
     "sparse": "| `{index}/*.npy` | postings, a SciPy CSR matrix: a row per token of the model, a column per document |",
 }
 _MODEL: Final = "| `{model}/` | the {kind} retriever, a sentence-transformers folder |"
 _ALONE: Final = {
     "dense": """\
+import numpy as np
+import pandas as pd
+from sentence_transformers import SentenceTransformer
+
+documents = pd.read_parquet(FOLDER + "/documents.parquet")
+vectors = np.load(FOLDER + "/dense/vectors.npy", mmap_mode="r")
+model = SentenceTransformer(FOLDER + "/model")
+scores = vectors @ model.encode_query(QUESTION, normalize_embeddings=True)
+rows = np.argsort(-scores)[:10]
+print(documents.iloc[rows].assign(score=scores[rows]))
+""",
+    "approximate": """\
 import faiss
 import pandas as pd
 from sentence_transformers import SentenceTransformer
@@ -97,11 +111,17 @@ _OF: Final = {
 }
 
 
-def text_of(settings: Mapping[str, Any]) -> str:
-    """Return the README of a search with these settings, see :class:`anmi.search.HybridSearch`."""
+def text_of(settings: Mapping[str, Any], exact: bool = True) -> str:
+    """Return the README of a search with these settings, see :class:`anmi.search.HybridSearch`.
+
+    ``exact`` says whether the index of vectors, where there is one, is exact, and so the vectors themselves.
+    """
     places = settings["retrievers"]
     kinds = [place["kind"] for place in places]
-    models = [line.format(**place) for place in places for line in (_MODEL, _INDEX[place["kind"]])]
+    stored = [kind if exact or kind != "dense" else "approximate" for kind in kinds]
+    models = [
+        line.format(**place) for place, kept in zip(places, stored, strict=True) for line in (_MODEL, _INDEX[kept])
+    ]
     return _TEXT.format(
         documents=settings["documents"],
         version=settings["versions"]["anmi"],
@@ -110,7 +130,7 @@ def text_of(settings: Mapping[str, Any]) -> str:
         models="\n".join(models),
         kind=kinds[0],
         alone_by=" or ".join(f'`system="{part}"`' for part in ("bm25", *kinds)),
-        alone=_ALONE[kinds[0]],
+        alone=_ALONE[stored[0]],
         how=_how(settings),
         figures=_figures(settings.get("fit") or {}),
     )
