@@ -10,7 +10,7 @@ documents are near-duplicates of the one before, some exact copies.
 
 Chunk by chunk, each from random numbers keyed by seed and chunk, so a collection is the same on every machine:
 
-    python benchmarks/made_collection.py /tmp/made --documents 100000 --queries 10000
+    python benchmarks/made_collection.py build/made --documents 100000 --queries 10000
 """
 
 from __future__ import annotations

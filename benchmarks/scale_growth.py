@@ -72,6 +72,7 @@ def clocked(found: dict[str, Any], name: str, per: float = 1) -> Iterator[None]:
 
 
 def ingest(count: int, texts: Path, found: dict[str, Any]) -> None:
+    from anmi.corpus.duplicates import normalised_forms
     from anmi.corpus.related import find_related
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.texts import document_texts
@@ -92,7 +93,7 @@ def ingest(count: int, texts: Path, found: dict[str, Any]) -> None:
             fingerprint(collection)
         found["read_bytes"] = peak() - before
         with clocked(found, "kin_seconds"):
-            find_related(collection.corpus, document_texts(collection.corpus), collection.duplicates)
+            find_related(collection.corpus, normalised_forms(document_texts(collection.corpus)), collection.duplicates)
         found["kin_bytes"] = peak() - before
 
 
