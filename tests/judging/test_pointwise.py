@@ -104,8 +104,10 @@ def test_a_bi_encoder_judges_with_the_prompts_of_its_folder_where_none_are_set(
     queries, documents = (list(side) for side in zip(*map(split, PAIRS), strict=True))
     for given, texts in (({}, prompts), ({"prompt_query": ""}, prompts | {"query": ""})):
         judge = BiEncoderJudge(ready(tmp_path / "mine", kind="bi_encoder", **given), tmp_path)
-        asked = model.encode_query(queries, prompt=texts["query"])
-        expected = (asked * model.encode_document(documents, prompt=texts["document"])).sum(axis=1)
+        # The store keeps vectors as float16.
+        asked = model.encode_query(queries, prompt=texts["query"], normalize_embeddings=True).astype(np.float16)
+        found = model.encode_document(documents, prompt=texts["document"], normalize_embeddings=True).astype(np.float16)
+        expected = (asked.astype(np.float32) * found).sum(axis=1)
         np.testing.assert_allclose(judge.score(PAIRS, store), expected, atol=1e-5)
 
 

@@ -116,7 +116,12 @@ def test_a_collection_is_mined_again_for_other_judges_only() -> None:
     book = recipe_book(RECIPES | {"judged_too": RECIPES["judged"] | {"negatives": 3}})
 
     def of(names: list[str], **changed: Any) -> str:
-        parameters = {"collection": "api_docs", "bm25": BM25Params(), "seed": 1} | changed
+        parameters = {
+            "collection": "api_docs",
+            "ingestion": IngestionParams(),
+            "bm25": BM25Params(),
+            "seed": 1,
+        } | changed
         return fingerprint(parameters, book_of(book, names), ROOT)
 
     assert of(["plain", "judged"]) == of(["judged_too"]) != of(["plain"])

@@ -145,14 +145,18 @@ Encode = Callable[[list[str], str], NDArray[Any]]
 
 
 def plain(folder: Path, prompts: dict[str, str] | None = None) -> Encode:
-    """Encode as whoever loads the folder does; ``prompts`` are those that it is not known to have."""
+    """Encode as whoever loads the folder does.
+
+    ``prompts`` are those that it is not known to have: of an encoder that is not trained, whose vectors the store keeps
+    as float16.
+    """
     model = SentenceTransformer(str(folder), device="cpu")
 
     def encode(texts: list[str], role: str) -> NDArray[Any]:
         encoding = model.encode_query if role == "query" else model.encode_document
         prompt = {} if prompts is None else {"prompt": prompts[role]}
         found: NDArray[Any] = encoding(texts, normalize_embeddings=True, **prompt)
-        return found
+        return found if prompts is None else found.astype(np.float16).astype(np.float32)
 
     return encode
 

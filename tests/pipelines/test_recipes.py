@@ -72,6 +72,7 @@ def collection() -> dict[str, pd.DataFrame]:
             "split": ["test" if i % 6 == 5 else "train" for i in range(len(asked))],
         }),
         "qrels": pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1),
+        "marks": pd.DataFrame({"query_id": [], "document_id": [], "relevance": []}),
         "equivalents": pd.DataFrame({"query_id": ["q0", "q1"], "document_id": ["d10", "d11"]}),
         "related_documents": pd.DataFrame({
             "document_id": ["d50", "d3"], "other_id": ["d0", "d4"], "kind": ["copy", "near"], "similarity": 1.0,

@@ -98,8 +98,13 @@ def test_random_documents_come_last_and_leave_the_retrieved_as_they_are(merge: M
         assert (np.diff(block.columns["fused"][row, first]) <= 0).all()
     both = (block.source > drawn)[block.filled]
     assert both.any(), "no document was found by a ranking and by chance"
-    for column in ("bm25", "bm25_rank", "dense", "dense_rank"):
-        assert np.isfinite(block.columns[column][block.filled]).all(), column
+    for name in ("bm25", "dense"):
+        assert np.isfinite(block.columns[name][block.filled]).all(), name
+        found, ranks = (block.source & SOURCES[name]) > 0, block.columns[f"{name}_rank"]
+        assert np.isfinite(ranks[found]).all(), "what a source found has a rank by it"
+        # Beyond the last document that was found, nobody counts.
+        last = np.where(found, ranks, 0).max(axis=1, keepdims=True)
+        assert (np.isnan(ranks) | (ranks <= last))[block.filled].all(), name
 
 
 def test_a_positive_and_its_duplicate_are_never_drawn(merge: Merge) -> None:

@@ -116,7 +116,7 @@ def _mark(line: str, path: Path, number: int) -> Mark:
         texts = isinstance(mark.query_id, str) and isinstance(mark.document_id, str)
         if texts and (mark.relevance is None or (type(mark.relevance) is int and mark.relevance in (0, 1))):
             return mark
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise AnmiError(
         f"{path} line {number} is no mark: an object with query_id, document_id and relevance (0, 1 or null) was "

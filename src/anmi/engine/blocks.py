@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -101,6 +101,10 @@ class _Made:
     items: Callable[[], Iterable[Any]]
     description: str
     total: int | None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: it only says how parts are made, and what they are made with may be an open store."""
+        return self
 
     @property
     def away(self) -> bool:
