@@ -19,8 +19,8 @@ def arrow(values: Texts) -> pa.LargeStringArray:
 
     Examples
     --------
-    >>> arrow(["a", "b"]).to_pylist(), arrow(pd.Series([], dtype=object)).type
-    (['a', 'b'], LargeStringType(large_string))
+    >>> arrow(["a", "b"]).to_pylist(), str(arrow(pd.Series([], dtype=object)).type)
+    (['a', 'b'], 'large_string')
     """
     if not isinstance(values, pa.Array | pa.ChunkedArray):
         values = pa.array(values if isinstance(values, pd.Series) else list(values), from_pandas=True)

@@ -164,9 +164,9 @@ def known_from(scores: NDArray[np.float32], kept: NDArray[np.bool_], depth: int,
 
     Examples
     --------
-    >>> scores, kept = np.array([[0.9, 0.8, 0.7, 0.6]], np.float32), np.array([[False, True, True, True]])
-    >>> known_from(scores, kept, depth=2, ranks=1).round(1).tolist(), known_from(scores, kept, 4, 1).tolist()
-    ([[0.7]], [[-inf]])
+    >>> scores, kept = np.array([[8, 6, 4, 2]], np.float32), np.array([[False, True, True, True]])
+    >>> known_from(scores, kept, depth=2, ranks=1).tolist(), known_from(scores, kept, 4, 1).tolist()
+    ([[4.0]], [[-inf]])
     """
     if ranks > scores.shape[1]:
         return np.full((len(scores), 1), -np.inf, np.float32)
