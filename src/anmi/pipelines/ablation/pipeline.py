@@ -5,6 +5,7 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.ablation.nodes import compare_recipes, finish, render_ablation, run_ablation
+from anmi.pipelines.wiring import stage
 
 _PARAMETERS = (
     "ablation", "recipes", "ingestion", "adaptation", "bm25", "consistency", "dense", "denoising", "elo", "audit",
@@ -19,7 +20,7 @@ def create_pipeline() -> Pipeline:
     resumed cell by cell and not node by node.
     """
     places = {"work": "ablation_work", "store": "ablation_store"}
-    return Pipeline([
+    return stage("ablation", [
         Node(
             run_ablation,
             inputs={name: f"params:{name}" for name in _PARAMETERS} | places,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.adaptation.nodes import ask_corpus
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return Pipeline([
+    return stage("adaptation", [
         Node(
             ask_corpus,
             inputs=by_name(

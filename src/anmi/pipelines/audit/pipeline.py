@@ -17,7 +17,7 @@ from anmi.pipelines.audit.nodes import (
     render_audit,
     summarise_audit,
 )
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 from anmi.selection.rated import RATED
 
 NAMESPACE: Final = "audit"
@@ -47,7 +47,7 @@ def create_pipeline() -> Pipeline:
 
 def _collection() -> Pipeline:
     read = ingestion.create_pipeline().only_nodes("ingest").outputs()
-    return Pipeline([
+    return stage("collection", [
         Node(
             ingest_all,
             inputs=["params:collection", "params:ingestion", "params:seed"],
@@ -74,7 +74,7 @@ def _mining() -> Pipeline:
 
 
 def _scoring() -> Pipeline:
-    return Pipeline([
+    return stage("scoring", [
         Node(
             audit_recipes,
             inputs=by_name(*RATED, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info"),

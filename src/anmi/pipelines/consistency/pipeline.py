@@ -5,11 +5,12 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
+from anmi.pipelines.wiring import stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return Pipeline([
+    return stage("consistency", [
         Node(
             check_consistency,
             inputs=["candidates", "params:recipe", "params:recipes", "params:consistency"],

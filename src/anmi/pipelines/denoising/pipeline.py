@@ -5,7 +5,7 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 
 
 def create_pipeline() -> Pipeline:
@@ -14,7 +14,7 @@ def create_pipeline() -> Pipeline:
         "candidates", "corpus", "queries", "mining_plan", "params:recipe", "params:recipes", "params:seed",
         "params:engine", params="params:denoising",
     )  # fmt: skip
-    return Pipeline([
+    return stage("denoising", [
         Node(
             judge_by_evidence,
             inputs=shared

@@ -5,12 +5,12 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return Pipeline([
+    return stage("dense", [
         Node(
             encode_collection,
             inputs=by_name(

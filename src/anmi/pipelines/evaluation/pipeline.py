@@ -12,12 +12,12 @@ from anmi.pipelines.evaluation.nodes import (
     score_runs,
 )
 from anmi.pipelines.evaluation.search import build_search, describe_terms, run_systems
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return Pipeline([
+    return stage("evaluation", [
         Node(
             build_search,
             inputs=by_name(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.ingestion.nodes import ingest, plan_mining
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 
 
 def create_pipeline() -> Pipeline:
@@ -18,7 +18,7 @@ def create_pipeline() -> Pipeline:
         "update", "keep_judges", "collection", "encoder", "recipe", "recipes", "ingestion", "bm25", "consistency",
         "dense", "denoising", "elo", "seed",
     )  # fmt: skip
-    return Pipeline([
+    return stage("ingestion", [
         Node(
             ingest,
             inputs=["params:collection", "params:ingestion", "params:seed", "params:training.refit"],

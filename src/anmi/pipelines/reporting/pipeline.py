@@ -5,12 +5,12 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.reporting.nodes import collect_results, draw_metrics, render_report
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return Pipeline([
+    return stage("reporting", [
         Node(
             collect_results,
             inputs=by_name(

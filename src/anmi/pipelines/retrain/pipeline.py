@@ -15,7 +15,7 @@ from anmi.pipelines.retrain.nodes import (
     register_challenger,
     score_champion,
 )
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 from anmi.selection.rated import RATED
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
@@ -27,7 +27,7 @@ _RETRIEVING: Final = {f"{NAMESPACE}.encode_collection", f"{NAMESPACE}.retrieve"}
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline without the stages that it shares with others; see :func:`with_stages`."""
-    return Pipeline([
+    return stage("retrain", [
         Node(
             evaluate_champion,
             inputs=by_name(
@@ -108,4 +108,4 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
     )  # fmt: skip
     mapped = {f"params:{name}": f"params:retrain.{name}" for name in ("keep_judges", "update")}
     stages = Pipeline(way + mine, parameters=mapped)
-    return stages + Pipeline([measured]) + create_pipeline()
+    return stages + stage(f"{NAMESPACE}.scoring", [measured]) + create_pipeline()

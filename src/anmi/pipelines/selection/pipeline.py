@@ -14,14 +14,14 @@ from anmi.pipelines.selection.nodes import (
     select_negatives,
     summarise_selection,
 )
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 from anmi.selection.rated import RATED
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     recipe = by_name("params:recipe", "params:recipes")
-    return Pipeline([
+    return stage("selection", [
         Node(
             fit_recipe,
             inputs=recipe | by_name(*RATED, "queries", "mining_plan", "params:seed"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.training.nodes import train_retriever
-from anmi.pipelines.wiring import by_name
+from anmi.pipelines.wiring import by_name, stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return Pipeline([
+    return stage("training", [
         Node(
             train_retriever,
             inputs=by_name(
