@@ -163,7 +163,7 @@ def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame)
     judge = {"mode": "transfer", "without": "mine", "fitted_on": ["other"], "models": []}
     given = {
         "selection": chosen, "rows": rows, "qrels": qrels, "queries": told, "info": info, "fused_judge": judge,
-        "recipe": "nearest", "recipes": BOOK,
+        "recipe": "nearest", "recipes": BOOK, "corpus": corpus,
     }  # fmt: skip
     summary = summarise_selection(**given, equivalents=equivalents)
     assert (summary["false_negatives"]["count"], summary["false_negatives"]["total"]) == (1, 8)
@@ -256,6 +256,7 @@ def test_nothing_is_fitted_on_dev_queries_and_no_summary_counts_them(
                 fused_judge={"mode": "none"},
                 recipe="nearest",
                 recipes=BOOK,
+                corpus=corpus,
             ),
         )
     assert found["with"][0].split.tolist() == ["train"] * 3 + ["dev"]

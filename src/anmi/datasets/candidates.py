@@ -17,7 +17,7 @@ from anmi import buckets
 from anmi.buckets import RemoteFile
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.candidates.parts import File, Part, hashed
-from anmi.datasets import remote
+from anmi.datasets import previews, remote
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.files import sized
 
@@ -122,11 +122,13 @@ class CandidateShardsDataset(_PartsDataset):
         shards, source = CandidateShards.read(files), self._source
         return shards if source is None else shards.map(lambda block: block.of_source(source))
 
+    @previews.where_made
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
         first = next(iter(self.load()), None)
-        table = first.take(slice(0, 5)).to_table().to_pandas().astype(str) if first is not None else None
-        return cast("TablePreview", {} if table is None else table.to_dict(orient="split"))
+        if first is None:
+            return cast("TablePreview", {})
+        return previews.table(first.take(slice(0, 5)).to_table().to_pandas())
 
 
 class ColumnsDataset(_PartsDataset):
@@ -151,10 +153,11 @@ class ColumnsDataset(_PartsDataset):
     def _of_files(self, files: Sequence[File]) -> ColumnShards:
         return ColumnShards(files=files)
 
+    @previews.where_made
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
         part = next(self.load().parts(), None)
         if part is None:
             return cast("TablePreview", {})
         table = pq.read_table(pa.BufferReader(part)).slice(0, 5)
-        return cast("TablePreview", table.to_pandas().astype(str).to_dict(orient="split"))
+        return previews.table(table.to_pandas())

@@ -11,6 +11,7 @@ import numpy as np
 from kedro.io.core import Version
 from kedro.utils import load_obj
 
+from anmi.datasets import previews
 from anmi.datasets.artifact import ArtifactDataset
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class JsonDataset(PlainDataset):
     def _write(self, data: Any, path: Path) -> None:
         super()._write(plain(data), path)
 
+    @previews.where_made
     def preview(self) -> JSONPreview:
         """Show the document in kedro-viz."""
         return cast("JSONPreview", self._plain(self.local_copy()).preview())
@@ -97,6 +99,7 @@ class FigureDataset(PlainDataset):
     kind = "plotly.JSONDataset"
     options: ClassVar = {"fs_args": {"open_args_save": {"encoding": "utf-8"}}}
 
+    @previews.where_made
     def preview(self) -> PlotlyPreview:
         """Show the figure in kedro-viz."""
         return cast("PlotlyPreview", self._plain(self.local_copy()).preview())
@@ -139,10 +142,16 @@ class TableDataset(PlainDataset):
         super()._release()
         self._opened = None
 
-    def preview(self) -> TablePreview:
-        """Show the first rows in kedro-viz."""
-        # As text, because lists and missing values are no JSON.
-        return cast("TablePreview", self.load().head(5).astype(str).to_dict(orient="split"))
+    @previews.where_made
+    def preview(self, nrows: int = 5) -> TablePreview:
+        """Show the first rows in kedro-viz, without reading the others."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(self.local_copy()) as file:
+            first = next(file.iter_batches(nrows), None)
+            rows = pa.Table.from_batches([] if first is None else [first], file.schema_arrow)
+        return previews.table(rows.to_pandas())
 
 
 class NumpyDataset(ArtifactDataset):

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 from kedro.io.core import AbstractDataset, DatasetError, Version
 
+from anmi.datasets import previews
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError
+
+if TYPE_CHECKING:
+    from kedro_datasets._typing import TablePreview
 
 
 def resolve_loader(dotted: str) -> Callable[[Path], Any]:
@@ -152,6 +157,12 @@ class JsonLinesChunks(ArtifactDataset):
             with file.open(encoding="utf-8") as lines:
                 rows.extend(json.loads(line) for line in lines)
         return pd.DataFrame(rows)
+
+    @previews.where_made
+    def preview(self) -> TablePreview:
+        """Show the first rows in kedro-viz."""
+        with (self.local_copy() / "part_001.jsonl").open(encoding="utf-8") as lines:
+            return previews.table(pd.DataFrame([json.loads(line) for line in itertools.islice(lines, 5)]))
 
 
 class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]

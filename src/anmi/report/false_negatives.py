@@ -1,9 +1,14 @@
-"""How many negatives are in truth relevant, and whose truth had a part in judging them, in words."""
+"""How many negatives are in truth relevant, whose truth had a part in judging them, and where they are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+from anmi.report.figures import KEPT, REJECTED, Figure, plot_layout, scatter
+
+# A share of fewer says little.
+_LEAST: Final = 20
 
 
 def false_negatives_sentence(found: Mapping[str, Any]) -> str:
@@ -59,3 +64,59 @@ def judged_by(judge: Mapping[str, Any]) -> str:
     if judge["without"]:
         return f"judged by coefficients that had no part of {judge['without']}"
     return f"judged by coefficients fitted on {', '.join(judge['fitted_on'])}, so in-sample on these"
+
+
+def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
+    """Draw which share of chosen and of rejected candidates is relevant, by how near they are.
+
+    From :class:`anmi.evaluation.nearness.RelevanceByNearness`: lines for what the judge expects, open marks for what is
+    relevant in truth, where that is known. None where too little was judged.
+    """
+    if not found:
+        return None
+    middles = [(low + high) / 2 for low, high in zip(found["edges"], found["edges"][1:], strict=False)]
+    traces, truth = [], 0
+    for name, colour, symbol, dash in (("rejected", REJECTED, "diamond", "dash"), ("chosen", KEPT, "circle", "solid")):
+        rows = [
+            dict(zip(("near", *found[name]), values, strict=True))
+            for values in zip(middles, *found[name].values(), strict=True)
+        ]
+        judged = [row for row in rows if row["judged"] >= _LEAST]
+        known = [row for row in rows if row["known"] >= _LEAST and row["relevant"]]
+        truth += len(known)
+        traces += [
+            scatter(
+                f"{name}, as the judge expects",
+                [row["near"] for row in judged],
+                [100 * row["expected"] for row in judged],
+                "lines+markers",
+                text=[f"of {row['judged']:,} judged" for row in judged],
+                marker={"color": colour, "size": 8, "symbol": symbol},
+                line={"color": colour, "width": 2.5, "dash": dash},
+                hovertemplate="%{y:.2f} % %{text}",
+            ),
+            scatter(
+                f"{name}, known to be relevant",
+                [row["near"] for row in known],
+                [100 * row["relevant"] / row["known"] for row in known],
+                "markers",
+                text=[f"{row['relevant']:,} of {row['known']:,}" for row in known],
+                marker={"color": colour, "size": 11, "symbol": f"{symbol}-open", "line": {"width": 2}},
+                hovertemplate="%{y:.2f} %, %{text}",
+            ),
+        ]
+    traces = [trace for trace in traces if trace["x"]]
+    if not traces:
+        return None
+    layout = plot_layout(420, "similarity to the query less that of the positive (right: harder)", "relevant (%)")
+    layout["yaxis"] |= {"type": "log", "dtick": 1}
+    note = (
+        "The nearer a candidate is to the query, the more it teaches, and the likelier it is relevant after all, a "
+        f"false negative. Bins of fewer than {_LEAST} are left out."
+    )
+    if truth:
+        note += (
+            " Open marks: of queries for which unlabelled relevant documents are known, the share of candidates that "
+            "are such, no mark where none is; the judge may expect others besides."
+        )
+    return Figure("nearness", "False negatives against hardness", note, {"data": traces, "layout": layout})

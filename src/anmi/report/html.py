@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from anmi.report import by_bucket, figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
-from anmi.report.false_negatives import false_negatives_sentence
+from anmi.report.false_negatives import false_negatives_sentence, relevance_by_nearness
 from anmi.report.funnel import funnel
 from anmi.report.hardening import hardening
 from anmi.report.inputs import (
@@ -60,6 +60,7 @@ def render(inputs: ReportInputs) -> str:
         origins=_origins(inputs),
         expected=expected_sentence(inputs.expected),
         false_negatives=false_negatives_sentence(inputs.false_negatives),
+        nearness=embedded(relevance_by_nearness(inputs.nearness)),
         gap=embedded(figures.elo_gap(inputs.gap)),
         distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
         judges=_judges(inputs.judges),

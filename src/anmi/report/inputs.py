@@ -39,12 +39,13 @@ class ReportInputs:
     summary: Mapping[str, Any]
     # system, baseline, bucket, queries, metric, difference (system minus baseline), low, high, p_value
     comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # What the diagnoses of anmi.evaluation.diagnostics and anmi.evaluation.distributions found; the gap is of Elo.
+    # What the diagnoses of anmi.evaluation (diagnostics, distributions, nearness) found; the gap is of Elo.
     funnel: Sequence[Mapping[str, Any]] = ()
     distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gap: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Any] = field(default_factory=dict)
     false_negatives: Mapping[str, Any] = field(default_factory=dict)
+    nearness: Mapping[str, Any] | None = None
     origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
     training_log: pd.DataFrame = field(default_factory=pd.DataFrame)

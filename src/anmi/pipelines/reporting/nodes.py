@@ -6,7 +6,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
@@ -15,6 +15,9 @@ from anmi.pipelines.evaluation.asked import asked_of, kind_of_queries
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.reporting.params import ReportingParams
 from anmi.search import HybridSearch
+
+if TYPE_CHECKING:
+    from anmi.report.figures import Figure
 
 _PACKAGES: Final = (
     "anmi", "kedro", "torch", "sentence-transformers", "transformers", "bm25s", "faiss-cpu", "numpy", "pandas",
@@ -87,13 +90,32 @@ def _false_negatives(
 
 
 def draw_metrics(results: dict[str, Any]) -> Any:
-    """Return the plotly figure of the systems' quality; an empty one where nothing was measured."""
-    from plotly.graph_objects import Figure
-
+    """Draw the systems' quality with intervals as a plotly figure; an empty one where nothing was measured."""
     from anmi.report.figures import metrics
 
-    drawn = metrics(pd.DataFrame(results["rows"]))
-    return Figure() if drawn is None else Figure(drawn.spec)
+    return _drawn(metrics(pd.DataFrame(results["rows"])))
+
+
+def draw_selection(selection_summary: dict[str, Any]) -> tuple[Any, Any]:
+    """Draw what each step took out of the candidates, and false negatives against hardness, as plotly figures."""
+    from anmi.report.false_negatives import relevance_by_nearness
+    from anmi.report.funnel import funnel
+
+    nearness = relevance_by_nearness(selection_summary.get("by_nearness"))
+    return _drawn(funnel(selection_summary["funnel"])), _drawn(nearness)
+
+
+def draw_training(training_log: pd.DataFrame) -> Any:
+    """Draw loss, temperature and dev metric over the steps as a plotly figure."""
+    from anmi.report.figures import training
+
+    return _drawn(training(training_log))
+
+
+def _drawn(figure: Figure | None) -> Any:
+    from plotly.graph_objects import Figure as Empty
+
+    return Empty() if figure is None else figure.drawn()
 
 
 def render_report(
@@ -162,6 +184,7 @@ def render_report(
             gap=selection_summary["gaps"].get("elo") or {},
             expected=selection_summary.get("expected") or {},
             false_negatives=results["false_negatives"] or {},
+            nearness=selection_summary.get("by_nearness"),
             hardness=hardness_results,
             knowledge=knowledge_metrics,
             neighbours=neighbours,

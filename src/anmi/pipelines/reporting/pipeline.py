@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.reporting.nodes import collect_results, draw_metrics, render_report
+from anmi.pipelines.reporting.nodes import (
+    collect_results,
+    draw_metrics,
+    draw_selection,
+    draw_training,
+    render_report,
+)
 from anmi.pipelines.wiring import by_name, stage
 
 
@@ -21,6 +27,13 @@ def create_pipeline() -> Pipeline:
             name="collect_results",
         ),
         Node(draw_metrics, inputs="results", outputs="metrics_figure", name="draw_metrics"),
+        Node(
+            draw_selection,
+            inputs="selection_summary",
+            outputs=["funnel_figure", "nearness_figure"],
+            name="draw_selection",
+        ),
+        Node(draw_training, inputs="training_log", outputs="training_figure", name="draw_training"),
         Node(
             render_report,
             inputs=by_name(

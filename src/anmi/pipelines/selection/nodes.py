@@ -229,8 +229,8 @@ def summarise_selection(
     fused_judge: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
+    corpus: pd.DataFrame,
     marks: pd.DataFrame | None = None,
-    corpus: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
     """Count what happened to the candidates of training queries, and how many negatives were in truth relevant.
 
@@ -243,6 +243,7 @@ def summarise_selection(
     from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, false_negatives
     from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
     from anmi.evaluation.marked import AgainstMarks
+    from anmi.evaluation.nearness import RelevanceByNearness
     from anmi.judging.fusing import provenance
     from anmi.report.negatives_console import expected_sentence, source_lines
     from anmi.selection.rows import of_split
@@ -252,6 +253,7 @@ def summarise_selection(
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
+    document_ids = corpus.document_id.tolist()
     seen = diagnose(
         selection,
         Distributions(ranges(selection, SCORE_COLUMNS)),
@@ -260,11 +262,13 @@ def summarise_selection(
         Funnel(wanted),
         Expected(),
         *(Gap(column) for column in ("dense", "elo")),
-        *([] if marks is None or corpus is None or marks.empty else [AgainstMarks(marks, corpus.document_id.tolist())]),
+        RelevanceByNearness(equivalents, document_ids),
+        *([] if marks is None or marks.empty else [AgainstMarks(marks, document_ids)]),
     )
     found = dict(zip(("distributions", "by_source", "origins", "funnel", "expected"), seen, strict=False))
     found["gaps"] = dict(zip(("dense", "elo"), seen[5:7], strict=True))
-    found["marked"] = compared = seen[7] if len(seen) > 7 else None
+    found["by_nearness"] = seen[7]
+    found["marked"] = compared = seen[8] if len(seen) > 8 else None
     if compared:
         _LOG.info(
             "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said",
