@@ -1,15 +1,15 @@
-"""The picture of the pipeline."""
+"""The picture of the pipeline, with what a run made, as a site that CI keeps."""
 
 from __future__ import annotations
 
+import http.server
+import inspect
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-from contextlib import suppress
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,53 +17,42 @@ import pytest
 from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 
+from anmi.pipeline_registry import STAGES
+
+pytestmark = pytest.mark.slow
 LAYERS = {"collection", "candidates", "judgments", "negatives", "model", "evaluation", "report"}
-
-
-def free_port() -> int:
-    """Return a free port below 49152, above which kedro-viz refuses to listen."""
-    for port in range(20_000 + os.getpid() % 20_000, 49_000):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port between 20,000 and 49,000")
+FIGURES = {"metrics_figure", "funnel_figure", "nearness_figure", "training_figure"}
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.fixture(scope="module")
-def graph(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What ``kedro viz`` draws; the server that shows it is ended as soon as the graph is saved."""
-    folder = tmp_path_factory.mktemp("viz")
-    command = [str(Path(sys.executable).with_name("kedro")), "viz", "run", "--no-browser"]
-    environment = {**os.environ, "ANMI_DATA_ROOT": str(folder / "data"), "ANMI_STORE": str(folder / "store")}
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            [*command, "--save-file", str(folder / "saved"), "--port", str(free_port())],
-            cwd=project, env=environment, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-        try:
-            until = time.monotonic() + 120
-            # The run status is the last file to be written.
-            while not (folder / "saved" / "api" / "run-status").exists() and time.monotonic() < until:
-                assert server.poll() in (None, 0), (folder / "log").read_text()
-                time.sleep(0.2)
-            time.sleep(0.5)
-        finally:
-            # It ends by itself where nobody holds its console.
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGTERM)
-            server.wait(timeout=30)
-    found: dict[str, Any] = json.loads((folder / "saved" / "api" / "main").read_text(encoding="utf-8"))
+def site(project: Path, whole_run: Any, in_process: Any) -> Path:
+    """What ``kedro anmi viz`` writes of a run; it stays where CI keeps it."""
+    folder = project / "build" / "viz"
+    done = in_process(whole_run, "anmi", "viz", "--output", str(folder))
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def graph(site: Path) -> dict[str, Any]:
+    return response(site, "main")
+
+
+def response(site: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((site / "api" / name).read_text(encoding="utf-8"))
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.rare
+def of_type(graph: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    return {node["name"]: node for node in graph["nodes"] if node["type"] == kind}
+
+
 def test_every_node_and_artifact_is_drawn_in_a_layer(graph: dict[str, Any], project: Path) -> None:
     bootstrap_project(project)
     whole = pipelines["__default__"]
-    tasks = {node["name"] for node in graph["nodes"] if node["type"] == "task"}
-    assert tasks == {node.name for node in whole.nodes}
-    drawn = {node["name"]: node for node in graph["nodes"] if node["type"] == "data"}
+    assert {node["full_name"] for node in of_type(graph, "task").values()} == {node.name for node in whole.nodes}
+    drawn = of_type(graph, "data")
     assert {name for name in whole.datasets() if not name.startswith("params:")} == drawn.keys()
     assert {node["layer"] for node in drawn.values()} == LAYERS
     assert set(graph["layers"]) == LAYERS
@@ -71,8 +60,97 @@ def test_every_node_and_artifact_is_drawn_in_a_layer(graph: dict[str, Any], proj
     assert order == ["collection", "judgments", "model", "report"]
 
 
-@pytest.mark.slow
-@pytest.mark.rare
-def test_every_pipeline_can_be_chosen(graph: dict[str, Any], project: Path) -> None:
+def test_stages_fold_and_every_pipeline_can_be_chosen(graph: dict[str, Any], project: Path) -> None:
     bootstrap_project(project)
     assert {pipeline["id"] for pipeline in graph["pipelines"]} == set(pipelines)
+    assert graph["modular_pipelines"].keys() == {"__root__", *STAGES}
+    names = {node["id"]: node["name"] for node in graph["nodes"]}
+    for name in STAGES:
+        children = graph["modular_pipelines"][name]["children"]
+        folded = {names[child["id"]] for child in children if child["type"] == "task"}
+        assert folded == {node.name for node in pipelines[name].nodes}
+
+
+def test_what_a_run_made_can_be_looked_at(graph: dict[str, Any], site: Path, project: Path) -> None:
+    shown = {}
+    for name, node in of_type(graph, "data").items():
+        told = response(site, f"nodes/{node['id']}")
+        if told.get("preview"):
+            shown[name] = told["preview_type"], told["preview"]
+    assert {name for name, (kind, _) in shown.items() if kind == "PlotlyPreview"} == FIGURES
+    assert all(shown[name][1]["data"] for name in FIGURES)
+    assert {"results", "metrics_flat", "selection_summary"} <= {
+        n for n, (kind, _) in shown.items() if kind == "JSONPreview"
+    }
+    tables = {name: preview for name, (kind, preview) in shown.items() if kind == "TablePreview"}
+    assert {"corpus", "candidates", "training_rows", "negatives"} <= tables.keys()
+    assert len(tables["corpus"]["data"]) == 5
+    assert len(tables["metrics"]["data"]) > 100, "who looks at results wants all of them"
+    assert max(len(cell) for table in tables.values() for row in table["data"] for cell in row) <= 121
+
+
+def test_every_node_says_what_it_does(graph: dict[str, Any], site: Path, project: Path) -> None:
+    bootstrap_project(project)
+    functions = {node.name: node.func for node in pipelines["__default__"].nodes}
+    for name, node in of_type(graph, "task").items():
+        told = response(site, f"nodes/{node['id']}")["preview"]["content"]
+        assert told == str(inspect.getdoc(functions[name])).replace("``", "`")
+
+
+def test_a_site_is_replaced_and_nothing_else(site: Path, whole_run: Any, in_process: Any, tmp_path: Path) -> None:
+    mine = tmp_path / "mine" / "letter.txt"
+    mine.parent.mkdir()
+    mine.write_text("dear", encoding="utf-8")
+    done = in_process(whole_run, "anmi", "viz", "--output", str(mine.parent))
+    assert done.exit_code == 1
+    assert "holds something else than a site of Kedro-Viz" in done.stderr
+    assert [path.name for path in mine.parent.iterdir()] == ["letter.txt"]
+    (site / "of_an_older_version.js").write_text("", encoding="utf-8")
+    assert in_process(whole_run, "anmi", "viz", "--output", str(site), "--json").exit_code == 0
+    assert not (site / "of_an_older_version.js").exists()
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.mark.rare
+def test_it_opens_in_a_browser_folds_and_shows_a_figure(address: str, graph: dict[str, Any]) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    wrong: list[str] = []
+    with playwright.sync_playwright() as driver:
+        # Without a sandbox of its own, which a container run by root has no right to make.
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+        tab.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("requestfailed", lambda request: wrong.append(request.url))
+        tab.on(
+            "request",
+            lambda asked: None if asked.url.startswith((address, "data:", "blob:")) else wrong.append(asked.url),
+        )
+        tab.add_init_script("localStorage.setItem('KedroViz', JSON.stringify({showFeatureHints: false}))")
+        tab.goto(address)
+        stage = tab.locator(".pipeline-node", has_text=re.compile("^reporting$"))
+        stage.wait_for()
+        assert tab.locator(".pipeline-node--task").count() == 0, "all stages are folded"
+        # Behind it lies the layer's name.
+        stage.dispatch_event("dblclick") if False else None
+        tab.locator(".pipeline-nodelist__row", has_text="reporting").locator("button").first.click()
+        figure = of_type(graph, "data")["nearness_figure"]["id"]
+        tab.goto(f"{address}?pid=__default__&sid={figure}")
+        tab.get_by_text("Expand preview").click()
+        tab.locator(".js-plotly-plot svg.main-svg").first.wait_for()
+        assert tab.locator(".js-plotly-plot .legendtext").count() >= 2
+        browser.close()
+    assert wrong == []

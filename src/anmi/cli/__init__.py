@@ -27,6 +27,7 @@ from anmi.cli import (
     serve,
     store,
     task,
+    viz,
 )
 from anmi.cli.grouped import Grouped
 
@@ -34,7 +35,7 @@ __all__ = ["SECTIONS", "anmi", "cli"]
 
 SECTIONS: Final = {
     "Begin": [doctor.doctor, init.init],
-    "Look at what a run brought": [results.results, negatives.negatives, explain.explain, serve.serve],
+    "Look at what a run brought": [results.results, negatives.negatives, explain.explain, serve.serve, viz.viz],
     "Search": [search.search, opensearch.opensearch],
     "Compare": [compare.compare, champion.champion, audit.audit, ablation.ablation],
     "Mine": [recipes.recipes, collections.collections, export.export],

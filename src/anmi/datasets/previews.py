@@ -32,7 +32,10 @@ def where_made(
 
 
 def table(rows: pd.DataFrame) -> TablePreview:
-    """Return rows as texts, since lists and missing values are no JSON, and the long ones cut."""
-    texts = rows.astype(str).map(lambda text: text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
-    found: dict[str, Any] = texts.to_dict(orient="split")
-    return cast("TablePreview", found)
+    """Return rows as texts, since lists and missing values are no JSON; long ones and numbers are cut."""
+    return cast("TablePreview", rows.astype(object).map(_short).to_dict(orient="split"))
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

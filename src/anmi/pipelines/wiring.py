@@ -51,7 +51,7 @@ class StageNode(Node):  # type: ignore[misc]
         """Return what the node does, in the words of its function, for Kedro-Viz."""
         from kedro.pipeline.preview_contract import TextPreview
 
-        return TextPreview(content=inspect.getdoc(self.func) or self.name)
+        return TextPreview(content=(inspect.getdoc(self.func) or self.name).replace("``", "`"))
 
 
 def stage(name: str, nodes: Iterable[Node]) -> Pipeline:

@@ -113,9 +113,10 @@ def draw_training(training_log: pd.DataFrame) -> Any:
 
 
 def _drawn(figure: Figure | None) -> Any:
-    from plotly.graph_objects import Figure as Empty
+    # Without a title: Kedro-Viz names the figure, and has margins and a height of its own.
+    from plotly.graph_objects import Figure as Drawn
 
-    return Empty() if figure is None else figure.drawn()
+    return Drawn() if figure is None else Drawn(figure.spec)
 
 
 def render_report(
