@@ -64,7 +64,7 @@ define RARE_TESTS
 ^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/(production|airflow) tests/e2e/test_package.py tests/deploy
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
-^conf/base/catalog|/pipeline.py$$ tests/e2e/test_viz.py
+^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/previews|report/f)|^docs/images/viz tests/e2e/test_viz.py
 ^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/marked) tests/e2e/test_serve.py
 ^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|runs|search)/|^conf/base/catalog tests/e2e/test_notebooks.py
 endef
@@ -86,8 +86,8 @@ docs: .venv/.installed-test ## build the documentation as a site with a search, 
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "open build/site/index.html"
 
-viz: .venv/.installed ## show the pipeline in the browser
-	@$(BIN)/kedro viz run
+viz: .venv/.installed ## write the pipeline, with what the last run made, as a site, in build/viz
+	@$(BIN)/kedro anmi viz --output build/viz
 
 install: .venv/.installed ## only make .venv with the locked versions
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
+import importlib.util
 import inspect
 import json
-import re
-import shutil
-import threading
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +17,6 @@ from anmi.pipeline_registry import STAGES
 pytestmark = pytest.mark.slow
 LAYERS = {"collection", "candidates", "judgments", "negatives", "model", "evaluation", "report"}
 FIGURES = {"metrics_figure", "funnel_figure", "nearness_figure", "training_figure"}
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +73,7 @@ def test_what_a_run_made_can_be_looked_at(graph: dict[str, Any], site: Path, pro
             shown[name] = told["preview_type"], told["preview"]
     assert {name for name, (kind, _) in shown.items() if kind == "PlotlyPreview"} == FIGURES
     assert all(shown[name][1]["data"] for name in FIGURES)
+    assert str(project) not in "".join(path.read_text(encoding="utf-8") for path in (site / "api" / "nodes").iterdir())
     assert {"results", "metrics_flat", "selection_summary"} <= {
         n for n, (kind, _) in shown.items() if kind == "JSONPreview"
     }
@@ -110,47 +105,44 @@ def test_a_site_is_replaced_and_nothing_else(site: Path, whole_run: Any, in_proc
     assert not (site / "of_an_older_version.js").exists()
 
 
-@pytest.fixture
-def address(site: Path) -> Iterator[str]:
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+@pytest.fixture(scope="module")
+def browsing(project: Path) -> Any:
+    """The script that takes the picture of the documentation, by whose browser this is opened, too."""
+    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    spec = importlib.util.spec_from_file_location("docs_viz", project / "docs" / "images" / "viz.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    if script.chromium() is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    return script
 
 
 @pytest.mark.rare
-def test_it_opens_in_a_browser_folds_and_shows_a_figure(address: str, graph: dict[str, Any]) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
+def test_it_opens_in_a_browser_folds_and_shows_a_figure(browsing: Any, site: Path) -> None:
     wrong: list[str] = []
-    with playwright.sync_playwright() as driver:
-        # Without a sandbox of its own, which a container run by root has no right to make.
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        tab = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
-        tab.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("requestfailed", lambda request: wrong.append(request.url))
-        tab.on(
-            "request",
-            lambda asked: None if asked.url.startswith((address, "data:", "blob:")) else wrong.append(asked.url),
-        )
-        tab.add_init_script("localStorage.setItem('KedroViz', JSON.stringify({showFeatureHints: false}))")
+    with browsing.served(site) as address, browsing.opened({"showFeatureHints": False}, wrong.append) as tab:
+        tab.on("request", lambda asked: None if asked.url.startswith((address, "data:")) else wrong.append(asked.url))
         tab.goto(address)
-        stage = tab.locator(".pipeline-node", has_text=re.compile("^reporting$"))
-        stage.wait_for()
+        tab.locator(".pipeline-node--modularPipeline[data-node-fullname=reporting]").wait_for()
         assert tab.locator(".pipeline-node--task").count() == 0, "all stages are folded"
-        # Behind it lies the layer's name.
-        stage.dispatch_event("dblclick") if False else None
-        tab.locator(".pipeline-nodelist__row", has_text="reporting").locator("button").first.click()
-        figure = of_type(graph, "data")["nearness_figure"]["id"]
-        tab.goto(f"{address}?pid=__default__&sid={figure}")
+        tab.locator("[role=treeitem][id$='-reporting'] .MuiTreeItem-iconContainer").click()
+        tab.locator(".pipeline-node--task[data-node-fullname=draw_selection]").wait_for()
+        folded = tab.locator(".pipeline-node--modularPipeline").count()
+        assert folded == len(STAGES) - 1, "the others still are"
+        tab.goto(address + browsing.place_of(site, "nearness_figure"))
         tab.get_by_text("Expand preview").click()
-        tab.locator(".js-plotly-plot svg.main-svg").first.wait_for()
-        assert tab.locator(".js-plotly-plot .legendtext").count() >= 2
-        browser.close()
+        tab.locator(".js-plotly-plot .legendtext", has_text="chosen, as the judge expects").first.wait_for()
+        tab.goto(address + browsing.place_of(site, "draw_selection"))
+        tab.get_by_text("Draw what each step took out of the candidates").first.wait_for()
     assert wrong == []
+
+
+@pytest.mark.rare
+def test_the_picture_of_the_docs_is_taken_by_its_script(browsing: Any, site: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    browsing.main(site, tmp_path / "viz.png")
+    taken, shown = (Image.open(path) for path in (tmp_path / "viz.png", browsing.HERE / "viz.png"))
+    assert taken.size == shown.size == (browsing.SIZE["width"], browsing.SIZE["height"])
+    assert (browsing.HERE / "viz.png").stat().st_size < 150_000

@@ -46,7 +46,8 @@ def viz(output: Path, as_json: bool, env: str | None) -> None:
 def write_site(output: Path, context: Any) -> None:
     """Write what ``kedro viz build --include-previews`` does, into a folder and for an environment of one's choice.
 
-    Nothing is fetched from other hosts by who opens it, and what is asked of a server alone is answered by a file.
+    Nothing is fetched from other hosts by who opens it, what is asked of a server alone is answered by a file, and
+    paths within the project are relative.
 
     Raises
     ------
@@ -73,5 +74,9 @@ def write_site(output: Path, context: Any) -> None:
         start.write_text(_ELSEWHERE.sub("", start.read_text(encoding="utf-8")), encoding="utf-8")
         packages = MetadataAPIResponse(package_compatibilities=get_package_compatibilities())
         (site / "api" / "metadata").write_text(packages.model_dump_json(), encoding="utf-8")
+        # Where the project lies on this machine is nobody's business.
+        inside = f'"{Path(context.project_path).as_posix()}/'
+        for node in (site / "api" / "nodes").iterdir():
+            node.write_text(node.read_text(encoding="utf-8").replace(inside, '"'), encoding="utf-8")
         # A date would make each site another one.
         (site / _MARK).write_text(json.dumps({"timestamp": "", "version": kedro_viz.__version__}), encoding="utf-8")
