@@ -33,7 +33,7 @@ _ELSEWHERE: Final = re.compile(r'\s*<link[^>]*\shref="https?://[^>]*>')
 @json_option
 @env_option
 def viz(output: Path, as_json: bool, env: str | None) -> None:
-    """Write the pipeline, with previews of what it made, as a static site."""
+    """Write the pipeline with all that it made as a static site."""
     with project(env, as_json=as_json) as context:
         write_site(output, context)
     if as_json:
