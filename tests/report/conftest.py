@@ -130,6 +130,23 @@ def reliability(bend: float, error: float) -> dict:
     return {"bins": bins, "expected_calibration_error": error}
 
 
+def nearness() -> dict:
+    def group(scale: float) -> dict:
+        expected = [scale * 2**number / 500 for number in range(6)]
+        counts = [400, 900, 1_300, 900, 300, 10]
+        known = [count // 4 for count in counts]
+        relevant = [int(share * count) for share, count in zip(expected, known, strict=True)]
+        return dict(
+            zip(
+                ("candidates", "judged", "expected", "known", "relevant"),
+                (counts, counts, expected, known, relevant),
+                strict=True,
+            )
+        )
+
+    return {"edges": [-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1], "chosen": group(1), "rejected": group(8)}
+
+
 def full(**changes) -> ReportInputs:
     rng = np.random.default_rng(2)
     counts, edges = np.histogram(rng.normal(330, 110, 6111).clip(105), 40)
@@ -167,6 +184,7 @@ def full(**changes) -> ReportInputs:
             "queries_total": 876,
             "known": 412,
         },
+        "nearness": nearness(),
         "origins": {"sources": {"bm25+dense": 5_000, "dense": 1_111}, "tiers": {"window": 6_000, "deeper": 111}},
         "queries": query_table(),
         "times": [

@@ -28,6 +28,8 @@ def test_shares_are_drawn_at_the_middles_of_bins_with_enough_in_them() -> None:
     assert drawn["chosen, known to be relevant"] == (pytest.approx([-0.05]), pytest.approx([2]))
     assert drawn["rejected, known to be relevant"] == (pytest.approx([0.05]), pytest.approx([10]))
     assert "Open marks" in figure.note
+    # Of the bins from 0 on: (30 × 2 + 5 × 90) / 35 and (30 × 20 + 5 × 30) / 35.
+    assert "by the judge 14.6 % of the chosen ones and 21.4 % of the rejected ones are relevant" in figure.note
 
 
 def test_marks_are_left_out_where_no_truth_is_known() -> None:

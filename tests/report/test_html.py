@@ -92,7 +92,7 @@ def test_plotly_is_inside_once_and_compressed(page):
 def test_every_plot_is_one_that_plotly_accepts(page):
     found = specs(page)
     assert set(found) == {
-        "metrics", "funnel", "elo-gap", "judge-0", "judge-1", "judge-2", "training",
+        "metrics", "funnel", "elo-gap", "judge-0", "judge-1", "judge-2", "training", "nearness",
         "scores-dense", "scores-bm25", "scores-p_relevant", "scores-elo",
     }  # fmt: skip
     for name, spec in found.items():

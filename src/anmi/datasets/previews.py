@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -12,23 +12,19 @@ if TYPE_CHECKING:
 
     from anmi.datasets.artifact import ArtifactDataset
 
-_Dataset = TypeVar("_Dataset", bound="ArtifactDataset")
-_Options = ParamSpec("_Options")
-_Shown = TypeVar("_Shown")
+_Preview = TypeVar("_Preview", bound=Callable[..., Any])
 # Characters of a cell: a document, or a list of all candidates, would fill the page.
 _LONGEST: Final = 120
 
 
-def where_made(
-    preview: Callable[Concatenate[_Dataset, _Options], _Shown],
-) -> Callable[Concatenate[_Dataset, _Options], _Shown | None]:
+def where_made(preview: _Preview) -> _Preview:
     """Make a preview None where no run has made the dataset, of which Kedro-Viz would warn in five lines each."""
 
     @wraps(preview)
-    def shown(self: _Dataset, *given: _Options.args, **options: _Options.kwargs) -> _Shown | None:
-        return preview(self, *given, **options) if self.exists() else None
+    def shown(self: ArtifactDataset, **options: Any) -> Any:
+        return preview(self, **options) if self.exists() else None
 
-    return shown
+    return cast("_Preview", shown)
 
 
 def table(rows: pd.DataFrame) -> TablePreview:

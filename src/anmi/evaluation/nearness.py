@@ -42,7 +42,7 @@ class RelevanceByNearness:
     def __init__(self, equivalents: pd.DataFrame, document_ids: Sequence[str]) -> None:
         self._queries = pd.Index(equivalents["query_id"].astype(str).unique())
         self._documents = len(document_ids)
-        place = pd.Index(document_ids).get_indexer(equivalents["document_id"])
+        place = pd.Index(document_ids).get_indexer(pd.Index(equivalents["document_id"]))
         query = self._queries.get_indexer(equivalents["query_id"].astype(str))
         self._relevant = self._pairs(query[place >= 0], place[place >= 0])
         self._counts = np.zeros((2, len(_COUNTS), 2 * _MOST), np.int64)

@@ -108,11 +108,11 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     traces = [trace for trace in traces if trace["x"]]
     if not traces:
         return None
-    layout = plot_layout(420, "similarity to the query less that of the positive (right: harder)", "relevant (%)")
+    layout = plot_layout(420, "similarity less the positive's (right: harder)", "relevant (%)")
     layout["yaxis"] |= {"type": "log", "dtick": 1}
     note = (
         "The nearer a candidate is to the query, the more it teaches, and the likelier it is relevant after all, a "
-        f"false negative. Bins of fewer than {_LEAST} are left out."
+        f"false negative.{_of_the_hardest(found)} Bins of fewer than {_LEAST} are left out."
     )
     if truth:
         note += (
@@ -120,3 +120,16 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
             "are such, no mark where none is; the judge may expect others besides."
         )
     return Figure("nearness", "False negatives against hardness", note, {"data": traces, "layout": layout})
+
+
+def _of_the_hardest(found: Mapping[str, Any]) -> str:
+    """Say in words what the lines have to say, for who does not see them."""
+    shares = []
+    for name in ("chosen", "rejected"):
+        bins = zip(found["edges"], found[name]["judged"], found[name]["expected"], strict=False)
+        hardest = [(count, count * share) for low, count, share in bins if low >= 0 and count]
+        if sum(count for count, _ in hardest) < _LEAST:
+            return ""
+        share = sum(part for _, part in hardest) / sum(count for count, _ in hardest)
+        shares.append(f"{100 * share:.1f} % of the {name} ones")
+    return f" At least as near as the positive, by the judge {' and '.join(shares)} are relevant."
