@@ -46,5 +46,5 @@ def test_rows_of_other_benchmarks_stay(tmp_path: Path) -> None:
 
 def test_every_committed_row_names_a_benchmark_that_is_there() -> None:
     found = json.loads(speed.RESULT.read_text(encoding="utf-8"))["rows"]
-    assert {"case", "ours", "peer", "ratio", "goal", "unit", "note", "benchmark"} == {key for row in found for key in row}
+    assert {key for row in found for key in row} == rows(1, 2)[0].keys()
     assert all((ROOT / "benchmarks" / row["benchmark"]).is_file() for row in found)
