@@ -105,6 +105,15 @@ def test_a_site_is_replaced_and_nothing_else(site: Path, whole_run: Any, in_proc
     assert not (site / "of_an_older_version.js").exists()
 
 
+def test_no_secret_is_shown(whole_run: Any, in_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the name of a step has in common with a secret is that it stands in the parameters.
+    monkeypatch.setenv("JUDGE_API_KEY", "duplicate_guard")
+    done = in_process(whole_run, "anmi", "viz", "--output", str(tmp_path / "viz"))
+    assert done.exit_code == 1
+    assert "holds the value of the environment variable JUDGE_API_KEY" in done.stderr
+    assert not (tmp_path / "viz").exists()
+
+
 @pytest.fixture(scope="module")
 def browsing(project: Path) -> Any:
     """The script that takes the picture of the documentation, by whose browser this is opened, too."""

@@ -52,7 +52,7 @@ def write_site(output: Path, context: Any) -> None:
     Raises
     ------
     AnmiError
-        The folder is there and holds something else.
+        The folder is there and holds something else, or a parameter holds a secret: the site shows all of them.
     """
     import fsspec
     import kedro_viz
@@ -63,6 +63,9 @@ def write_site(output: Path, context: Any) -> None:
     from kedro_viz.data_access import data_access_manager
     from kedro_viz.server import populate_data
 
+    from anmi.hooks.secrets import check_no_secrets
+
+    check_no_secrets(context.params)
     if output.exists() and not (output / _MARK).exists() and any(output.iterdir()):
         raise AnmiError(f"{output} holds something else than a site of Kedro-Viz: name another folder by --output")
     data_access_manager.reset_fields()
