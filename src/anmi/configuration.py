@@ -153,10 +153,12 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for name, value in above.items():
         under = below.get(name)
-        both = isinstance(under, Mapping) and isinstance(value, Mapping)
-        if name in below and not both and (isinstance(under, Mapping) or isinstance(value, Mapping)):
+        if isinstance(under, Mapping) and isinstance(value, Mapping):
+            merged[name] = _over(under, value)
+        elif name in below and (isinstance(under, Mapping) or isinstance(value, Mapping)):
             raise _Unusual
-        merged[name] = _over(under, value) if both else value
+        else:
+            merged[name] = value
     return merged
 
 

@@ -72,7 +72,7 @@ class TokenTable:
         state = hashlib.blake2b(digest_size=16)
         for name, values in self.weights():
             state.update(f"[{name!r},torch.{values.dtype},{as_text(values.shape)}]".encode())
-            state.update(np.ascontiguousarray(values).view(np.uint8))
+            state.update(np.ascontiguousarray(values).data)
         return state
 
     @cached_property
