@@ -103,6 +103,8 @@ install: .venv/.installed ## only make .venv with the locked versions
 	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $$(grep '^torch==' requirements.lock)
 	@$(PIP) -r requirements.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@# pip compiles all but this package, and where PYTHONDONTWRITEBYTECODE is set, every command would.
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 .venv/.installed-test: .venv/.installed requirements-test.lock

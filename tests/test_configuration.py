@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kedro.config import MissingConfigException
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kedro.config import MissingConfigException, OmegaConfigLoader
 
-from anmi.configuration import ConfigLoader
+from anmi.configuration import LOADER_ARGS, ConfigLoader
 
 
 def loader(folder: Path, **parameters: object) -> ConfigLoader:
@@ -71,3 +75,68 @@ def test_what_the_chosen_recipe_says_of_mining_stands_under_what_is_set(conf: Pa
     # That these are no recipes is for those to say who validate them.
     for name in ("lost", "unknown"):
         assert loader(conf, recipe=name)["parameters"]["bm25"] == {}
+
+
+def read(kind: type[OmegaConfigLoader], folder: Path, part: str, env: str | None, **parameters: Any) -> Any:
+    """What a loader reads, with the kinds of values, or the kind of its complaint."""
+    try:
+        found = kind(str(folder), env=env, runtime_params=parameters, **LOADER_ARGS)[part]
+    except Exception as error:
+        return type(error)
+    return found, repr(sorted_by_name(found))
+
+
+def sorted_by_name(value: Any) -> Any:
+    if isinstance(value, dict):
+        return sorted((name, sorted_by_name(item)) for name, item in value.items())
+    return [sorted_by_name(item) for item in value] if isinstance(value, list) else value
+
+
+class ByKedro(ConfigLoader):
+    def _plainly(self, key: str) -> None:
+        return None
+
+
+@pytest.mark.parametrize("part", ["parameters", "catalog"])
+@pytest.mark.parametrize("env", [None, "base", "test", "prod"])
+def test_the_project_is_read_as_kedro_reads_it(part: str, env: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANMI_DATA_ROOT", "s3://bucket/data")
+    conf = Path(__file__).parents[1] / "conf"
+    asked: dict[str, Any] = {"recipe": "nv_retriever", "bm25": {"k1": 1.2}, "elo": None, "new": {"a": [1]}}
+    assert ConfigLoader(str(conf), env=env, **LOADER_ARGS)._plainly(part), "by OmegaConf it takes ten times as long"
+    for parameters in ({}, asked):
+        ours = read(ConfigLoader, conf, part, env, **parameters)
+        assert ours == read(ByKedro, conf, part, env, **parameters)
+
+
+NAMES = st.sampled_from(["a", "b", "c", "_d", "recipe"])
+TEXTS = [
+    "plain", "${globals:data}", "${globals:data}/x", "${globals: seed}", "x${globals:seed}", "${globals:none}",
+    "${globals:none,${globals:data}}/y", "${globals:none,5}", "${globals:_hidden}", "${a}", "${runtime_params:a,1}",
+    "${globals:branch}", "${globals:data", "\\\\${globals:data}", "???", "1e-3", "$x",
+]  # fmt: skip
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.floats(-1, 1), st.sampled_from(TEXTS))
+TREES = st.dictionaries(
+    NAMES, st.recursive(LEAVES, lambda of: st.lists(of, max_size=2) | st.dictionaries(NAMES, of, max_size=3)),
+    max_size=3,
+)  # fmt: skip
+
+
+@given(
+    files=st.lists(TREES, min_size=1, max_size=2), chosen=st.none() | TREES, asked=TREES,
+    part=st.sampled_from(["parameters", "catalog"]),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_stands_in_the_files_is_read_as_kedro_reads_it(
+    files: list[Any], chosen: Any, asked: Any, part: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("conf")
+    for name in ("base", "local"):
+        (folder / name).mkdir()
+    (folder / "base" / "globals.yml").write_text("{data: d/e, seed: 3, branch: {a: 1}, _hidden: h}", encoding="utf-8")
+    for number, tree in enumerate(files):
+        (folder / "base" / f"{part}_{number}.yml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    if chosen is not None:
+        (folder / "local" / f"{part}.yml").write_text(yaml.safe_dump(chosen), encoding="utf-8")
+    ours = read(ConfigLoader, folder, part, None, **asked)
+    assert ours == read(ByKedro, folder, part, None, **asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -66,8 +66,10 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
-def masked(text: str) -> str:
+def masked(text: str, known: Mapping[str, str] | None = None) -> str:
     """Return a text without the secrets in it: what an address holds, and what the environment calls secret.
+
+    ``known`` are those of :func:`secrets_of_environment`, for who masks many texts.
 
     Examples
     --------
@@ -75,7 +77,7 @@ def masked(text: str) -> str:
     'https://***@host/x and s3://bucket/a?X-Amz-Signature=***&part=2'
     """
     text = _SIGNED.sub(r"\1***", _USER.sub("***@", text))
-    for value in secrets_of_environment().values():
+    for value in (secrets_of_environment() if known is None else known).values():
         text = text.replace(value, "***")
     return text
 
@@ -98,7 +100,7 @@ def secrets_of_environment() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _secrets(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    # Every text of a manifest is looked at, and the environment hardly ever changes between two.
+    # Every line of a log is looked at, and the environment hardly ever changes between two.
     return {
         name: value
         for name, value in environment

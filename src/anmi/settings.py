@@ -12,6 +12,7 @@ Where nobody watches there are no progress bars, which in a file are a hundred l
 brings them back.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -19,6 +20,8 @@ import sys
 # Imports and tokenisers make millions of objects that stay. By default Python looks for garbage after every 700 new
 # ones, and through all of them ever again, which takes seconds of every run; so this goes before the imports below.
 gc.set_threshold(100_000, 50, 50)
+# Python looks through them all when it ends, too, for a second or more, and the system takes everything back anyway.
+atexit.register(gc.freeze)
 
 from anmi.configuration import LOADER_ARGS, ConfigLoader  # noqa: E402
 from anmi.engine.local import hide_bars  # noqa: E402

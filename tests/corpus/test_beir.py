@@ -6,7 +6,10 @@ import json
 import shutil
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from anmi.corpus.jsonl import read_texts
 from anmi.corpus.mined import with_mined
 from anmi.corpus.sources import document_texts, fingerprint, load_collection
 from anmi.errors import AnmiError
@@ -355,3 +358,17 @@ def test_fingerprint_sees_every_part(folder):
 
 def test_language_can_be_given(folder):
     assert load_collection(folder.write(), language="sv").language == "sv"
+
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=4)
+PLAIN = st.one_of(TEXT, st.lists(TEXT, max_size=2))
+ODD = st.one_of(PLAIN, st.integers(), st.floats(allow_nan=False), st.none(), st.lists(st.integers(), max_size=2))
+
+
+@given(st.dictionaries(TEXT, st.one_of(ODD, st.dictionaries(TEXT, PLAIN, max_size=2)), max_size=3))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_metadata_are_kept_as_they_were_written(tmp_path_factory, metadata):
+    path = tmp_path_factory.mktemp("beir") / "corpus.jsonl"
+    path.write_text(json.dumps({"_id": "d", "text": "fox", "metadata": metadata}), encoding="utf-8")
+    kept = read_texts(path, "document_id")["metadata"].tolist()
+    assert kept == [json.dumps(metadata, ensure_ascii=False, separators=(",", ":"))]

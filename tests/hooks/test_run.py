@@ -10,13 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kedro.io import DataCatalog
+from kedro.pipeline import Node, Pipeline
 
-from anmi.hooks import timing
+from anmi.errors import AnmiError
+from anmi.hooks import RunRecord, TrackingHooks, timing
 from anmi.hooks.manifest import add_log_file
+from anmi.runs.tracking import TrackingSettings
 
 
 def manifest(project: Any) -> dict[str, Any]:
@@ -280,3 +285,21 @@ def test_the_peak_can_be_forgotten() -> None:
     del held
     timing.reset_peak()
     assert timing.peak_mib() < high - 100
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_store_that_cannot_be_used_is_told_at_the_latest_when_the_collection_is_read(reads: bool) -> None:
+    told = "the tracking store sqlite:////dev/null/x.db cannot be used"
+    node = Node(lambda: 1, None, "x", name="ingest" if reads else "retrieve")
+    hooks = TrackingHooks(RunRecord(run_id="r"))
+    hooks._settings = TrackingSettings(tracking_uri="sqlite:////dev/null/x.db")
+    asked: dict[str, Any] = {"run_params": {}, "pipeline": Pipeline([node]), "catalog": DataCatalog()}
+    with nullcontext() if reads else pytest.raises(AnmiError, match=told):
+        hooks.before_pipeline_run(**asked)
+    with pytest.raises(AnmiError, match=told) if reads else nullcontext():
+        hooks.after_node_run(node)
+    hooks.interrupted(KeyboardInterrupt())
+    # A run that takes over what it would read has nothing to do meanwhile.
+    hooks._record.taken_over["ingest"] = "earlier"
+    with pytest.raises(AnmiError, match=told):
+        hooks.before_pipeline_run(**asked)

@@ -114,9 +114,14 @@ def _quick_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _plain(value: dict[str, Any], nested: bool = False) -> bool:
-    """Say whether a JSON object holds only texts, or objects of texts: these are read and written alike by all."""
+    """Say whether a JSON object holds only texts, lists or objects of them: these are read and written alike by all."""
     for item in value.values():
-        if type(item) is not str and not (nested and type(item) is dict and _plain(item)):
+        kind = type(item)
+        if kind is list:
+            for part in item:
+                if type(part) is not str:
+                    return False
+        elif kind is not str and not (nested and kind is dict and _plain(item)):
             return False
     return True
 

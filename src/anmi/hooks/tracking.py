@@ -1,7 +1,8 @@
 # mypy: allow-untyped-decorators
 """One MLflow run per ``kedro run``, through the client only: no global state, no autologging.
 
-``mlflow`` is imported when a pipeline runs and not before, because that takes seconds.
+``mlflow`` is imported when a pipeline runs and not before, because that takes seconds; where the collection is read
+first, it is imported, and the run opened, meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +42,9 @@ _LONGEST_VALUE: Final = 6000
 _LONGEST_KEY: Final = 250
 _LONGEST_MESSAGE: Final = 200
 _FAILED: Final = "failed."
+# Imports nothing that MLflow imports: two threads that enter a circle of imports at different places may each see half
+# of a module.
+_READS: Final = "ingest"
 
 
 class TrackingHooks:
@@ -65,21 +70,35 @@ class TrackingHooks:
         self._client: Any = None
         self._run_id: str | None = None
         self._shared = False
+        self._opening: Future[None] | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
         """Read the settings."""
         self._settings = read_settings(context)
         self._root = data_root(context)
-        self._client, self._run_id = None, None
+        self._client, self._run_id, self._opening = None, None, None
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
-        """Open the run and log what was asked for."""
+        """Open the run and log what was asked for, before the first node or while it reads the collection."""
         if not self._settings.enabled:
             return
         self._catalog = catalog
         uri = tracking_uri(self._settings, self._root)
+        thread = ThreadPoolExecutor(1, "anmi-tracking")
+        self._opening = thread.submit(self._open, uri)
+        thread.shutdown(wait=False)
+        reads = _READS in {node.name for node in pipeline.nodes} - self._record.taken_over.keys()
+        if not reads or run_params.get("only_missing_outputs") or "model_registry" in pipeline.inputs():
+            self._wait()
+
+    @hook_impl
+    def after_node_run(self, node: Node) -> None:
+        """Have the run open, or say why it cannot be, before anything is saved."""
+        self._wait()
+
+    def _open(self, uri: str) -> None:
         try:
             with quiet():
                 self.open_run(uri)
@@ -89,6 +108,11 @@ class TrackingHooks:
                 f"the tracking store {masked(uri)} cannot be used ({_first_line(error)}): check "
                 "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
             ) from None  # a traceback of the cause would show the address as it is
+
+    def _wait(self) -> None:
+        if self._opening is not None:
+            opening, self._opening = self._opening, None
+            opening.result()
 
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any, node: Node) -> None:
@@ -274,6 +298,8 @@ class TrackingHooks:
 
     def _close(self, status: str, error: BaseException | None = None) -> None:
         self._catalog = None
+        with self._forgiving("opening the run"):
+            self._wait()
         if self._run_id is None:
             return
         with self._forgiving("closing the run"), quiet():

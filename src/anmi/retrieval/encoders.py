@@ -183,10 +183,10 @@ def _sparse(folder: Path, name: str) -> Any:
 
 def _distilled(models: Path) -> Path:
     """Return the folder of the static model, distilling MiniLM on first use."""
-    verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     target = models / f"static-{STATIC_DIMENSIONS}-{MINILM_SHA256[:12]}"
     if target.is_dir():
         return target
+    verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
@@ -237,22 +237,21 @@ def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> 
 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
-    state = hashlib.blake2b(digest_size=16)
-    for name, dtype, shape, content in _tensors(model):
-        state.update(f"[{name!r},{dtype},{as_text(shape)}]".encode())
-        state.update(content)
-    modules = model.modules() if isinstance(model, TokenTable) else modules_of(model)
-    settings = (modules, prompts, getattr(model, "truncate_dim", None), extra)
-    state.update(as_text(settings).encode(errors="surrogatepass"))
-    return state.hexdigest()
+    if isinstance(model, TokenTable):
+        # It does not change, and its vocabulary is long.
+        state, modules = model.state.copy(), model.described
+    else:
+        state, modules = hashlib.blake2b(digest_size=16), as_text(modules_of(model))
+        for name, dtype, shape, content in _tensors(model):
+            state.update(f"[{name!r},{dtype},{as_text(shape)}]".encode())
+            state.update(content)
+    rest = map(as_text, (prompts, getattr(model, "truncate_dim", None), extra))
+    state.update(f"[{','.join([modules, *rest])}]".encode(errors="surrogatepass"))
+    return str(state.hexdigest())
 
 
 def _tensors(model: Any) -> Iterator[tuple[str, str, tuple[int, ...], Any]]:
     """Yield name, type as torch calls it, shape and bytes of each tensor."""
-    if isinstance(model, TokenTable):
-        for name, values in model.weights():
-            yield name, f"torch.{values.dtype}", values.shape, np.ascontiguousarray(values).view(np.uint8)
-        return
     import torch
 
     for name, tensor in sorted(model.state_dict().items()):
@@ -343,7 +342,9 @@ def encode(
     name = called(model, prompts_of(model)[role] if role else "") + (f" by {precision}" if precision in WAYS else "")
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
         if elsewhere is None:
-            return store.vectors(prints, texts, compute, 1024, bar, name, number=STORED)
+            # A table looks a word up once a batch, and each commit is a wait for the disk.
+            size = 4096 if isinstance(model, TokenTable) else 1024
+            return store.vectors(prints, texts, compute, size, bar, name, number=STORED)
         # Small enough for several workers to have some of even a small change.
         return store.vectors(prints, texts, elsewhere, batch_size, bar, name, store.run, STORED)
 

@@ -6,17 +6,21 @@ tokenizer looks at one word at a time, each word is cut once, however often it o
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.retrieval.model_settings import tokenizer_settings
+from anmi.retrieval.model_settings import as_text, tokenizer_settings
 
 _TABLE: Final = "StaticEmbedding"
 _NORMALIZE: Final = "Normalize"
@@ -61,6 +65,20 @@ class TokenTable:
     def weights(self) -> list[tuple[str, NDArray[np.float32]]]:
         """Return the only tensor, by the name that it has in sentence-transformers."""
         return [(f"{self._modules[0]}.{_WEIGHTS}", self._table)]
+
+    @cached_property
+    def state(self) -> Any:
+        """What a hash of the weights has taken in; to be copied before it takes more."""
+        state = hashlib.blake2b(digest_size=16)
+        for name, values in self.weights():
+            state.update(f"[{name!r},torch.{values.dtype},{as_text(values.shape)}]".encode())
+            state.update(np.ascontiguousarray(values).data)
+        return state
+
+    @cached_property
+    def described(self) -> str:
+        """What :meth:`modules` says, as text."""
+        return as_text(self.modules())
 
     def modules(self) -> list[Any]:
         """Return what :func:`anmi.retrieval.model_settings.modules_of` says of the same model in torch."""
@@ -111,11 +129,16 @@ class _Words:
         """Return the tokens of all texts one after the other, and how many each has."""
         if len(self._number) > _MOST_WORDS:
             self._forget()
-        rows = [text.replace("\n", " ").split(" ") for text in texts]
-        self._learn(chain.from_iterable(rows))
-        words = np.fromiter(map(self._number.__getitem__, chain.from_iterable(rows)), np.int64)
+        given = pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " ")
+        rows = pc.split_pattern(given, " ")
+        # Only different words are strings of Python.
+        found = rows.flatten().dictionary_encode()
+        different = found.dictionary.to_pylist()
+        self._learn(different)
+        numbers = np.fromiter(map(self._number.__getitem__, different), np.int64, len(different))
+        words = numbers[found.indices.to_numpy()]
         first, sizes = self._starts[words], np.diff(self._starts)[words]
-        row = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
+        row = np.repeat(np.arange(len(rows)), pc.list_value_length(rows).to_numpy())
         lengths = np.bincount(row, sizes, len(rows)).astype(np.int64)
         ends = np.cumsum(sizes)
         # Of each token where its word's begin among those known, and how far into the word it is.
@@ -125,8 +148,8 @@ class _Words:
         place = np.arange(len(tokens)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return tokens[place < self._longest], np.minimum(lengths, self._longest)
 
-    def _learn(self, words: Any) -> None:
-        new = [word for word in dict.fromkeys(words) if word not in self._number]
+    def _learn(self, words: Sequence[str]) -> None:
+        new = [word for word in words if word not in self._number]
         if not new:
             return
         found = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(new, add_special_tokens=False)]

@@ -16,7 +16,7 @@ from typing import Any, Final
 from kedro.framework.context import KedroContext
 
 from anmi.datasets.files import plain
-from anmi.errors import AnmiError, holds_address_secret, masked
+from anmi.errors import AnmiError, holds_address_secret, masked, secrets_of_environment
 
 _PACKAGES: Final = (
     "anmi",
@@ -188,19 +188,20 @@ def as_plain(value: Any) -> Any:
     return plain(value)
 
 
-def all_masked(value: Any) -> Any:
-    """Mask the secrets of all texts in nested mappings and lists.
+def all_masked(value: Any, known: Mapping[str, str] | None = None) -> Any:
+    """Mask the secrets of all texts in nested mappings and lists; for ``known`` see :func:`anmi.errors.masked`.
 
     Examples
     --------
     >>> all_masked({"a": ["s3://key:secret@bucket", 1]})
     {'a': ['s3://***@bucket', 1]}
     """
+    known = secrets_of_environment() if known is None else known
     if isinstance(value, Mapping):
-        return {key: all_masked(item) for key, item in value.items()}
+        return {key: all_masked(item, known) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [all_masked(item) for item in value]
-    return masked(value) if isinstance(value, str) else value
+        return [all_masked(item, known) for item in value]
+    return masked(value, known) if isinstance(value, str) else value
 
 
 def of_this_run(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,6 +127,10 @@ class Recipe(BaseModel):
             raise ValueError(f'"{wrong[0]}" is no stage of mining with settings; {nearest(wrong[0], MINING_STAGES)}')
         return value
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Recipe:
+        """Return the recipe itself, which never changes: Kedro copies all of them for each node that asks for one."""
+        return self
+
     @property
     def requires(self) -> set[str]:
         """Columns the recipe reads and does not make; stages that make none of them are passed through."""
