@@ -170,7 +170,7 @@ def test_published_bm25_mining(run: Callable[..., Read]) -> None:
     assert counts and counts[1] == counts[2] != "0"
     assert {
         "BM25 scores along the top list", "Consistency rate: the positive is among the first K of BM25",
-        "Ranks of all drawn negatives", "Candidates that remained after each step",
+        "Ranks of all drawn negatives", "What each step took out of the candidates",
     } <= set(read.figures)  # fmt: skip
     assert "'hard_negatives': 'list of 7'" in read.text
 
