@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,9 @@ from anmi.retrieval.tokenize import Tokenize, resolve, tokenizer
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
 _K1: Final = 0.9
 _B: Final = 0.4
+
+
+Side: TypeAlias = tuple[sparse.csr_matrix, sparse.csr_matrix]
 
 
 @dataclass(frozen=True)
@@ -163,35 +166,31 @@ class Terms:
         chosen.data = self.idf[chosen.indices] * np.repeat(rows != PADDING, np.diff(chosen.indptr))
         return chosen
 
-    def products(
-        self, documents: NDArray[np.int32], *sides: tuple[sparse.csr_matrix, sparse.csr_matrix]
-    ) -> list[NDArray[np.float32]]:
-        """Sum left[q, term] · right[document, term] over the terms of each document, for several (left, right).
+    def products(self, documents: NDArray[np.int32], first: Side, second: Side) -> NDArray[np.float32]:
+        """Sum left[q, term] · right[document, term] over the terms of each document, for two (left, right).
 
         Parameters
         ----------
         documents
             int32 [Q, M], padded with -1.
-        sides
-            Left: sparse [Q, V], each term of a row once. Right: the documents' terms, sparse [N, V], as one of the
-            matrices here.
+        first, second
+            Left: sparse [Q, V]. Right: the documents' terms, sparse [N, V], as one of the matrices here.
 
         Returns
         -------
-        list of numpy.ndarray
-            float32 [Q, M] for each side, added up in the order of the columns; 0 in padding.
+        numpy.ndarray
+            float32 [2, Q, M], added up in the order of the columns; 0 in padding.
         """
         from anmi.retrieval.sums import row_products
 
-        results = []
-        for left, right in sides:
-            found = np.zeros(documents.shape, np.float32)
-            row_products(
-                documents, left.indptr, left.indices, left.data, right.indptr, right.indices, right.data,
-                np.zeros(len(self.idf), np.float32), found,
-            )  # fmt: skip
-            results.append(found)
-        return results
+        (left, right), (other, other_right) = first, second
+        found = np.zeros((2, *documents.shape), np.float32)
+        row_products(
+            documents, self.counts.indptr, self.counts.indices, (right.data, other_right.data),
+            (left.indptr, other.indptr), (left.indices, other.indices), (left.data, other.data),
+            np.zeros((len(self.idf), 2), np.float32), found,
+        )  # fmt: skip
+        return found
 
     def _with(self, values: NDArray[np.float32]) -> sparse.csr_matrix:
         """Return the terms of the documents with other values, [N, V]."""

@@ -65,4 +65,5 @@ def test_padding_has_no_terms() -> None:
 def test_documents_without_any_term_are_possible() -> None:
     terms = Terms.build(["", ""], split)
     assert terms.mass.tolist() == [0, 0]
-    assert not terms.products(np.array([[0, 1]], np.int32), (terms.queries(["a"]), terms.held))[0].any()
+    side = terms.queries(["a"]), terms.held
+    assert not terms.products(np.array([[0, 1]], np.int32), side, side).any()
