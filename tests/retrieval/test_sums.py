@@ -16,15 +16,14 @@ def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: i
     rng = np.random.default_rng(seed)
     made = sparse.random(9, 12, 0.4, "csr", np.float32, rng)
     lefts = [sparse.random(queries, 12, 0.3, "csr", np.float32, rng) for _ in range(2)]
-    values = made.data, rng.random(made.nnz, np.float32)
     documents = rng.integers(-1, 9, (queries, width)).astype(np.int32)
     table, found = np.zeros((12, 2), np.float32), np.zeros((2, queries, width), np.float32)
     row_products(
-        documents, made.indptr, made.indices, values, *(
+        documents, made.indptr, made.indices, made.data, *(
             tuple(getattr(left, name) for left in lefts) for name in ("indptr", "indices", "data")
         ), table, found,
     )  # fmt: skip
-    for left, right, sums in zip(lefts, values, found, strict=True):
+    for left, right, sums in zip(lefts, (made.data, np.ones(made.nnz, np.float32)), found, strict=True):
         full = (left @ sparse.csr_matrix((right, made.indices, made.indptr), made.shape).T).toarray()
         expected = np.where(documents < 0, 0, np.take_along_axis(full, np.maximum(documents, 0), axis=1))
         np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)

@@ -27,17 +27,19 @@ def row_products(
     documents: NDArray[np.int32],
     starts: NDArray[Any],
     terms: NDArray[Any],
-    values: tuple[NDArray[np.float32], NDArray[np.float32]],
+    values: NDArray[np.float32],
     left_starts: tuple[NDArray[Any], NDArray[Any]],
     left_terms: tuple[NDArray[Any], NDArray[Any]],
     left_values: tuple[NDArray[np.float32], NDArray[np.float32]],
     table: NDArray[np.float32],
     sums: NDArray[np.float32],
 ) -> None:
-    """Put two sums Σ left[q, term] · value[document, term] into ``sums`` [2, Q, M], of ``documents`` [Q, M].
+    """Put Σ first[q, term] · value[document, term] and Σ second[q, term] into ``sums`` [2, Q, M], both over the terms
+    of each of ``documents`` [Q, M].
 
-    Two at once, as one has to wait for itself. The documents' ``terms`` are sparse [N, V] and padding is -1; of each
-    sum the left side is sparse [Q, V]. ``table`` has room for a row of both, [V, 2] zeros, and is left so.
+    Two at once, as one has to wait for itself. The documents' ``terms`` are sparse [N, V] and padding is -1; ``left``
+    are the first and the second, sparse [Q, V]. Unsigned numbers of terms save looking whether they count from the
+    end, a third of the time. ``table`` has room for a row of both, [V, 2] zeros, and is left so.
     """
     for query in range(len(documents)):
         for side in range(2):
@@ -49,8 +51,8 @@ def row_products(
                 first, second = np.float32(0), np.float32(0)
                 for place in range(starts[document], starts[document + 1]):
                     term = terms[place]
-                    first += table[term, 0] * values[0][place]
-                    second += table[term, 1] * values[1][place]
+                    first += table[term, 0] * values[place]
+                    second += table[term, 1]
                 sums[0, query, slot], sums[1, query, slot] = first, second
         for side in range(2):
             for place in range(left_starts[side][query], left_starts[side][query + 1]):
