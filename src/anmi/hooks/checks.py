@@ -148,7 +148,8 @@ class CheckHooks:
                 raise AnmiError(
                     f'the collection "{inputs["params:collection"]}" has no "{split}" query with a relevant document, '
                     f"so nothing could be evaluated: add labels for the split, raise ingestion.{split}_share, take a "
-                    "recipe that trains on pseudo-queries, such as anmi, or run `--pipelines mining,adaptation,training`"
+                    "recipe that trains on pseudo-queries, such as anmi, or run "
+                    "`--pipelines mining,adaptation,training`"
                 )
             self._unlabelled = split
             log.warning(

@@ -34,12 +34,12 @@ def row_products(
     table: NDArray[np.float32],
     sums: NDArray[np.float32],
 ) -> None:
-    """Put Σ first[q, term] · value[document, term] and Σ second[q, term] into ``sums`` [2, Q, M], both over the terms
-    of each of ``documents`` [Q, M].
+    """Put Σ first[q, term] · value[document, term] and Σ second[q, term] into ``sums`` [2, Q, M].
 
-    Two at once, as one has to wait for itself. The documents' ``terms`` are sparse [N, V] and padding is -1; ``left``
-    are the first and the second, sparse [Q, V]. Unsigned numbers of terms save looking whether they count from the
-    end, a third of the time. ``table`` has room for a row of both, [V, 2] zeros, and is left so.
+    Both are over the terms of each of ``documents`` [Q, M], padded with -1; two at once, as one has to wait for itself.
+    The documents' ``terms`` are sparse [N, V]; ``left`` are the first and the second, sparse [Q, V]. Unsigned numbers
+    of terms save looking whether they count from the end, a third of the time. ``table`` has room for a row of both,
+    [V, 2] zeros, and is left so.
     """
     for query in range(len(documents)):
         for side in range(2):
