@@ -129,7 +129,7 @@ def terms(count: int, texts: Path, found: dict[str, Any]) -> None:
         made = Terms.build(documents, tokenize)
         made.prepare()
     found |= {"bytes": peak() - before, "postings": made.counts.nnz, "vocabulary": len(made.vocabulary)}
-    matrices = (made.counts, made.held, made.saturated, made.unit)
+    matrices = (made.counts, made.saturated, made.unit)
     found["kept_bytes"] = made.counts.indices.nbytes + sum(matrix.data.nbytes for matrix in matrices)
 
 

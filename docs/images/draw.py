@@ -48,10 +48,10 @@ STYLE: Final = {
 def stages() -> Figure:
     """The stages of a run and what each hands on."""
     rows = [
-        [("ingestion", "read, check,\nfind duplicates"), ("adaptation", "pseudo-queries"), ("bm25", "index of terms"),
-         ("dense", "encode, retrieve\ncandidates")],
-        [("consistency", "rank of the\npositive"), ("denoising", "P(relevant) of\nevery candidate"),
-         ("elo", "ratings with\nerrors"), ("selection", "negatives\nand weights")],
+        [("ingestion", "read, check,\nfind duplicates"), ("bm25", "index of terms"),
+         ("dense", "encode, retrieve\ncandidates"), ("consistency", "rank of the\npositive")],
+        [("denoising", "P(relevant) of\nevery candidate"), ("elo", "ratings with\nerrors"),
+         ("selection", "negatives\nand weights"), ("adaptation", "pseudo-queries")],
         [("training", "the retriever"), ("evaluation", "systems on\ntest queries"),
          ("reporting", "report and\nnumbers")],
     ]  # fmt: skip

@@ -9,13 +9,13 @@ from kedro.pipeline import Pipeline
 
 STAGES: Final = (
     "ingestion",
-    "adaptation",
     "bm25",
     "dense",
     "consistency",
     "denoising",
     "elo",
     "selection",
+    "adaptation",
     "training",
     "evaluation",
     "reporting",
@@ -24,6 +24,8 @@ STAGES: Final = (
 
 def register_pipelines() -> dict[str, Pipeline]:
     """Return every stage as a pipeline of its own, ``mining`` (to selection), ``__default__`` (all).
+
+    Mining asks the corpus for no pseudo-queries: it reads none, and training does.
 
     Besides there are ``audit`` and ``ablation``, which run stages of their own on collections of their own, and
     ``retrain``: all stages, the audit of the recipe, and the promotion of what was trained.

@@ -46,7 +46,7 @@ def constants(path: Path) -> dict[str, Any]:
 def test_every_stage_is_a_task_in_its_order(tmp_path: Path) -> None:
     path = write_dag(tmp_path, pipelines="__default__", env="prod")
     assert constants(path)["PIPELINES"] == STAGES
-    assert tasks(["mining", "training"]) == STAGES[:9]
+    assert tasks(["mining", "adaptation", "training"]) == STAGES[:9]
     # Airflow reads every file of the folder again and again.
     heavy = {"anmi", "kedro", "mlflow", "torch", "pandas", "numpy"}
     imported = {

@@ -764,6 +764,11 @@ RUNS: Final = [
         "recipe=random,training.options.context_encoder=minilm",
         pipelines="training",
     ),
-    Case("no facts for mixed sources", ("mixed sources", "kg:DIR"), "recipe=dnh_linear", pipelines="mining,training"),
+    Case(
+        "no facts for mixed sources",
+        ("mixed sources", "kg:DIR"),
+        "recipe=dnh_linear",
+        pipelines="mining,adaptation,training",
+    ),
 ]
 CASES: Final = (*PARAMETERS, *FILES, *FINE, *RUNS)

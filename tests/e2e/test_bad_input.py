@@ -93,8 +93,8 @@ def test_it_is_not_trained_where_nobody_asks_a_test_query(collection: Collection
     """Documents of a few words ask nothing themselves: without labelled test queries there is nothing to evaluate."""
     collection.remove("qrels/test.tsv")
     refused(
-        run(f"beir:{collection.path}", "mining,training,evaluation", ingestion__test_share=0.01),
-        '"test"', "0 pseudo-queries", "ingestion.test_share", "mining,training",
+        run(f"beir:{collection.path}", "mining,adaptation,training,evaluation", ingestion__test_share=0.01),
+        '"test"', "0 pseudo-queries", "ingestion.test_share", "mining,adaptation,training",
     )  # fmt: skip
     assert list(data.glob("ingestion/*"))
     assert not list(data.glob("bm25/*")) and not list(data.glob("training/*"))
@@ -217,7 +217,7 @@ def test_fewer_candidates_than_asked_for(tmp_path: Path, run: Any, data: Path) -
     import pandas as pd
 
     small = Collection(tmp_path / "small", documents=8)
-    everything = "mining,training,evaluation,reporting"
+    everything = "mining,adaptation,training,evaluation,reporting"
     done = run(f"beir:{small.path}", everything, recipe="nv_retriever", ingestion__language="en")
     assert done.exit_code == 0, done.output + str(done.exception)
     (path,) = data.glob("selection/training_rows.parquet/*/*.parquet")

@@ -39,7 +39,8 @@ def test_a_run_killed_in_any_stage_is_resumed_to_the_same_end(kills: dict[str, A
     assert [row for row in kills["rows"] if not row["equal"]] == []
     assert kills["kills_tried"] == kills["kills_resumed_equal"] == len(kills["rows"])
     left = {stage: rows[stage]["left"] for stage in STAGES}
-    in_order = [left[stage] for stage in STAGES[STAGES.index("denoising") :]]
+    # The corpus is asked as soon as it is read.
+    in_order = [left[stage] for stage in STAGES[STAGES.index("denoising") :] if stage != "adaptation"]
     assert in_order == sorted(in_order, reverse=True), "what was saved before the kill is not made again"
     assert left["reporting"] == 1
     assert left["ingestion"] > max(left["bm25"], left["dense"]) > left["denoising"]

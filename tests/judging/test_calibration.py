@@ -28,6 +28,7 @@ from anmi.judging.calibration import (
     fit_calibrator,
     fit_platt,
     reliability,
+    weighted_auc,
 )
 
 
@@ -262,3 +263,14 @@ def test_missing_scores_stay_missing_in_cross_fitting_and_in_the_reliability() -
     assert reliability(found, labels, weights=weights) == reliability(
         found[known], labels[known], weights=weights[known]
     )
+
+
+@pytest.mark.parametrize("levels", [3, 10_000])
+def test_the_weighted_auc_is_scikit_learns(levels: int) -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(levels)
+    labels, scores, weights = rng.random(500) < 0.3, rng.integers(0, levels, 500) / levels, rng.random(500)
+    scores[labels] += 0.1
+    expected = roc_auc_score(labels, scores, sample_weight=weights)
+    assert weighted_auc(labels, scores, weights) == pytest.approx(expected, abs=1e-12)

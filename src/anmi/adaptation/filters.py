@@ -16,7 +16,8 @@ from anmi.corpus.sentences import UNSPACED, count_words
 
 KEPT: Final = ""
 # A title or heading of one word is a query that people type; a sentence or a run of words of one is none.
-_NO_LETTERS: Final = dict.fromkeys(map(ord, ascii_letters))
+_LETTERS: Final = ascii_letters.encode()
+_BLANKS: Final = bytes(code for code in range(128) if chr(code).isspace())
 _NAMES: Final = ("title", "heading", "keyphrase", "question", "llm", "doc2query")
 
 
@@ -73,7 +74,7 @@ def reasons(
     originals = {pair for pair in zip(forms, made.document_id, strict=True) if pair[1] not in copies}
     asked = Counter(form for form, _ in originals)
     repeats = [
-        kind != "keyphrase" and _holds(normalised(text), form)
+        kind != "keyphrase" and _repeats(text, form)
         for kind, form, text in zip(made.kind, forms, made.positive_text, strict=True)
     ]
     least = np.where(made.kind.isin(_NAMES), 1, options.least_words)
@@ -90,6 +91,22 @@ def reasons(
     names = np.array([*found, KEPT], dtype=object)
     first = np.argmax(np.array([*found.values(), np.ones(len(made), bool)]), axis=0)
     return pd.Series(names[first], index=made.index)
+
+
+def _repeats(text: str, form: str) -> bool:
+    """Tell whether a text, once normalised, holds a normalised run of words.
+
+    Examples
+    --------
+    >>> _repeats("They say: it rains, all day.", "it rains all day"), _repeats("It rained all day.", "it rains")
+    (True, False)
+    """
+    if text.isascii() and form.isascii():
+        # To normalise takes far longer than to see that one of the words is missing, most likely one of the longest.
+        lowered = text.lower()
+        if not all(word in lowered for word in sorted(form.split(), key=len, reverse=True)):
+            return False
+    return _holds(normalised(text), form)
 
 
 def _holds(text: str, form: str) -> bool:
@@ -111,7 +128,8 @@ def _has_words(text: str, least: int) -> bool:
 
 def _letters(text: str) -> float:
     """Return the share of letters, with their marks, among what is no white-space."""
+    if text.isascii():
+        filled = text.encode().translate(None, _BLANKS)
+        return (len(filled) - len(filled.translate(None, _LETTERS))) / max(len(filled), 1)
     solid = "".join(text.split())
-    if solid.isascii():
-        return (len(solid) - len(solid.translate(_NO_LETTERS))) / max(len(solid), 1)
     return sum(character.isalpha() or not character.isascii() for character in solid) / max(len(solid), 1)

@@ -15,12 +15,11 @@ from anmi.adaptation.held_out import splits
 from anmi.adaptation.kinds import KINDS, Document, Material
 from anmi.adaptation.views import QuestionOptions
 from anmi.adaptation.written import Writer
+from anmi.corpus.columns import column
 from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
-# Also where there are no rows to tell them by.
-_TYPES: Final = {name: "float64" if name == "weight" else "str" for name in COLUMNS}
 DROPPED: Final = ("query_id", "text", "document_id", "kind", "reason")
 
 
@@ -106,28 +105,37 @@ def make_pseudo_queries(
     columns = (corpus.document_id, corpus.title, corpus.text, metadata)
     documents = [
         Document(name, title, text, language, about)
-        for name, title, text, about in (zip(*(column[asked] for column in columns), strict=True) if kinds else ())
+        for name, title, text, about in (zip(*(each[asked] for each in columns), strict=True) if kinds else ())
     ]
     write = None if writer is None else partial(writer.write, seed=seed)
     material = Material(documents, language, question or QuestionOptions(), write)
     makers = {kind: KINDS[kind].fit(material) for kind in kinds}
-    rows: list[tuple[Any, ...]] = []
+    columns_of: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
     shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds))
     for document, part in zip(shown, split[asked].tolist() if kinds else (), strict=True):
         name = document.document_id
         for kind, make in makers.items():
-            rows += [
-                (f"{kind}:{place}:{name}", view.query, name, view.positive, kind, 1.0, part)
-                for place, view in enumerate(make(document, views, seed))
-            ]
+            found = make(document, views, seed)
+            columns_of["query_id"] += [f"{kind}:{place}:{name}" for place in range(len(found))]
+            columns_of["text"] += [view.query for view in found]
+            columns_of["positive_text"] += [view.positive for view in found]
+            for column_name, value in (("document_id", name), ("kind", kind), ("split", part)):
+                columns_of[column_name] += [value] * len(found)
     # As Python's own strings for now: to make others of texts that are dropped takes longer than finding out which.
-    made = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+    made = pd.DataFrame(columns_of, dtype=object)
     why = reasons(made, copies, filters or FilterOptions(), barred)
-    dropped = made.assign(reason=why)[list(DROPPED)][why != KEPT].astype("str")
-    kept = made[why == KEPT].reset_index(drop=True).astype(_TYPES)
+    dropped = _texts(made.assign(reason=why)[why != KEPT], DROPPED)
+    kept = _texts(made.assign(weight=1.0)[why == KEPT], COLUMNS)
     counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}
     summary = {"documents": len(corpus), "held_out": int((split != "train").sum()), "kinds": counts}
-    return PseudoQueries(kept, dropped.reset_index(drop=True), summary)
+    return PseudoQueries(kept, dropped, summary)
+
+
+def _texts(made: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return the named columns, those of strings as pandas' own kind of texts."""
+    return pd.DataFrame({
+        name: made[name].to_numpy(float) if name == "weight" else column(made[name]) for name in names
+    })  # fmt: skip
 
 
 def _counted(kind: str, made: pd.DataFrame, kept: pd.DataFrame, dropped: pd.DataFrame) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def results(as_json: bool, env: str | None) -> None:
         if not catalog.exists("results") and catalog.exists("selection_summary"):
             raise AnmiError(
                 'there is no "results" yet, since nothing was evaluated: `kedro anmi negatives` shows what was mined, '
-                "and `kedro run --pipelines training,evaluation,reporting` goes on from there"
+                "and `kedro run --pipelines adaptation,training,evaluation,reporting` goes on from there"
             )
         saved = load(catalog, "results", "evaluation,reporting")
         saved = saved | {"paths": saved.get("paths") or places(catalog, "report", "trained_model")}

@@ -56,12 +56,23 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
     known = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     found: list[tuple[int, int]] = []
     for piece in get_sentence_boundaries(language, known):
-        for start, end in _parts(text, piece["start_index"], piece["end_index"], language):
-            part = text[start:end]
-            if stripped := part.strip():
-                first = start + len(part) - len(part.lstrip())
-                found.append((first, first + len(stripped)))
-    return found
+        first, last = _stripped(text, piece["start_index"], piece["end_index"])
+        if language not in _BLANK_ENDS and text.find("\n", first, last) < 0:
+            # Nothing to cut, as most often.
+            found.append((first, last))
+            continue
+        parts = _parts(text, piece["start_index"], piece["end_index"], language)
+        found += (_stripped(text, start, end) for start, end in parts)
+    return [(start, end) for start, end in found if start < end]
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return where a part starts and ends without the white-space around it."""
+    part = text[start:end]
+    stripped = part.strip()
+    if len(stripped) < len(part):
+        start += len(part) - len(part.lstrip())
+    return start, start + len(stripped)
 
 
 def count_words(text: str) -> int:

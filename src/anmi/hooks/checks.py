@@ -148,7 +148,8 @@ class CheckHooks:
                 raise AnmiError(
                     f'the collection "{inputs["params:collection"]}" has no "{split}" query with a relevant document, '
                     f"so nothing could be evaluated: add labels for the split, raise ingestion.{split}_share, take a "
-                    "recipe that trains on pseudo-queries, such as anmi, or run `--pipelines mining,training`"
+                    "recipe that trains on pseudo-queries, such as anmi, or run "
+                    "`--pipelines mining,adaptation,training`"
                 )
             self._unlabelled = split
             log.warning(
@@ -169,7 +170,7 @@ class CheckHooks:
             raise AnmiError(
                 f'no "{split}" query has a label, and no held-out document asks one in its place ({len(made)} '
                 f"pseudo-queries were made, none of them of such a document): add labels for the split, raise "
-                f"ingestion.{split}_share or adaptation.held_out, or run `--pipelines mining,training`"
+                f"ingestion.{split}_share or adaptation.held_out, or run `--pipelines mining,adaptation,training`"
             )
 
 

@@ -233,3 +233,24 @@ def reliability(
         for i in np.nonzero(used)[0]
     ]
     return {"bins": rows, "expected_calibration_error": error}
+
+
+def weighted_auc(labels: NDArray[Any], scores: NDArray[Any], weights: NDArray[Any]) -> float:
+    """Return the chance that a positive scores higher than a negative, both drawn by their weights; a tie counts ½.
+
+    What scikit-learn's ``roc_auc_score`` returns, which takes longer to import than this to compute.
+
+    Parameters
+    ----------
+    labels, scores, weights
+        Of n examples, [n]; both labels occur.
+
+    Examples
+    --------
+    >>> weighted_auc(np.array([1, 0, 0]), np.array([0.5, 0.5, 0.1]), np.array([1, 3, 1]))
+    0.625
+    """
+    _, level = np.unique(scores, return_inverse=True)
+    positive, negative = (np.bincount(level, weights * (np.asarray(labels) == label)) for label in (1, 0))
+    below = np.cumsum(negative) - negative / 2
+    return float((positive * below).sum() / (positive.sum() * negative.sum()))

@@ -15,7 +15,7 @@ from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.engine.threads import outside_python
 from anmi.errors import AnmiError
-from anmi.judging.calibration import reliability
+from anmi.judging.calibration import reliability, weighted_auc
 from anmi.judging.contaminated import fit_contaminated, labelled_chance
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, gather
@@ -283,11 +283,9 @@ class FusedJudge:
         self._summarise(chance, seen, shares)
 
     def _summarise(self, chance: NDArray[np.float64], seen: Examples, shares: list[float]) -> None:
-        from sklearn.metrics import roc_auc_score
-
         judges = {
             "fused": {
-                "auc": float(roc_auc_score(seen.labelled, chance, sample_weight=seen.weights)),
+                "auc": weighted_auc(seen.labelled, chance, seen.weights),
                 "reliability": reliability(chance, seen.labelled, weights=seen.weights),
                 "method": "hidden positives against unlabelled candidates, each query's of the same weight, "
                 "cross-fitted",

@@ -25,34 +25,38 @@ def _compiled(function: Callable[..., None]) -> Callable[..., None]:
 @_compiled
 def row_products(
     documents: NDArray[np.int32],
-    left_starts: NDArray[Any],
-    left_terms: NDArray[Any],
-    left_values: NDArray[np.float32],
-    right_starts: NDArray[Any],
-    right_terms: NDArray[Any],
-    right_values: NDArray[np.float32],
+    starts: NDArray[Any],
+    terms: NDArray[Any],
+    values: NDArray[np.float32],
+    left_starts: tuple[NDArray[Any], NDArray[Any]],
+    left_terms: tuple[NDArray[Any], NDArray[Any]],
+    left_values: tuple[NDArray[np.float32], NDArray[np.float32]],
     table: NDArray[np.float32],
     sums: NDArray[np.float32],
 ) -> None:
-    """Put Σ left[q, term] · right[document, term] into ``sums`` [Q, M], for ``documents`` [Q, M] padded with -1.
+    """Put Σ first[q, term] · value[document, term] and Σ second[q, term] into ``sums`` [2, Q, M].
 
-    Left is sparse [Q, V], right sparse [N, V]; ``table`` has room for a row, V zeros, and is left so.
+    Both are over the terms of each of ``documents`` [Q, M], padded with -1; two at once, as one has to wait for itself.
+    The documents' ``terms`` are sparse [N, V]; ``left`` are the first and the second, sparse [Q, V]. Unsigned numbers
+    of terms save looking whether they count from the end, a third of the time. ``table`` has room for a row of both,
+    [V, 2] zeros, and is left so.
     """
     for query in range(len(documents)):
-        first, last = left_starts[query], left_starts[query + 1]
-        if first == last:
-            continue
-        for place in range(first, last):
-            table[left_terms[place]] += left_values[place]
+        for side in range(2):
+            for place in range(left_starts[side][query], left_starts[side][query + 1]):
+                table[left_terms[side][place], side] += left_values[side][place]
         for slot in range(documents.shape[1]):
             document = documents[query, slot]
             if document >= 0:
-                total = np.float32(0)
-                for place in range(right_starts[document], right_starts[document + 1]):
-                    total += table[right_terms[place]] * right_values[place]
-                sums[query, slot] = total
-        for place in range(first, last):
-            table[left_terms[place]] = 0
+                first, second = np.float32(0), np.float32(0)
+                for place in range(starts[document], starts[document + 1]):
+                    term = terms[place]
+                    first += table[term, 0] * values[place]
+                    second += table[term, 1]
+                sums[0, query, slot], sums[1, query, slot] = first, second
+        for side in range(2):
+            for place in range(left_starts[side][query], left_starts[side][query + 1]):
+                table[left_terms[side][place], side] = 0
 
 
 @_compiled

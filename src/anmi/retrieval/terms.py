@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -130,13 +130,8 @@ class Terms:
 
     def prepare(self) -> None:
         """Compute what is computed when first asked for, so that processes that share this need not do so each."""
-        for name in ("held", "saturated", "unit", "mass"):
+        for name in ("saturated", "unit", "mass"):
             getattr(self, name)
-
-    @cached_property
-    def held(self) -> sparse.csr_matrix:
-        """1 for each term that a document holds, float32 [N, V]."""
-        return self._with(np.ones(len(self.counts.data), np.float32))
 
     @cached_property
     def saturated(self) -> sparse.csr_matrix:
@@ -154,7 +149,7 @@ class Terms:
     @cached_property
     def mass(self) -> NDArray[np.float32]:
         """Σ idf of the terms of each document, float32 [N]."""
-        result: NDArray[np.float32] = self.held @ self.idf
+        result: NDArray[np.float32] = self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
         return result
 
     def weighted(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
@@ -164,39 +159,42 @@ class Terms:
         return chosen
 
     def products(
-        self, documents: NDArray[np.int32], *sides: tuple[sparse.csr_matrix, sparse.csr_matrix]
-    ) -> list[NDArray[np.float32]]:
-        """Sum left[q, term] · right[document, term] over the terms of each document, for several (left, right).
+        self,
+        documents: NDArray[np.int32],
+        first: sparse.csr_matrix,
+        right: sparse.csr_matrix,
+        second: sparse.csr_matrix,
+    ) -> NDArray[np.float32]:
+        """Sum first[q, term] · right[document, term], and second[q, term], over the terms of each document.
 
         Parameters
         ----------
         documents
             int32 [Q, M], padded with -1.
-        sides
-            Left: sparse [Q, V], each term of a row once. Right: the documents' terms, sparse [N, V], as one of the
-            matrices here.
+        first, second
+            Sparse [Q, V].
+        right
+            The documents' terms, sparse [N, V], as one of the matrices here.
 
         Returns
         -------
-        list of numpy.ndarray
-            float32 [Q, M] for each side, added up in the order of the columns; 0 in padding.
+        numpy.ndarray
+            float32 [2, Q, M], added up in the order of the columns; 0 in padding.
         """
         from anmi.retrieval.sums import row_products
 
-        results = []
-        for left, right in sides:
-            found = np.zeros(documents.shape, np.float32)
-            row_products(
-                documents, left.indptr, left.indices, left.data, right.indptr, right.indices, right.data,
-                np.zeros(len(self.idf), np.float32), found,
-            )  # fmt: skip
-            results.append(found)
-        return results
+        found, left = np.zeros((2, *documents.shape), np.float32), (first, second)
+        row_products(
+            documents, _unsigned(self.counts.indptr), _unsigned(self.counts.indices), right.data,
+            tuple(_unsigned(each.indptr) for each in left), tuple(_unsigned(each.indices) for each in left),
+            tuple(each.data for each in left), np.zeros((len(self.idf), 2), np.float32), found,
+        )  # fmt: skip
+        return found
 
     def _with(self, values: NDArray[np.float32]) -> sparse.csr_matrix:
         """Return the terms of the documents with other values, [N, V]."""
         return sparse.csr_matrix(
-            (values.astype(np.float32), self.counts.indices, self.counts.indptr), self.counts.shape
+            (values.astype(np.float32, copy=False), self.counts.indices, self.counts.indptr), self.counts.shape
         )
 
 
@@ -224,3 +222,8 @@ def _counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> s
 def _lengths(counts: sparse.csr_matrix) -> NDArray[np.float32]:
     lengths: NDArray[np.float32] = np.asarray(counts.sum(axis=1), np.float32).ravel()
     return lengths
+
+
+def _unsigned(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers, none of them below 0, as unsigned ones of the same bytes."""
+    return numbers.view(f"u{numbers.itemsize}")

@@ -165,7 +165,9 @@ def _newest(
                 return wanted
             obstacle = obstacle or (version, wrong, wanted[wrong])
     if obstacle is None:
-        raise AnmiError(f'nothing has been saved as "{name}" yet: run the pipeline that makes it first')
+        # Artifacts lie in the folder of the pipeline that makes them.
+        maker = datasets[name]._filepath.parent.name
+        raise AnmiError(f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({maker})')
     version, wrong, its = obstacle
     lack = f"the rest belongs to that of run {chosen[wrong]}" if wrong in chosen else "that is not there"
     raise AnmiError(f'"{name}" of run {version} goes with "{wrong}" of run {its}, and {lack}: {_WAYS_OUT}')

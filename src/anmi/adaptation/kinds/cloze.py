@@ -20,7 +20,7 @@ def cloze(document: Document, most: int, seed: int) -> list[View]:
     found = sentences(document.text, document.language)
     if len(found) < 2:
         return []
-    order = seeds.stream(seed, "adaptation/cloze", document.document_id).permutation(len(found))[:most]
+    order = seeds.permutation(seed, "adaptation/cloze", document.document_id, len(found))[:most]
     views = (
         View(" ".join(document.text[start:end].split()), without(document, start, end))
         for start, end in (found[place] for place in order.tolist())

@@ -28,5 +28,5 @@ def heading(document: Document, most: int, seed: int) -> list[View]:
         if section:
             views.append(View((match[1] or match[2]).strip(), f"{document.title} {section}".strip()))
     views = list(dict.fromkeys(views))
-    order = seeds.stream(seed, "adaptation/heading", document.document_id).permutation(len(views))[:most]
+    order = seeds.permutation(seed, "adaptation/heading", document.document_id, len(views))[:most]
     return [views[place] for place in order.tolist()]

@@ -56,7 +56,7 @@ def question(material: Material) -> Make:
         templates = _BY_TYPE.get(about.casefold(), ())
         if not focus or document.language != "en":
             return []
-        order = seeds.stream(seed, "adaptation/question", document.document_id).permutation(len(templates))[:most]
+        order = seeds.permutation(seed, "adaptation/question", document.document_id, len(templates))[:most]
         text = f"{document.title} {document.text}".strip()
         return [View(templates[place].replace("{}", focus), text) for place in order.tolist()]
 

@@ -67,7 +67,7 @@ class Pairs:
     def asked(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Σ idf of the query's terms that a document holds, and that by BM25's saturated frequency; [Q, M] each."""
         terms, queries = self.material.terms, self.queries
-        held, saturated = terms.products(self.documents, (queries, terms.held), (queries, terms.saturated))
+        saturated, held = terms.products(self.documents, queries, terms.saturated, queries)
         return held, saturated
 
     @cached_property
@@ -88,6 +88,5 @@ class Pairs:
         for place in range(min(self.material.references, positives.shape[1])):
             rows = np.nonzero(positives[:, place] != PADDING)[0]
             own, others = positives[rows, place], self.documents[rows]
-            sides = (terms.unit[own], terms.unit), (terms.weighted(own), terms.held)
-            cosine, overlap = terms.products(others, *sides)
+            cosine, overlap = terms.products(others, terms.unit[own], terms.unit, terms.weighted(own))
             yield Beside(rows, own, others, cosine, overlap)
