@@ -101,7 +101,7 @@ def fitted(queries: pd.DataFrame, shards: CandidateShards = SHARDS, plan: dict[s
 def rows_of(chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str) -> pd.DataFrame:
     return make_training_rows(
         selection=chosen, corpus=corpus, queries=queries, related_documents=NONE_RELATED, recipe=recipe, recipes=BOOK
-    )
+    ).to_pandas()
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     # By these names kedro-viz knows how to show a preview.
     from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
+    from anmi.selection.row_table import TrainingRows
+
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
@@ -124,11 +126,14 @@ class TableDataset(PlainDataset):
         self.rows = len(data)
         super()._write(data, path)
 
+    def _table(self, path: Path) -> Any:
+        return super()._read(path)
+
     def _read(self, path: Path) -> Any:
         """Read the table; a small one, which many nodes ask for, once until Kedro releases the dataset."""
         if self._opened is not None and self._opened[0] == path:
             return self._opened[1].copy(deep=False)
-        table = super()._read(path)
+        table = self._table(path)
         if path.stat().st_size <= _SMALL:
             # Copy-on-write: what a node does to its copy reaches no other.
             self._opened = path, table
@@ -143,6 +148,21 @@ class TableDataset(PlainDataset):
         """Show the first rows in kedro-viz."""
         # As text, because lists and missing values are no JSON.
         return cast("TablePreview", self.load().head(5).astype(str).to_dict(orient="split"))
+
+
+class TrainingRowsDataset(TableDataset):
+    """Training rows as a Parquet file: written from rows that hold documents by number, read as a pandas table."""
+
+    def _write(self, data: TrainingRows, path: Path) -> None:
+        self._opened = None
+        self.rows = len(data)
+        data.save(path)
+
+    def _table(self, path: Path) -> Any:
+        # Arrow is not needed to name a dataset.
+        from anmi.selection.row_table import load
+
+        return load(path)
 
 
 class NumpyDataset(ArtifactDataset):
