@@ -31,6 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+import numpy as np
 import psutil
 
 ROOT: Final = Path(__file__).parents[1]
@@ -89,9 +90,13 @@ def lines(file: Path) -> dict[str, str]:
 
 
 def measured(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
-    """Run a command and return wall and processor seconds, MiB at most, and what it printed."""
+    """Run a command and return wall and processor seconds, MiB at most, and what it printed.
+
+    ``samples`` are the time by the clock, and the processor seconds of the tree until then.
+    """
     inherited = {name: value for name, value in os.environ.items() if name not in UNSET}
     start, most = time.perf_counter(), 0
+    samples: list[tuple[datetime, float]] = []
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT, env=inherited | environment)
         tree, usage, ended = psutil.Process(child.pid), None, 0
@@ -99,7 +104,9 @@ def measured(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             wall = time.perf_counter() - start
             with suppress(psutil.Error):
-                most = max(most, sum(map(proportional, [tree, *tree.children(recursive=True)])) if not ended else 0)
+                processes = [tree, *tree.children(recursive=True)] if not ended else []
+                most = max(most, sum(map(proportional, processes)))
+                samples.append((datetime.now(), sum(map(processor, processes))))
             time.sleep(0.2 if most else 0.02)
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -107,7 +114,8 @@ def measured(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
     if child.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{printed[-3000:]}")
     assert usage is not None
-    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "mib": most / 2**20, "printed": printed}
+    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "mib": most / 2**20, "printed": printed,
+            "samples": samples}  # fmt: skip
 
 
 def proportional(process: psutil.Process) -> int:
@@ -116,6 +124,14 @@ def proportional(process: psutil.Process) -> int:
         return int(process.memory_full_info().pss)
     except psutil.Error:
         return 0
+
+
+def processor(process: psutil.Process) -> float:
+    """Return the processor seconds of a process and of those of its children that have ended."""
+    try:
+        return sum(process.cpu_times()[:4])
+    except psutil.Error:
+        return 0.0
 
 
 def mined(recipe: str, collection: Path, root: Path, store: Path) -> dict[str, Any]:
@@ -129,6 +145,10 @@ def mined(recipe: str, collection: Path, root: Path, store: Path) -> dict[str, A
     ends = [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f"), node, float(s)) for at, node, s in _NODE.findall(log)]
     ends = [each for each in ends if each[0] >= began]
     found["nodes"] = {node: seconds for _, node, seconds in ends}
+    # Processor seconds between the ends of two nodes are those of the second.
+    at, spent = ([one.timestamp() for one, _ in found["samples"]], [cpu for _, cpu in found["samples"]])
+    until = np.interp([end.timestamp() for end, _, _ in ends], at, np.maximum.accumulate(spent))
+    found["node_cpu"] = dict(zip([node for _, node, _ in ends], np.diff(until, prepend=0.0).tolist(), strict=True))
     found["first"] = (ends[0][0] - began).total_seconds() - ends[0][2]
     return found
 

@@ -134,8 +134,8 @@ def retrieve(
     search = Retrieve(
         bm25=bm25_index if "bm25" in asked.sources else None,
         dense=dense_index if "dense" in asked.sources else None,
-        embeddings=document_embeddings,
-        group=pool.duplicate_groups(ids, related_documents),
+        # One array for both, so that workers are sent one.
+        embeddings=document_embeddings if dense_index.exact is None else dense_index.exact,
         related=RelatedDocuments.from_table(related_documents, ids),
         bm25_depth=bm25.depth,
         dense_depth=dense.depth,
