@@ -14,6 +14,7 @@ import yaml
 from kedro.io import DataCatalog, MemoryDataset
 from kedro.runner import SequentialRunner
 from numpy.typing import NDArray
+from tests.selection.conftest import with_lists
 
 from anmi.candidates import SOURCES, Candidates
 from anmi.corpus.knowledge import Knowledge
@@ -208,8 +209,7 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
 
 
 def as_rows(catalog: DataCatalog) -> pd.DataFrame:
-    rows = catalog.load("training_rows").sort_values(["query_id", "positive_id"], ignore_index=True)
-    return rows.map(lambda value: value.tolist() if isinstance(value, np.ndarray) else value)
+    return with_lists(catalog.load("training_rows").sort_values(["query_id", "positive_id"], ignore_index=True))
 
 
 @pytest.mark.parametrize("recipe", ["naive_top", "nv_retriever", "bm25_random", "random", "anmi", "anmi_2_1"])
