@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
@@ -41,7 +42,7 @@ SECOND: Final = "nv_retriever"
 # How each is set by default is part of what is compared.
 UNSET: Final = ("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35}
-_NODE: Final = re.compile(r"^(\S+ \S+) INFO +anmi\.hooks\.timing: +\d+/\d+ +(\w+) +([\d.]+) s", re.MULTILINE)
+_NODE: Final = re.compile(r"^(\S+ \S+) INFO +anmi\.hooks\.timing: +\d+/\d+ +(\w+) +([\d.]+) s +(\d+) MiB", re.MULTILINE)
 
 
 def peer(collection: Path, model: Path, written: Path) -> None:
@@ -89,10 +90,11 @@ def lines(file: Path) -> dict[str, str]:
     return {line["_id"]: f"{line.get('title', '')} {line['text']}".strip() for line in parsed}
 
 
-def measured(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
+def measured(command: list[str], environment: dict[str, str], limit: float = math.inf) -> dict[str, Any]:
     """Run a command and return wall and processor seconds, MiB at most, and what it printed.
 
-    ``samples`` are the time by the clock, and the processor seconds of the tree until then.
+    ``samples`` are the time by the clock, and the processor seconds of the tree until then. A command that takes longer
+    than ``limit`` seconds is stopped, and ``whole`` false.
     """
     inherited = {name: value for name, value in os.environ.items() if name not in UNSET}
     start, most = time.perf_counter(), 0
@@ -107,15 +109,17 @@ def measured(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
                 processes = [tree, *tree.children(recursive=True)] if not ended else []
                 most = max(most, sum(map(proportional, processes)))
                 samples.append((datetime.now(), sum(map(processor, processes))))
+            if wall > limit:
+                child.terminate()
             time.sleep(0.2 if most else 0.02)
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         printed = out.read().decode(errors="replace")
-    if child.returncode:
+    if child.returncode and wall <= limit:
         raise SystemExit(f"{' '.join(command)} failed:\n{printed[-3000:]}")
     assert usage is not None
     return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "mib": most / 2**20, "printed": printed,
-            "samples": samples}  # fmt: skip
+            "samples": samples, "whole": not child.returncode}  # fmt: skip
 
 
 def proportional(process: psutil.Process) -> int:
@@ -134,23 +138,29 @@ def processor(process: psutil.Process) -> float:
         return 0.0
 
 
-def mined(recipe: str, collection: Path, root: Path, store: Path) -> dict[str, Any]:
+def mined(recipe: str, collection: Path, root: Path, store: Path, limit: float = math.inf) -> dict[str, Any]:
     """Mine with a recipe; besides seconds by node and until the first of them."""
     began = datetime.now()
     environment = {"ANMI_DATA_ROOT": str(root), "ANMI_STORE": str(store)}
     parameters = f"collection=beir:{collection},encoder=static,recipe={recipe}"
     command = [kedro(), "run", "--pipelines", "mining", "--params", parameters]
-    found = measured(command, environment)
+    found = measured(command, environment, limit)
     log = (root / "logs" / "anmi.log").read_text(encoding="utf-8")
-    ends = [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f"), node, float(s)) for at, node, s in _NODE.findall(log)]
-    ends = [each for each in ends if each[0] >= began]
+    noted = [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f"), *rest) for at, *rest in _NODE.findall(log)]
+    ends = [(at, node, float(seconds)) for at, node, seconds, _ in noted if at >= began]
     found["nodes"] = {node: seconds for _, node, seconds in ends}
+    found["node_mib"] = {node: int(mib) for at, node, _, mib in noted if at >= began}
     # Processor seconds between the ends of two nodes are those of the second.
     at, spent = ([one.timestamp() for one, _ in found["samples"]], [cpu for _, cpu in found["samples"]])
     until = np.interp([end.timestamp() for end, _, _ in ends], at, np.maximum.accumulate(spent))
     found["node_cpu"] = dict(zip([node for _, node, _ in ends], np.diff(until, prepend=0.0).tolist(), strict=True))
     found["first"] = (ends[0][0] - began).total_seconds() - ends[0][2]
     return found
+
+
+def today() -> str:
+    """Return the date, as results hold it."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def kedro() -> str:
@@ -244,7 +254,7 @@ def write(made: list[dict[str, Any]], benchmark: str, about: dict[str, Any]) -> 
     others = [row for row in before.get("rows", []) if row.get("benchmark") != benchmark]
     here = {
         "cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version(),
-        "date": datetime.now(UTC).date().isoformat(), "load": round(os.getloadavg()[2], 1),
+        "date": today(), "load": round(os.getloadavg()[2], 1),
     }  # fmt: skip
     found = {**before, "rows": [*others, *made], Path(benchmark).stem: about | here}
     RESULT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
