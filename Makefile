@@ -14,7 +14,7 @@ export DO_NOT_TRACK := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all changed lint unit rare docs viz lock clean audit-packages airflow
+.PHONY: help install run test test-all changed lint unit rare bench docs viz lock clean audit-packages airflow
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -81,6 +81,9 @@ changed: .venv/.installed-test ## the rare tests of what changed since BASE=COMM
 	found=$$(for file in $$files; do [ ! -e "$$file" ] || echo "$$file"; done); \
 	echo "==> pytest, the rare tests of what changed:" $${found:-none}; \
 	[ -z "$$found" ] || { $(PYTEST) -m rare $$found || [ $$? -eq 5 ]; }
+
+bench: .venv/.installed-test ## the quick benchmarks of speed, on a quiet machine: refuses what became a fifth slower
+	@$(BIN)/python benchmarks/speed.py
 
 docs: .venv/.installed-test ## build the documentation as a site with a search, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet

@@ -27,12 +27,15 @@ from numpy.typing import NDArray
 
 from anmi.retrieval.encoders import embed, load_encoder, load_table, minilm_folder, resolve_precision
 from anmi.retrieval.onnx import WAYS
-from peer_mining import ROOT, lines, row, write
+from peer_mining import lines
+from speed import RESULT, ROOT, row, show, write
 
 BENCHMARK: Final = Path(__file__).name
 GOAL: Final = 2.0
 MOST_LOST: Final = 0.003
 MAX_LENGTH: Final = 256
+UNIT: Final = "documents / processor s"
+FLAGS: Final = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8")
 
 
 def ndcg(queries: NDArray[Any], documents: NDArray[Any], relevant: list[set[int]]) -> NDArray[np.float64]:
@@ -66,12 +69,66 @@ def timed(function: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
+def encoders(model: Any, plain: Any, bfloat16: bool) -> dict[str, Callable[[list[str]], Any]]:
+    """Return what encodes texts in each way; the peer first."""
+    ways: dict[str, Callable[[list[str]], Any]] = {"peer": plain.encode}
+    for name, precision, size in (
+        ("torch float32, 64 texts", "float32", 64), ("torch float32, 8 texts", "float32", 8),
+        *([("torch bfloat16, 64 texts", "bfloat16", 64)] if bfloat16 else []),
+        *((f"ONNX Runtime {way.removeprefix('onnx-')}, 1 text", way, 1) for way in WAYS),
+    ):  # fmt: skip
+        ways[name] = lambda texts, precision=precision, size=size: embed(model, texts, precision, size, "document")
+    return ways
+
+
+def speed(ways: dict[str, Callable[[list[str]], Any]], texts: list[str], times: int) -> list[dict[str, Any]]:
+    """Return a row for each way; by turns, so that what else the machine does meets all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for encode in ways.values():
+        encode(texts[:2])
+    for turn in range(times):
+        for name, encode in ways.items():
+            seconds[name].append(timed(lambda encode=encode: encode(texts)))
+            print(f"{turn + 1}/{times} {name}: {len(texts) / seconds[name][turn]:.1f}", flush=True)
+    rates = {name: len(texts) / median(found) for name, found in seconds.items()}
+    note = "sentence-transformers, torch float32, 32 texts"
+    return [
+        row(f"MiniLM, {name}", rate, rates["peer"], GOAL if "int8" in name else 1.0, UNIT, note, BENCHMARK)
+        for name, rate in rates.items()
+        if name != "peer"
+    ]
+
+
+def quality(
+    ways: dict[str, Callable[[list[str]], Any]], documents: list[str], queries: list[str], relevant: list[set[int]]
+) -> list[dict[str, Any]]:
+    """Return what nDCG@10 each way of fewer bits has, beside the peer's."""
+    made, exact = [], np.empty(0)
+    for name, encode in ways.items():
+        if not (name == "peer" or "int8" in name or "bfloat16" in name):
+            continue
+        by_query = ndcg(np.asarray(encode(queries)), np.asarray(encode(documents)), relevant)
+        exact = by_query if name == "peer" else exact
+        lost = exact - by_query
+        print(f"{name}: nDCG@10 {by_query.mean():.4f}, lost {lost.mean():+.4f} ± {error(lost):.4f}", flush=True)
+        if name != "peer":
+            note = f"{len(queries)} test queries, {len(documents)} documents; standard error {error(lost):.4f}"
+            goal = round(1 - MOST_LOST / float(exact.mean()), 4)
+            found = row(f"MiniLM, {name}: nDCG@10", by_query.mean(), exact.mean(), goal, "nDCG@10", note, BENCHMARK)
+            places = {key: round(float(each.mean()), 4) for key, each in (("ours", by_query), ("peer", exact))}
+            made.append(found | places | {"ratio": round(float(by_query.mean() / exact.mean()), 4)})
+    return made
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collection", type=Path, help="folder of a BEIR collection with test labels")
     parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--documents", type=int, default=600, help="part of the corpus that is searched")
-    parser.add_argument("--timed", type=int, default=120, help="those of them that are encoded for time")
+    parser.add_argument(
+        "--documents", type=int, default=600, help="part of the corpus that is searched; 0 measures time alone"
+    )
+    parser.add_argument("--timed", type=int, default=120, help="documents that are encoded for time")
+    parser.add_argument("--result", type=Path, default=RESULT)
     parser.add_argument("--models", type=Path, default=ROOT / "data" / "store" / "models", help="of distilled encoders")
     asked = parser.parse_args()
     import torch
@@ -80,60 +137,22 @@ def main() -> None:
     documents, queries, relevant = part(asked.collection, asked.documents)
     some = random.Random(1).sample(documents, min(asked.timed, len(documents)))
     with TemporaryDirectory() as models:
-        model = load_encoder("minilm", Path(models), MAX_LENGTH)
         plain = SentenceTransformer(str(minilm_folder()), device="cpu")
         plain.max_seq_length = MAX_LENGTH
-        hardware = resolve_precision("auto") == "bfloat16"
-        ways: dict[str, Callable[[list[str]], Any]] = {"peer": plain.encode}
-        for name, precision, size in (
-            ("torch float32, 64 texts", "float32", 64), ("torch float32, 8 texts", "float32", 8),
-            *([("torch bfloat16, 64 texts", "bfloat16", 64)] if hardware else []),
-            *((f"ONNX Runtime {way.removeprefix('onnx-')}, 1 text", way, 1) for way in WAYS),
-        ):  # fmt: skip
-            ways[name] = lambda texts, precision=precision, size=size: embed(model, texts, precision, size, "document")
-        for encode in ways.values():
-            encode(some[:2])
-        # Alternating, so that what else the machine does meets all of them.
-        seconds = {name: [0.0] * asked.times for name in ways}
-        for turn in range(asked.times):
-            for name, encode in ways.items():
-                seconds[name][turn] = timed(lambda encode=encode: encode(some))
-                print(f"{turn + 1}/{asked.times} {name}: {len(some) / seconds[name][turn]:.1f}", flush=True)
-        rates = {name: len(some) / median(found) for name, found in seconds.items()}
-        exact: NDArray[np.float64] | None = None
-        made = []
-        for name, encode in ways.items():
-            by_query = (
-                ndcg(*(np.asarray(encode(texts)) for texts in (queries, documents)), relevant) if needs(name) else exact
-            )
-            if by_query is None:
-                continue
-            exact = by_query if exact is None else exact
-            lost = exact - by_query
-            print(f"{name}: nDCG@10 {by_query.mean():.4f}, lost {lost.mean():+.4f} ± {error(lost):.4f}", flush=True)
-            if name == "peer":
-                continue
-            goal = GOAL if "int8" in name else 1.0
-            made.append(row(f"MiniLM, {name}", rates[name], rates["peer"], goal, "documents / processor s",
-                            "sentence-transformers, torch float32, 32 texts", BENCHMARK))  # fmt: skip
-            if needs(name):
-                note = f"{len(queries)} test queries, {len(documents)} documents; standard error {error(lost):.4f}"
-                means = [round(float(each.mean()), 4) for each in (by_query, exact)]
-                found = row(f"MiniLM, {name}: nDCG@10", *means, None, "nDCG@10", note, BENCHMARK)
-                made.append(found | {"ours": means[0], "peer": means[1], "goal": round(1 - MOST_LOST / means[1], 4)})
+        model = load_encoder("minilm", Path(models), MAX_LENGTH)
+        ways = encoders(model, plain, resolve_precision("auto") == "bfloat16")
+        made = speed(ways, some, asked.times)
+        if asked.documents:
+            made += quality(ways, documents, queries, relevant)
     made.append(static(list(lines(asked.collection / "corpus.jsonl").values()), asked.models, asked.times))
-    cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    flags = [
-        flag
-        for flag in ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8")
-        if f" {flag} " in Path("/proc/cpuinfo").read_text()
-    ]
+    processor = Path("/proc/cpuinfo").read_text()
+    name = re.search(r"^model name\s*: (.*)$", processor, re.MULTILINE)
     write(made, BENCHMARK, {
-        "collection": asked.collection.name, "times": asked.times, "documents timed": len(some), "flags": flags,
-        "processor": cpu.group(1) if cpu else platform.processor(), "threads": torch.get_num_threads(),
-    })  # fmt: skip
-    for each in made:
-        print(each["case"], each["ours"], each["peer"], each["ratio"], "goal", each["goal"], each["unit"])
+        "collection": asked.collection.name, "times": asked.times, "documents timed": len(some),
+        "flags": [flag for flag in FLAGS if f" {flag} " in processor],
+        "processor": name.group(1) if name else platform.processor(), "threads": torch.get_num_threads(),
+    }, asked.result)  # fmt: skip
+    show(made)
 
 
 def static(texts: list[str], models: Path, times: int) -> dict[str, Any]:
@@ -152,12 +171,7 @@ def static(texts: list[str], models: Path, times: int) -> dict[str, Any]:
         peer.append(timed(lambda: tokenizer.encode_batch_fast(texts, add_special_tokens=False)))
     rates = [len(texts) / median(seconds) for seconds in (ours, peer)]
     note = f"its tokenizer's encode_batch_fast alone; {len(texts)} documents"
-    return row("static", *rates, 1.0, "documents / processor s", note, BENCHMARK)
-
-
-def needs(name: str) -> bool:
-    """Tell whether nDCG is measured: batches of torch do not change it beyond the last digits."""
-    return name == "peer" or "int8" in name or "bfloat16" in name
+    return row("static", *rates, 1.0, UNIT, note, BENCHMARK)
 
 
 def error(differences: NDArray[np.float64]) -> float:

@@ -17,7 +17,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -27,7 +26,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -35,8 +34,9 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
+from speed import RESULT, row, show, write
+
 ROOT: Final = Path(__file__).parents[1]
-RESULT: Final = ROOT / "benchmarks" / "results" / "speed.json"
 BENCHMARK: Final = Path(__file__).name
 SECOND: Final = "nv_retriever"
 # How each is set by default is part of what is compared.
@@ -158,11 +158,6 @@ def mined(recipe: str, collection: Path, root: Path, store: Path, limit: float =
     return found
 
 
-def today() -> str:
-    """Return the date, as results hold it."""
-    return datetime.now(UTC).date().isoformat()
-
-
 def kedro() -> str:
     """Return Kedro of this interpreter."""
     return str(Path(sys.executable).parent / "kedro")
@@ -194,24 +189,6 @@ def turn(collection: Path, models: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def row(
-    case: str,
-    ours: float,
-    peer: float | None,
-    goal: float | None,
-    unit: str,
-    note: str = "",
-    benchmark: str = BENCHMARK,
-) -> dict[str, Any]:
-    """Return a row of speed.json."""
-    ratio = None if peer is None else round(ours / peer, 3)
-    rounded = None if peer is None else round(peer, 2)
-    return {
-        "case": case, "ours": round(ours, 2), "peer": rounded, "ratio": ratio, "goal": goal, "unit": unit,
-        "note": note, "benchmark": benchmark,
-    }  # fmt: skip
-
-
 def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return the medians as rows of speed.json."""
 
@@ -223,19 +200,20 @@ def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
         note = f"{SECOND} after anmi, store warm" if case == "second" else "nothing mined or encoded before"
         for value, unit in (("wall", "s"), ("cpu", "processor s"), ("mib", "MiB")):
             what = {"wall": "whole process", "cpu": "whole process, processor", "mib": "peak memory of the tree"}[value]
-            made.append(
-                row(f"{case}: {what}", of(case, value), of("peer", value), 1.0 if value == "mib" else goal, unit, note)
-            )
+            limit = 1.0 if value == "mib" else goal
+            made.append(row(f"{case}: {what}", of(case, value), of("peer", value), limit, unit, note, BENCHMARK))
     mining = median(
         sum(seconds for node, seconds in turn["nv_retriever"]["nodes"].items() if node != "encode_collection")
         for turn in turns
     )
     theirs = median(turn["peer"]["parts"]["mining"] + turn["peer"]["parts"]["writing"] for turn in turns)
-    made.append(row("nv_retriever: without start and encoding", mining, theirs, 0.25, "s", "sum of its nodes"))
-    made.append(row("kedro registry list", of("registry", "wall"), None, 3.0, "s"))
+    made.append(
+        row("nv_retriever: without start and encoding", mining, theirs, 0.25, "s", "sum of its nodes", BENCHMARK)
+    )
+    made.append(row("kedro registry list", of("registry", "wall"), None, 3.0, "s", "", BENCHMARK))
     note = "once per data root; not in the rows above"
-    made.append(row("tables of the tracking database", of("tracking", "wall"), None, None, "s", note))
-    made.append(row("seconds to the first node", of("nv_retriever", "first"), None, 5.0, "s"))
+    made.append(row("tables of the tracking database", of("tracking", "wall"), None, None, "s", note, BENCHMARK))
+    made.append(row("seconds to the first node", of("nv_retriever", "first"), None, 5.0, "s", "", BENCHMARK))
     return made
 
 
@@ -248,23 +226,12 @@ def about(turns: list[dict[str, dict[str, Any]]], collection: Path) -> dict[str,
     return {"collection": collection.name, "times": len(turns), "parts": parts}
 
 
-def write(made: list[dict[str, Any]], benchmark: str, about: dict[str, Any]) -> None:
-    """Put a benchmark's rows, and what it was run on, into speed.json; what other benchmarks wrote stays."""
-    before = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
-    others = [row for row in before.get("rows", []) if row.get("benchmark") != benchmark]
-    here = {
-        "cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version(),
-        "date": today(), "load": round(os.getloadavg()[2], 1),
-    }  # fmt: skip
-    found = {**before, "rows": [*others, *made], Path(benchmark).stem: about | here}
-    RESULT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collection", type=Path, help="folder of a BEIR collection")
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--models", type=Path, default=ROOT / "data" / "store" / "models", help="of distilled encoders")
+    parser.add_argument("--result", type=Path, default=RESULT)
     parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--written", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -281,9 +248,8 @@ def main() -> None:
         said = ", ".join(f"{case} {found['wall']:.1f} s ({found['cpu']:.1f})" for case, found in turns[-1].items())
         print(f"{number + 1}/{asked.times}: {said}", flush=True)
     made = rows(turns)
-    write(made, BENCHMARK, about(turns, asked.collection))
-    for each in made:
-        print(each["case"], each["ours"], each["peer"], each["ratio"], "goal", each["goal"], each["unit"])
+    write(made, BENCHMARK, about(turns, asked.collection), asked.result)
+    show(made)
 
 
 if __name__ == "__main__":

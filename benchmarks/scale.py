@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import made_collection
 import peer_mining
+import speed
 from anmi.candidates import SOURCES, CandidateShards, ColumnShards
 from anmi.selection.rated import RATED, believed, rated
 from anmi.selection.recipe import RecipeBook, Runner
@@ -65,7 +67,7 @@ def mine(documents: int, work: Path, models: Path, recipe: str, limit: float) ->
         "documents": documents, "queries": documents // A_QUERY, "recipe": recipe, "whole": found["whole"],
         "wall": round(found["wall"], 1), "cpu": round(found["cpu"], 1), "mib": round(found["mib"]),
         "disk_mib": round(sum(each.stat().st_size for each in root.rglob("*") if each.is_file()) / 2**20),
-        "load": round(os.getloadavg()[2], 1), "date": peer_mining.today(), "nodes": nodes,
+        "load": round(os.getloadavg()[2], 1), "date": datetime.now(UTC).date().isoformat(), "nodes": nodes,
     }  # fmt: skip
 
 
@@ -169,7 +171,7 @@ def summed_up(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         note = "; ".join(each for each in (f"load {run['load']}", note) if each)
         for what, value, unit in (("wall", "wall", "s"), ("processor", "cpu", "processor s"), ("memory", "mib", "MiB")):
             goal = GOAL.get(unit) if run["documents"] >= 1_000_000 else None
-            made.append(peer_mining.row(f"{case}: {what}", run[value], None, goal, unit, note, Path(__file__).name))
+            made.append(speed.row(f"{case}: {what}", run[value], None, goal, unit, note, Path(__file__).name))
     return made
 
 
@@ -208,7 +210,7 @@ def main() -> None:
         result["runs"] = [each for each in result["runs"] if each["documents"] != documents] + [found]
         result["runs"].sort(key=lambda each: each["documents"])
         save(result)
-        peer_mining.write(summed_up(result["runs"]), Path(__file__).name, {"runs": len(result["runs"])})
+        speed.write(summed_up(result["runs"]), Path(__file__).name, {"runs": len(result["runs"])})
         print(f"{documents:,}: {found['wall']:.0f} s ({found['cpu']:.0f} of the processor), {found['mib']:,} MiB")
 
 

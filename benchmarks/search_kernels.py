@@ -3,7 +3,8 @@
 Vectors are random unit vectors of 256 dimensions in clusters, documents are of words by a power law with queries of six
 words out of a document. All take one thread, so processor seconds are what is compared; each is asked once before, so
 that nothing is compiled while it is timed. ``same`` is the share of the documents that the peer found as well. Ours
-also answers alike whatever the blocks and threads, and equal scores stand in the order of the corpus.
+also answers alike whatever the blocks and threads, and equal scores stand in the order of the corpus. Rows go to
+benchmarks/results/speed.json.
 
     python benchmarks/search_kernels.py 100000 1000000
 """
@@ -11,13 +12,9 @@ also answers alike whatever the blocks and threads, and equal scores stand in th
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import resource
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +23,9 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-RESULT: Final = Path(__file__).parent / "results" / "search_kernels.json"
+from speed import RESULT, row, show, write
+
+BENCHMARK: Final = Path(__file__).name
 WIDTH: Final = 256
 DEPTH: Final = 100
 QUERIES: Final = {"dense": 1024, "bm25": 1000}
@@ -105,21 +104,30 @@ def bm25(count: int) -> dict[str, Any]:
     return found
 
 
+def rows(count: int) -> list[dict[str, Any]]:
+    """Measure one size."""
+    terms, vectors = bm25(count), dense(count)
+    print(terms, vectors, sep="\n", flush=True)
+    size, unit = f"{count:,} documents", "processor ms a query"
+    found = [(f"exact search of vectors, {size}", vectors, "faiss_flat_ms", f"FAISS flat; same {vectors['same']}")]
+    for backend in ("numba", "numpy"):
+        note = f"its scores in ours; same {terms[f'same_{backend}']}"
+        found.append((f"BM25 beside bm25s with {backend}, {size}", terms, f"bm25s_{backend}_ms", note))
+    return [row(case, each["ours_ms"], each[peer], 1.0, unit, note, BENCHMARK) for case, each, peer, note in found]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("documents", type=int, nargs="+")
-    result: dict[str, Any] = {
-        "date": datetime.now(UTC).date().isoformat(), "machine": platform.machine(), "cores": os.cpu_count(),
-        "versions": {name: version(name) for name in ("numpy", "scipy", "numba", "faiss-cpu", "bm25s")},
-        "load": round(os.getloadavg()[0], 1), "depth": DEPTH, "queries": QUERIES, "dense": [], "bm25": [],
-    }  # fmt: skip
+    parser.add_argument("--result", type=Path, default=RESULT)
+    asked = parser.parse_args()
     with threadpool_limits(1):
-        for count in parser.parse_args().documents:
-            for name, measure in (("bm25", bm25), ("dense", dense)):
-                result[name].append(measure(count))
-                print(name, result[name][-1], flush=True)
-    result["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        made = [each for count in asked.documents for each in rows(count)]
+    versions = {name: version(name) for name in ("numpy", "scipy", "numba", "faiss-cpu", "bm25s")}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    about = {"versions": versions, "depth": DEPTH, "queries": QUERIES, "peak_mib": peak}
+    write(made, BENCHMARK, about, asked.result)
+    show(made)
 
 
 if __name__ == "__main__":

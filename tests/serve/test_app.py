@@ -232,6 +232,29 @@ def searching(run: Run) -> Run:
     return replace(run, search=HybridSearch(index, [], pd.DataFrame(corpus), settings))
 
 
+def test_what_the_encoder_found_before_training_stands_beside(searching: Run, marks: Path, static_models: Path) -> None:
+    from dataclasses import replace
+
+    from anmi.retrieval.dense import DenseIndex
+    from anmi.retrieval.encoders import load_table
+    from anmi.serve.zero_shot import ZeroShot
+
+    table = load_table("static", static_models)
+    assert table is not None
+    texts = searching.corpus.text.str[:2000].tolist()
+    vectors = table.encode(texts)
+    index = DenseIndex.build(vectors, searching.corpus.document_id.tolist(), "flat", "")
+    page = client(replace(searching, zero_shot=ZeroShot.by(index, "static", static_models)), marks)
+    found = page.get("/api/search?q=plain+number7&k=3").json()
+    assert list(found) == ["bm25", "zero_shot", "hybrid"]
+    scores = vectors @ table.encode(["plain number7"])[0]
+    assert [hit["score"] for hit in found["zero_shot"]] == pytest.approx(sorted(scores, reverse=True)[:3])
+    best = found["zero_shot"][0]
+    assert best["document_id"] == searching.corpus.document_id[int(scores.argmax())]
+    assert (best["rank"], best["dense_rank"], best["bm25_rank"]) == (1, 1, None)
+    assert "Before training" in page.get("/?q=plain").text
+
+
 def test_systems_stand_side_by_side_and_a_known_query_can_be_marked(searching: Run, marks: Path) -> None:
     page = client(searching, marks)
     found = page.get("/api/search?q=plain+number7&k=3").json()

@@ -17,12 +17,15 @@ from anmi.cli.common import belonging, echo_json, example, json_option, load, pr
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
+    from anmi.search import HybridSearch
     from anmi.serve.guard import Guard
     from anmi.serve.run import Run
+    from anmi.serve.zero_shot import ZeroShot
 
 PORT: Final = 8765
 _SHOWN: Final = (
     "selection", "corpus", "queries", "fused_judge", "selection_summary", "collection_info", "search_index",
+    "dense_index", "encoder_info",
 )  # fmt: skip
 
 
@@ -99,6 +102,7 @@ def _opened(context: Any) -> tuple[Path, Run]:
             "conf/base/parameters_ingestion.yml"
         )
     fused, summary = (catalog.load(n) if catalog.exists(n) else {} for n in ("fused_judge", "selection_summary"))
+    search = catalog.load("search_index") if catalog.exists("search_index") else None
     run = Run(
         collection=info["collection"],
         version=str(catalog.get("selection").resolve_load_version()),
@@ -109,9 +113,25 @@ def _opened(context: Any) -> tuple[Path, Run]:
         fused=fused,
         wanted=summary.get("negatives_wanted"),
         seed=int(context.params["seed"]),
-        search=catalog.load("search_index") if catalog.exists("search_index") else None,
+        search=search,
+        zero_shot=_zero_shot(context, catalog, search),
     )
     return context.project_path / marks, run
+
+
+def _zero_shot(context: Any, catalog: Any, search: HybridSearch | None) -> ZeroShot | None:
+    """Return the encoder that the run began with, where there is a search to compare it with."""
+    from anmi.serve.zero_shot import ZeroShot
+
+    if search is None or not all(map(catalog.exists, ("dense_index", "encoder_info"))):
+        return None
+    index, info, dense = catalog.load("dense_index"), catalog.load("encoder_info"), context.params["dense"]
+    if not index.settings["dimensions"] or index.document_ids != search.document_ids:
+        return None
+    models = Path(catalog.load("store").path) / "models"
+    return ZeroShot.by(
+        index, info["encoder"], models, dense.max_length, dense.prompts, info["computed_by"], dense.batch_size
+    )
 
 
 def _user() -> str:

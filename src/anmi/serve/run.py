@@ -19,6 +19,7 @@ from anmi.errors import AnmiError
 from anmi.report.explanation import explain, fold_of_query
 from anmi.search import Hit, HybridSearch
 from anmi.serve.doubt import DOUBT_COLUMNS, doubt
+from anmi.serve.zero_shot import ZeroShot
 
 # What is shown of a text; the page of the document has more, and no browser stands all of a very long one.
 SHOWN: Final = 1_000
@@ -49,6 +50,8 @@ class Run:
         Of the run.
     search
         None where nothing was trained yet.
+    zero_shot
+        The encoder before training; None where the run encoded nothing, or its search is of other documents.
     """
 
     collection: str
@@ -61,6 +64,7 @@ class Run:
     wanted: int | None = None
     seed: int = 0
     search: HybridSearch | None = None
+    zero_shot: ZeroShot | None = None
     _searching: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @cached_property
@@ -190,10 +194,14 @@ class Run:
         return next(islice(iter(self.selection), number, None))
 
     def found(self, question: str, k: int) -> dict[str, list[Hit]]:
-        """Return what each trained system finds, by its name: BM25, the retrievers, and all together."""
+        """Return what each system finds, by its name: BM25, the encoder before training, the retrievers, and all."""
         if self.search is None:
             raise AnmiError("there is no trained search yet: `kedro run` makes one")
-        systems = ("bm25", *self.search.retrievers, "hybrid")
         # Indexes and models are not all made for several threads.
         with self._searching:
-            return {system: self.search.search([question], k, system)[0] for system in systems}  # type: ignore[arg-type]
+            found = {"bm25": self.search.search([question], k, "bm25")[0]}
+            if self.zero_shot is not None:
+                found["zero_shot"] = self.zero_shot.hits(question, k, self.search)
+            for system in (*self.search.retrievers, "hybrid"):
+                found[system] = self.search.search([question], k, system)[0]  # type: ignore[arg-type]
+        return found
