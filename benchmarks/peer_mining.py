@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+import numpy as np
 import psutil
 
 from speed import RESULT, row, show, write
@@ -42,7 +44,7 @@ UNSET: Final = (
     "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONDONTWRITEBYTECODE",
 )  # fmt: skip
 GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35}
-_NODE: Final = re.compile(r"^(\S+ \S+) INFO +anmi\.hooks\.timing: +\d+/\d+ +(\w+) +([\d.]+) s", re.MULTILINE)
+_NODE: Final = re.compile(r"^(\S+ \S+) INFO +anmi\.hooks\.timing: +\d+/\d+ +(\w+) +([\d.]+) s +(\d+) MiB", re.MULTILINE)
 
 
 def peer(collection: Path, model: Path, written: Path) -> None:
@@ -90,10 +92,15 @@ def lines(file: Path) -> dict[str, str]:
     return {line["_id"]: f"{line.get('title', '')} {line['text']}".strip() for line in parsed}
 
 
-def measured(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
-    """Run a command and return wall and processor seconds, MiB at most, and what it printed."""
+def measured(command: list[str], environment: dict[str, str], limit: float = math.inf) -> dict[str, Any]:
+    """Run a command and return wall and processor seconds, MiB at most, and what it printed.
+
+    ``samples`` are the time by the clock, and the processor seconds of the tree until then. A command that takes longer
+    than ``limit`` seconds is stopped, and ``whole`` false.
+    """
     inherited = {name: value for name, value in os.environ.items() if name not in UNSET}
     start, most = time.perf_counter(), 0
+    samples: list[tuple[datetime, float]] = []
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT, env=inherited | environment)
         tree, usage, ended = psutil.Process(child.pid), None, 0
@@ -101,15 +108,20 @@ def measured(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             wall = time.perf_counter() - start
             with suppress(psutil.Error):
-                most = max(most, sum(map(proportional, [tree, *tree.children(recursive=True)])) if not ended else 0)
+                processes = [tree, *tree.children(recursive=True)] if not ended else []
+                most = max(most, sum(map(proportional, processes)))
+                samples.append((datetime.now(), sum(map(processor, processes))))
+            if wall > limit:
+                child.terminate()
             time.sleep(0.2 if most else 0.02)
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         printed = out.read().decode(errors="replace")
-    if child.returncode:
+    if child.returncode and wall <= limit:
         raise SystemExit(f"{' '.join(command)} failed:\n{printed[-3000:]}")
     assert usage is not None
-    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "mib": most / 2**20, "printed": printed}
+    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "mib": most / 2**20, "printed": printed,
+            "samples": samples, "whole": not child.returncode}  # fmt: skip
 
 
 def proportional(process: psutil.Process) -> int:
@@ -120,17 +132,30 @@ def proportional(process: psutil.Process) -> int:
         return 0
 
 
-def mined(recipe: str, collection: Path, root: Path, store: Path) -> dict[str, Any]:
+def processor(process: psutil.Process) -> float:
+    """Return the processor seconds of a process and of those of its children that have ended."""
+    try:
+        return sum(process.cpu_times()[:4])
+    except psutil.Error:
+        return 0.0
+
+
+def mined(recipe: str, collection: Path, root: Path, store: Path, limit: float = math.inf) -> dict[str, Any]:
     """Mine with a recipe; besides seconds by node and until the first of them."""
     began = datetime.now()
     environment = {"ANMI_DATA_ROOT": str(root), "ANMI_STORE": str(store)}
     parameters = f"collection=beir:{collection},encoder=static,recipe={recipe}"
     command = [kedro(), "run", "--pipelines", "mining", "--params", parameters]
-    found = measured(command, environment)
+    found = measured(command, environment, limit)
     log = (root / "logs" / "anmi.log").read_text(encoding="utf-8")
-    ends = [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f"), node, float(s)) for at, node, s in _NODE.findall(log)]
-    ends = [each for each in ends if each[0] >= began]
+    noted = [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f"), *rest) for at, *rest in _NODE.findall(log)]
+    ends = [(at, node, float(seconds)) for at, node, seconds, _ in noted if at >= began]
     found["nodes"] = {node: seconds for _, node, seconds in ends}
+    found["node_mib"] = {node: int(mib) for at, node, _, mib in noted if at >= began}
+    # Processor seconds between the ends of two nodes are those of the second.
+    at, spent = ([one.timestamp() for one, _ in found["samples"]], [cpu for _, cpu in found["samples"]])
+    until = np.interp([end.timestamp() for end, _, _ in ends], at, np.maximum.accumulate(spent))
+    found["node_cpu"] = dict(zip([node for _, node, _ in ends], np.diff(until, prepend=0.0).tolist(), strict=True))
     found["first"] = (ends[0][0] - began).total_seconds() - ends[0][2]
     return found
 

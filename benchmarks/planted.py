@@ -27,6 +27,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.encoders import encode, load_encoder
 from anmi.retrieval.exact import similarities
+from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.tokenize import tokenizer
 from anmi.store import Store
 
@@ -155,7 +156,7 @@ def plant(name: str, kind: str, encoder: str, work: Path, seed: int = 42) -> Pla
 
     queries = [train[query] for query in ids]
     vectors, asked = opened.embed(texts, "document"), opened.embed(queries, "query")
-    excluded = pool.with_duplicates(known, group)
+    excluded = RelatedDocuments.from_table(copies, read.corpus.document_id.tolist()).same_text(known)
     found, _ = DenseIndex.build(vectors, read.corpus.document_id.tolist()).search(asked, DEPTH + excluded.shape[1])
     documents = pool.compacted(pool.without(found, excluded))[0][:, :DEPTH].astype(np.int32)
     index = BM25Index.build(texts, read.language)

@@ -96,7 +96,7 @@ def _rows(read: Collection) -> pd.DataFrame:
         related_documents=_related(read),
         recipe="in_batch",
         recipes=BOOK,
-    )
+    ).to_pandas()
 
 
 def _related(read: Collection) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/methods.md and docs/index.md, and write what was measured under each method.
+"""Draw the pictures of docs/methods.md, docs/scale.md and docs/index.md, and write what was measured under each method.
 
     python docs/images/draw.py
 
@@ -245,8 +245,28 @@ def dnh_schedules() -> Figure:
     return figure
 
 
+def scale() -> Figure:
+    """Processor seconds and memory of the nodes of mining over the documents of made collections, as measured."""
+    runs = _results("scale.json")["runs"]
+    largest = max((run for run in runs if run["whole"]), key=lambda run: run["documents"])["nodes"]
+    told = sorted(largest, key=lambda node: -largest[node]["cpu"])[:6]
+    figure, parts = plt.subplots(1, 2, figsize=(7.2, 3.2), layout="constrained")
+    shapes = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "D"), (VIOLET, "v"), (GREY, "x"))
+    for axes, value in zip(parts, ("cpu", "peak_mib"), strict=True):
+        for node, (colour, mark) in zip(told, shapes, strict=True):
+            points = [(run["documents"], run["nodes"][node][value]) for run in runs if node in run["nodes"]]
+            axes.loglog(*zip(*points, strict=True), color=colour, marker=mark, ms=4, lw=1.5, label=node)
+        axes.set(xlabel="documents (a query for ten)")
+    first = [run for run in runs if run["whole"]]
+    parts[0].loglog([run["documents"] for run in first], [run["cpu"] for run in first], color=GREY, ls=":", label="all")
+    parts[0].set(title="processor seconds")
+    parts[1].set(title="MiB of the main process, at most")
+    figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
+    return figure
+
+
 PICTURES: Final = (
-    stages, clean_and_hard, elo_zones, ceilings, debiased, mixture, simans, difficulty, hans, dnh_schedules,
+    stages, clean_and_hard, elo_zones, ceilings, debiased, mixture, simans, difficulty, hans, dnh_schedules, scale,
 )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
             related_documents=known["related_documents"],
             recipe="in_batch",
             recipes=book,
-        )
+        ).to_pandas()
         settings = {
             "params": parameters["training"],
             "dense": parameters["dense"],

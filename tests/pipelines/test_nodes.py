@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 from rich.console import Console
+from tests.selection.conftest import with_lists
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
@@ -99,9 +100,10 @@ def fitted(queries: pd.DataFrame, shards: CandidateShards = SHARDS, plan: dict[s
 
 
 def rows_of(chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str) -> pd.DataFrame:
-    return make_training_rows(
+    rows = make_training_rows(
         selection=chosen, corpus=corpus, queries=queries, related_documents=NONE_RELATED, recipe=recipe, recipes=BOOK
     )
+    return with_lists(rows)
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ import yaml
 from kedro.io import DataCatalog, MemoryDataset
 from kedro.runner import SequentialRunner
 from numpy.typing import NDArray
+from tests.selection.conftest import with_lists
 
 from anmi.candidates import SOURCES, Candidates
 from anmi.corpus.knowledge import Knowledge
-from anmi.datasets import CandidateShardsDataset, ColumnsDataset
+from anmi.datasets import CandidateShardsDataset, ColumnsDataset, TrainingRowsDataset
 from anmi.engine import IN_PROCESS
 from anmi.pipelines import bm25, consistency, denoising, dense, elo, ingestion, selection
 from anmi.pipelines.bm25.params import BM25Params
@@ -134,6 +135,7 @@ class Nights:
         folder = self.folder / f"{self.number}-{recipe}"
         entries |= {name: CandidateShardsDataset(filepath=str(folder / name)) for name in BLOCKS}
         entries |= {name: ColumnsDataset(filepath=str(folder / name)) for name in COLUMNS}
+        entries["training_rows"] = TrainingRowsDataset(filepath=str(folder / "training_rows.parquet"))
         stages = ingestion.create_pipeline().only_nodes("plan_mining")
         for stage in STAGES:
             stages += stage.create_pipeline()
@@ -207,7 +209,7 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
 
 
 def as_rows(catalog: DataCatalog) -> pd.DataFrame:
-    return catalog.load("training_rows").sort_values(["query_id", "positive_id"], ignore_index=True)
+    return with_lists(catalog.load("training_rows").sort_values(["query_id", "positive_id"], ignore_index=True))
 
 
 @pytest.mark.parametrize("recipe", ["naive_top", "nv_retriever", "bm25_random", "random", "anmi", "anmi_2_1"])

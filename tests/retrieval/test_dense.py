@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,27 @@ def test_a_saved_index_answers_alike(
     assert loaded.settings == indexes[kind].settings and loaded.document_ids == indexes[kind].document_ids
     for before, after in zip(indexes[kind].search(queries, 10), loaded.search(queries, 10), strict=True):
         assert (before == after).all()
+
+
+@pytest.mark.parametrize(("rows", "linked"), [(slice(None), True), (slice(5), False), (slice(5, None), False)])
+def test_vectors_of_an_artifact_are_not_written_again(
+    documents: np.ndarray, tmp_path: Path, rows: slice, linked: bool
+) -> None:
+    np.save(tmp_path / "embeddings.npy", documents)
+    mapped = np.load(tmp_path / "embeddings.npy", mmap_mode="r")[rows]
+    (tmp_path / "index").mkdir()
+    DenseIndex.build(mapped, [f"d{i}" for i in range(len(mapped))]).save(tmp_path / "index")
+    assert (tmp_path / "index" / "vectors.npy").samefile(tmp_path / "embeddings.npy") == linked
+    found = DenseIndex.load(tmp_path / "index").exact
+    assert found is not None and (found == documents[rows]).all()
+
+
+def test_one_array_is_sent_once(documents: np.ndarray, tmp_path: Path) -> None:
+    from anmi.engine.transport import pack, unpack
+
+    pack(partial(np.add, documents, documents.view()), tmp_path)
+    assert (unpack(tmp_path)() == 2 * documents).all()
+    assert (tmp_path / "arrays.bin").stat().st_size < 1.5 * documents.nbytes
 
 
 def test_an_exact_index_that_faiss_wrote_is_read(documents: np.ndarray, queries: np.ndarray, tmp_path: Path) -> None:

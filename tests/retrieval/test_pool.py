@@ -43,19 +43,6 @@ def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(rows: li
     assert found.shape[1] >= 1
 
 
-@given(LISTS, GROUPS)
-@settings(max_examples=80, deadline=None)
-def test_everything_of_a_positives_text_is_excluded_and_nothing_else(rows: list[list[int]], labels: list[int]) -> None:
-    found = pool.with_duplicates(ragged(rows, extra=1), group_of(labels))
-    expected = [{d for d in range(N) if labels[d] in {labels[p] for p in row}} for row in rows]
-    assert [set(row) for row in unpadded(found)] == expected
-
-
-def test_without_duplicates_the_positives_stay_as_they_are() -> None:
-    positives = ragged([[3, 1], [2]])
-    assert pool.with_duplicates(positives, np.arange(N, dtype=np.int32)).tolist() == positives.tolist()
-
-
 @given(LISTS, st.lists(st.lists(DOCUMENT, max_size=4), min_size=5, max_size=5))
 @settings(max_examples=60, deadline=None)
 def test_excluded_documents_are_blanked_in_place(rows: list[list[int]], excluded: list[list[int]]) -> None:

@@ -64,6 +64,15 @@ def test_relations_go_both_ways_through_copies_and_near_ones_win(
         ]
 
 
+@given(labels=GROUPS, rows=ROWS)
+@settings(max_examples=80, deadline=None)
+def test_documents_come_with_all_of_their_text_and_nothing_else(labels: list[int], rows: list[list[int]]) -> None:
+    found = related_by([(0, 1, "near")], labels).same_text(padded(rows))
+    expected = [{d for d in range(N) if labels[d] in {labels[p] for p in row}} for row in rows]
+    assert [set(row) - {PADDING} for row in found.tolist()] == expected
+    assert found.shape[1] >= max(map(len, expected)), "padding is cut, documents are not"
+
+
 def test_without_relations_there_is_a_column_of_padding() -> None:
     related = related_by([], list(range(N)))
     assert related.barred(padded([[1], []])).tolist() == [[1], [PADDING]]

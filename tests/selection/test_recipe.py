@@ -13,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.selection.conftest import with_lists
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.datasets.files import plain
@@ -198,7 +199,8 @@ def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
 def rows_of(recipe: Recipe, blocks: list[Candidates], seed: int = 1) -> pd.DataFrame:
     names = [f"d{i}" for i in range(DOCUMENTS)]
     selected = Runner(recipe, seed).run(CandidateShards.of(blocks))
-    return training_rows(selected, names, [f"text of {n}" for n in names], {f"q{i}": f"query {i}" for i in range(100)})
+    queries = {f"q{i}": f"query {i}" for i in range(100)}
+    return with_lists(training_rows(selected, names, [f"text of {n}" for n in names], queries))
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

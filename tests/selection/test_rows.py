@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from tests.selection.conftest import with_lists
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.retrieval.related import RelatedDocuments
@@ -40,7 +41,7 @@ def selected() -> Candidates:
 
 
 def rows_of(*blocks: Candidates) -> pd.DataFrame:
-    return training_rows(CandidateShards.of(blocks), NAMES, TEXTS, QUERIES)
+    return with_lists(training_rows(CandidateShards.of(blocks), NAMES, TEXTS, QUERIES))
 
 
 def test_a_row_holds_its_negatives_in_the_order_of_choice() -> None:
@@ -165,7 +166,7 @@ def test_a_document_that_is_only_close_to_the_positive_may_meet_the_query_in_a_b
 
 def test_near_duplicates_of_a_positive_are_excluded_where_another_row_holds_them() -> None:
     near = pd.DataFrame({"document_id": ["d2", "d2"], "other_id": ["d5", "d9"], "kind": "near"})
-    rows = training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(near))
+    rows = with_lists(training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(near)))
     assert rows.excluded_ids[3] == ["d5"]
 
 
@@ -176,7 +177,9 @@ def related_by(near: pd.DataFrame | None = None, **copy_of: str) -> RelatedDocum
 
 def test_copies_of_a_positive_are_excluded_where_another_row_holds_them() -> None:
     # 5 is a negative of query a and a copy of the positive of query b, 2; 8 is a copy too, and in no row.
-    rows = training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(d5="d2", d8="d2"))
+    rows = with_lists(
+        training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(d5="d2", d8="d2"))
+    )
     assert rows.excluded_ids[3] == ["d5"]
     weights = assemble(read_rows(rows), "all").weights
     texts = assemble(read_rows(rows), "all").texts
@@ -186,22 +189,24 @@ def test_copies_of_a_positive_are_excluded_where_another_row_holds_them() -> Non
 def test_copies_and_near_duplicates_of_a_promoted_document_are_no_negatives() -> None:
     # Of query a 4 is promoted: 5, its negative, is a copy of that, and 6, a negative of query b, is much like it.
     near = pd.DataFrame({"document_id": ["d4"], "other_id": ["d6"], "kind": "near"})
-    rows = training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(near, d5="d4"))
+    rows = with_lists(training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(near, d5="d4")))
     assert rows.negative_ids.tolist() == [[], [], [], ["d6"]]
     assert all("d6" in names for names in rows.excluded_ids[:3])
 
 
 def test_the_query_itself_is_excluded_even_where_no_row_holds_it() -> None:
-    rows = training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(d9="d8"), {"b": 8})
+    rows = with_lists(
+        training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(d9="d8"), {"b": 8})
+    )
     assert rows.excluded_ids[3] == ["d8", "d9"], "training may draw it, or its copy, from the corpus"
     assert not {"d8", "d9"} & set(rows.excluded_ids[0])
 
 
 def test_without_queries_there_are_all_columns_and_no_rows(tmp_path):
-    rows = training_rows(CandidateShards.of([]), ["d0"], ["a fox"], {})
+    rows = with_lists(training_rows(CandidateShards.of([]), ["d0"], ["a fox"], {}))
     assert len(rows) == 0
     one = Candidates(np.array(["q0"]), np.array([[0]], np.int32), np.array([[1]], np.int32), np.array([[1]], np.uint8))
-    some = training_rows(CandidateShards.of([one]), ["d0", "d1"], ["a fox", "a dog"], {"q0": "which fox"})
+    some = with_lists(training_rows(CandidateShards.of([one]), ["d0", "d1"], ["a fox", "a dog"], {"q0": "which fox"}))
     assert set(some.columns) <= set(rows.columns), "nobody who reads a column need ask whether there are rows"
     rows.to_parquet(tmp_path / "rows.parquet")
     read = pd.read_parquet(tmp_path / "rows.parquet")

@@ -16,13 +16,14 @@ def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[s
     >>> values_of(['{"source": "sae4k"}', "{}", None], "source", "unknown")
     ['sae4k', 'unknown', 'unknown']
     """
-    # Metadata repeat, texts do not.
+    # Metadata repeat, texts do not; and what does not say the name, or may say it by escapes, need not be read.
     known: dict[str, str] = {}
+    said = json.dumps(name)
     result = []
     for text in metadata:
         key = text if isinstance(text, str) else ""
         if key not in known:
-            value = json.loads(key or "{}").get(name)
+            value = json.loads(key).get(name) if said in key or "\\" in key else None
             known[key] = str(value) if value else default
         result.append(known[key])
     return result

@@ -3,7 +3,7 @@
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.candidates import CandidateShardsDataset, ColumnsDataset
 from anmi.datasets.earlier import EarlierDataset
-from anmi.datasets.files import FigureDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset
+from anmi.datasets.files import FigureDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset, TrainingRowsDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
 from anmi.datasets.model_registry import ModelRegistryDataset
 from anmi.datasets.work import WorkFolderDataset
@@ -22,5 +22,6 @@ __all__ = [
     "StoreDataset",
     "TableDataset",
     "TextDataset",
+    "TrainingRowsDataset",
     "WorkFolderDataset",
 ]

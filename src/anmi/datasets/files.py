@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     # By these names kedro-viz knows how to show a preview.
     from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
+    from anmi.selection.row_table import TrainingRows
+
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
@@ -127,11 +129,14 @@ class TableDataset(PlainDataset):
         self.rows = len(data)
         super()._write(data, path)
 
+    def _table(self, path: Path) -> Any:
+        return super()._read(path)
+
     def _read(self, path: Path) -> Any:
         """Read the table; a small one, which many nodes ask for, once until Kedro releases the dataset."""
         if self._opened is not None and self._opened[0] == path:
             return self._opened[1].copy(deep=False)
-        table = super()._read(path)
+        table = self._table(path)
         if path.stat().st_size <= _SMALL:
             # Copy-on-write: what a node does to its copy reaches no other.
             self._opened = path, table
@@ -152,6 +157,21 @@ class TableDataset(PlainDataset):
             first = next(file.iter_batches(nrows), None)
             rows = pa.Table.from_batches([] if first is None else [first], file.schema_arrow)
         return previews.table(rows.to_pandas())
+
+
+class TrainingRowsDataset(TableDataset):
+    """Training rows as a Parquet file: written from rows that hold documents by number, read as a pandas table."""
+
+    def _write(self, data: TrainingRows, path: Path) -> None:
+        self._opened = None
+        self.rows = len(data)
+        data.save(path)
+
+    def _table(self, path: Path) -> Any:
+        # Arrow is not needed to name a dataset.
+        from anmi.selection.row_table import load
+
+        return load(path)
 
 
 class NumpyDataset(ArtifactDataset):

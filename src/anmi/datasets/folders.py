@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import json
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import orjson
 import pandas as pd
 from kedro.io.core import AbstractDataset, DatasetError, Version
 
 from anmi.datasets import previews
 from anmi.datasets.artifact import ArtifactDataset
-from anmi.datasets.files import plain
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -143,26 +142,25 @@ class JsonLinesChunks(ArtifactDataset):
         self._rows = rows
 
     def _write(self, data: pd.DataFrame, path: Path) -> None:
+        from anmi.selection.export.writing import write_lines
+
         path.mkdir()
         for number, start in enumerate(range(0, max(len(data), 1), self._rows), start=1):
-            chunk = data.iloc[start : start + self._rows]
-            rows = chunk.astype(object).where(chunk.notna(), None).to_dict(orient="records")
-            with (path / f"part_{number:03d}.jsonl").open("w", encoding="utf-8") as file:
-                file.writelines(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+            write_lines(data.iloc[start : start + self._rows], path / f"part_{number:03d}.jsonl")
 
     def _read(self, path: Path) -> pd.DataFrame:
         rows: list[dict[str, Any]] = []
         # By number, not by name: part_1000 follows part_999.
         for file in sorted(path.glob("part_*.jsonl"), key=lambda name: int(name.stem.split("_")[1])):
             with file.open(encoding="utf-8") as lines:
-                rows.extend(json.loads(line) for line in lines)
+                rows.extend(map(orjson.loads, lines))
         return pd.DataFrame(rows)
 
     @previews.where_made
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
         with (self.local_copy() / "part_001.jsonl").open(encoding="utf-8") as lines:
-            return previews.table(pd.DataFrame([json.loads(line) for line in itertools.islice(lines, 5)]))
+            return previews.table(pd.DataFrame([orjson.loads(line) for line in itertools.islice(lines, 5)]))
 
 
 class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]

@@ -26,11 +26,18 @@ def pack(function: Callable[..., Any], folder: Path) -> None:
     header = pickle.dumps(function, protocol=5, buffer_callback=buffers.append)
     (folder / _HEADER).write_bytes(header)
     ends = np.zeros((len(buffers), 2), np.int64)
+    # Two arrays over the same memory are sent as one.
+    written: dict[tuple[int, int], int] = {}
     with (folder / _ARRAYS).open("wb") as file:
         for number, buffer in enumerate(buffers):
+            memory = np.frombuffer(buffer.raw(), np.uint8)
+            known = written.setdefault((memory.ctypes.data, len(memory)), number)
+            if known < number:
+                ends[number] = ends[known]
+                continue
             file.write(bytes(-file.tell() % _ALIGNED))
             ends[number, 0] = file.tell()
-            file.write(buffer.raw())
+            file.write(memory.data)
             ends[number, 1] = file.tell()
     np.save(folder / _ENDS, ends)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,7 +69,8 @@ class DenseIndex:
             raise ValueError(f"{count} vectors but {len(document_ids)} document ids")
         settings = {"kind": kind, "documents": count, "dimensions": width, "fingerprint": fingerprint}
         if kind == "flat":
-            return DenseIndex(np.asarray(embeddings, np.float32), settings, document_ids)
+            # What is mapped from a file stays so.
+            return DenseIndex(np.asanyarray(embeddings, np.float32), settings, document_ids)
         import faiss
 
         engine: Any
@@ -89,7 +91,7 @@ class DenseIndex:
     def save(self, path: Path) -> None:
         """Write the index into the folder ``path``."""
         if self.settings["kind"] == "flat":
-            np.save(path / _VECTORS, self._engine)
+            _save(path / _VECTORS, self._engine)
         else:
             import faiss
 
@@ -119,6 +121,11 @@ class DenseIndex:
         scores, documents = self._engine.search(np.ascontiguousarray(queries, dtype=np.float32), k)
         return documents.astype(np.int32), scores.astype(np.float32)
 
+    @property
+    def exact(self) -> NDArray[np.float32] | None:
+        """The vectors that are searched, float32 [N, D], not copied; None where they are not searched as they are."""
+        return np.asarray(self._engine) if self.settings["kind"] == "flat" else None
+
     def vectors(self) -> NDArray[np.float32] | None:
         """Return the vectors that were indexed, float32 [N, D]; None where only approximations of them are kept."""
         if self.settings["kind"] == "ivfpq":
@@ -127,3 +134,15 @@ class DenseIndex:
             return np.array(self._engine)
         found: NDArray[np.float32] = self._engine.reconstruct_n(0, self.settings["documents"])
         return found
+
+
+def _save(path: Path, vectors: NDArray[np.float32]) -> None:
+    """Write vectors; where they are all of another artifact, which nobody changes, as a second name of its file."""
+    if isinstance(vectors, np.memmap) and vectors.filename and vectors.flags.c_contiguous:
+        source = Path(vectors.filename)
+        if source.stat().st_size == vectors.offset + vectors.nbytes:
+            # Not on another disk, nor on one without links.
+            with suppress(OSError):
+                path.hardlink_to(source)
+                return
+    np.save(path, vectors)

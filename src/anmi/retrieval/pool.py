@@ -55,35 +55,6 @@ def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> N
     return np.array([document_index.get(name, PADDING) for name in names], np.int32)
 
 
-def with_duplicates(positives: NDArray[np.int32], group: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the documents that must not be candidates: positives and every document of the same text.
-
-    Parameters
-    ----------
-    positives
-        int32 [Q, P], padded with -1.
-    group
-        For every document the index of the first one with the same text, int32 [N].
-
-    Returns
-    -------
-    numpy.ndarray
-        int32 [Q, P']; the members of the positives' groups, padded with -1.
-    """
-    order = np.argsort(group, kind="stable")
-    starts = np.searchsorted(group[order], np.arange(len(group)))
-    sizes = np.bincount(group, minlength=len(group))
-    if sizes.max(initial=1) == 1:
-        return positives
-    of_positive = group[np.maximum(positives, 0)]
-    member = np.arange(int(sizes[of_positive].max()))
-    slot = np.minimum(starts[of_positive][:, :, None] + member, len(group) - 1)
-    valid = (member < sizes[of_positive][:, :, None]) & (positives != PADDING)[:, :, None]
-    members = np.where(valid, order[slot], PADDING).reshape(len(positives), -1)
-    members = -np.sort(-members, axis=1)
-    return members[:, : max(int((members != PADDING).sum(axis=1).max(initial=0)), 1)].astype(np.int32)
-
-
 def without(documents: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
     """Blank the excluded documents of each row: int32 [Q, M] with -1 where a document is in ``excluded`` [Q, P]."""
     result = documents.copy()

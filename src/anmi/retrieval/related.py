@@ -84,6 +84,27 @@ class RelatedDocuments:
         starts = np.searchsorted(keys // count, np.arange(count + 1))
         return RelatedDocuments(group, starts, (keys % count).astype(np.int32), kinds.astype(np.uint8))
 
+    def __len__(self) -> int:
+        return len(self._group)
+
+    def same_text(self, documents: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the documents of each row and all of the same text: int32 [Q, P'] from [Q, P], padded with -1.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"document_id": ["c"], "other_id": ["a"], "kind": ["copy"]})
+        >>> RelatedDocuments.from_table(table, ["a", "b", "c"]).same_text(np.array([[2], [1]], np.int32)).tolist()
+        [[2, 0], [1, -1]]
+        """
+        group = self._group[np.maximum(documents, 0)]
+        first = self._first_member[group]
+        sizes = np.where(documents == PADDING, 0, self._first_member[group + 1] - first)
+        member = np.arange(int(sizes.max(initial=1)))
+        place = np.minimum(first[:, :, None] + member, len(self._members) - 1)
+        found = np.where(member < sizes[:, :, None], self._members[place], PADDING).reshape(len(documents), -1)
+        found = -np.sort(-found, axis=1)
+        return found[:, : max(int((found != PADDING).sum(axis=1).max(initial=0)), 1)].astype(np.int32)
+
     def kinds(self, positives: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.uint8]:
         """Say of each document whether it is related to a positive of its row.
 

@@ -62,8 +62,8 @@ class Retrieve:
         Indexes of the corpus; None for a source that is not asked.
     embeddings
         Unit vectors of the documents, float32 [N, D].
-    group, related
-        Copies of the N documents, and their near-duplicates and siblings.
+    related
+        Copies of the N documents, their near-duplicates and siblings.
     bm25_depth, dense_depth, random
         Documents per query and source.
     seed
@@ -75,7 +75,6 @@ class Retrieve:
     bm25: BM25Index | None
     dense: DenseIndex | None
     embeddings: NDArray[np.float32]
-    group: NDArray[np.int32]
     related: RelatedDocuments
     bm25_depth: int
     dense_depth: int
@@ -86,9 +85,9 @@ class Retrieve:
 
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
-        excluded = pool.with_duplicates(np.concatenate([queries.positives, queries.own[:, None]], axis=1), self.group)
+        excluded = self.related.same_text(np.concatenate([queries.positives, queries.own[:, None]], axis=1))
         listed, found = self._nearest(queries, excluded)
-        drawn = random.draw(self.seed, queries.query_ids, excluded, len(self.group), self.random)
+        drawn = random.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
         documents, source = pool.union(
             found, np.where(found >= 0, SOURCES["dense"], 0).astype(np.uint8), drawn, "random"
         )

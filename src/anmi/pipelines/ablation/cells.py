@@ -192,7 +192,7 @@ def select(job: SelectionJob) -> None:
         selection=selection, recipe=job.recipe, recipes=job.recipes,
         **{name: data[name] for name in ("corpus", "queries", "related_documents")},
     )  # fmt: skip
-    counted = of_split(rows, "train")
+    counted = of_split(rows.to_pandas(), "train")
     labelled = counted[counted.origin == "qrels"]
     filled = labelled.negative_ids.map(len) >= recipe.negatives
     seconds = round(time.monotonic() - started, 2)
@@ -200,9 +200,10 @@ def select(job: SelectionJob) -> None:
         corpus=data["corpus"], queries=data["queries"], qrels=data["qrels"], knowledge=data["knowledge"],
         recipe=job.recipe, recipes=job.recipes, selection=SelectionParams(), seed=job.seed,
     )  # fmt: skip
-    for target, table in ((job.rows, rows), (job.variants, variants)):
-        with aside(target) as path:
-            table.to_parquet(path, index=False, compression="zstd")
+    with aside(job.rows) as path:
+        rows.save(path)
+    with aside(job.variants) as path:
+        variants.to_parquet(path, index=False, compression="zstd")
     _write(job.target, {
         "rows": len(labelled), "promoted": len(counted) - len(labelled), "coverage": float(filled.mean()),
         "select_seconds": seconds, **_false_negatives(job, labelled),
@@ -255,11 +256,12 @@ def run_cell(job: CellJob) -> None:
     from anmi.pipelines.evaluation.search import build_search, run_systems
     from anmi.pipelines.training.nodes import train_retriever
     from anmi.runs.memory import peak_mib, reset_peak
+    from anmi.selection.row_table import load
     from anmi.store import Store
 
     started, data = time.time(), job.place.mined
     corpus, queries, qrels = data["corpus"], data["queries"], data["qrels"]
-    rows, variants = pd.read_parquet(job.selection.rows), pd.read_parquet(job.selection.variants)
+    rows, variants = load(job.selection.rows), pd.read_parquet(job.selection.variants)
     common: dict[str, Any] = {name: data[name] for name in ("corpus", "queries", "qrels", "pseudo_queries")}
     common |= {"recipe": job.recipe, "dense": job.dense}
     evaluation = EvaluationParams(split=job.split, cutoffs=CUTOFFS)

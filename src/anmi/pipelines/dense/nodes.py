@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import CandidateShards
+from anmi.candidates import PADDING, CandidateShards
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, running
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.dense.params import DenseParams
@@ -122,20 +122,22 @@ def retrieve(
         chosen &= encoded.query_id.isin(plan.queries)
     rows = np.flatnonzero(chosen)
     position = dict(zip(ids, range(len(ids)), strict=True))
+    asking = encoded.iloc[rows]
+    positives, own = pool.positives_of(asking.query_id.tolist(), qrels, position), pool.own_documents(asking, position)
     shards = []
     for start in range(0, len(rows), bm25.shard):
-        some = rows[start : start + bm25.shard]
-        part = encoded.iloc[some]
-        names = part.query_id.tolist()
+        some = slice(start, start + bm25.shard)
+        part, known = asking.iloc[some], positives[some]
+        most = max(int((known != PADDING).sum(axis=1).max()), 1)
         shards.append(Queries(
-            names, part.text.tolist(), pool.positives_of(names, qrels, position),
-            pool.own_documents(part, position), np.asarray(query_embeddings)[some],
+            part.query_id.tolist(), part.text.tolist(), known[:, :most], own[some],
+            np.asarray(query_embeddings)[rows[some]],
         ))  # fmt: skip
     search = Retrieve(
         bm25=bm25_index if "bm25" in asked.sources else None,
         dense=dense_index if "dense" in asked.sources else None,
-        embeddings=document_embeddings,
-        group=pool.duplicate_groups(ids, related_documents),
+        # One array for both, so that workers are sent one.
+        embeddings=document_embeddings if dense_index.exact is None else dense_index.exact,
         related=RelatedDocuments.from_table(related_documents, ids),
         bm25_depth=bm25.depth,
         dense_depth=dense.depth,

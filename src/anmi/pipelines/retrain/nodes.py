@@ -94,7 +94,7 @@ def audit_recipe(
 
     selection = Runner(recipes.get(recipe), seed).run(rated(candidates, **columns).map(believed))
     ids, texts = corpus.document_id.tolist(), dict(zip(queries.query_id, queries.text, strict=True))
-    rows = read_rows(training_rows(selection, ids, ids, texts), options.curriculum.reads)
+    rows = read_rows(training_rows(selection, ids, ids, texts).to_pandas(), options.curriculum.reads)
     found = share_of_pairs(drawn_again(rows, options, training_log, seed), truth, seed=seed)
     log.info("Of %d negatives drawn again for the audited queries %d are planted", found.total, found.count)
     measured = {

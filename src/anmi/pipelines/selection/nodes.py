@@ -20,6 +20,7 @@ from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.export import Exports
 from anmi.selection.plan import MiningRecord
 from anmi.selection.recipe import RecipeBook, Runner
+from anmi.selection.row_table import TrainingRows
 
 _LOG = logging.getLogger(__name__)
 _AS_THE_RECIPE_SAYS = TrainingParams()
@@ -121,7 +122,7 @@ def make_training_rows(
     related_documents: pd.DataFrame,
     recipe: str,
     recipes: RecipeBook,
-) -> pd.DataFrame:
+) -> TrainingRows:
     """Write the selection out as training rows with texts, weights, every score and the ``split`` of the query.
 
     Raises
@@ -130,7 +131,7 @@ def make_training_rows(
         The recipe wants negatives and none is left, naming the step that rejected most. Where there is no training
         query, there is nothing to want them for.
     """
-    from anmi.corpus.texts import document_texts
+    from anmi.corpus.texts import joined_texts
     from anmi.evaluation.diagnostics import Funnel, diagnose
     from anmi.retrieval.pool import own_documents
     from anmi.retrieval.related import RelatedDocuments
@@ -140,13 +141,11 @@ def make_training_rows(
     ids = corpus.document_id.tolist()
     places = own_documents(queries, dict(zip(ids, range(len(ids)), strict=True)))
     own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
-    rows = training_rows(
-        selection, ids, document_texts(corpus), texts, RelatedDocuments.from_table(related_documents, ids), own
-    )
-    split = rows.query_id.map(dict(zip(queries.query_id, queries.split, strict=True)))
-    rows.insert(rows.columns.tolist().index("origin"), "split", split.astype("str"))
+    splits = dict(zip(queries.query_id, queries.split, strict=True))
+    related = RelatedDocuments.from_table(related_documents, ids)
+    rows = training_rows(selection, ids, joined_texts(corpus), texts, related, own, splits)
     asked = bool((queries.split == "train").any())
-    if asked and recipes.get(recipe).negatives and not rows.negative_ids.map(len).sum():
+    if asked and recipes.get(recipe).negatives and not rows.negatives:
         raise AnmiError(
             f'recipe "{recipe}" left no negative for any query: {_why_none(diagnose(selection, Funnel(1))[0])}'
         )

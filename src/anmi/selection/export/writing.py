@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import orjson
 import pandas as pd
 
 from anmi.retrieval.prompts import in_words
@@ -68,9 +69,9 @@ class Exported:
             for prefix, table in self._parts():
                 for number, start in enumerate(range(0, max(len(table), 1), _CHUNK), start=1):
                     part = folder / self.files.replace("*", f"{prefix}{number:03d}")
-                    _write_lines(table.iloc[start : start + _CHUNK], part)
+                    write_lines(table.iloc[start : start + _CHUNK], part)
         else:
-            _write_lines(self.table, folder / self.files)
+            write_lines(self.table, folder / self.files)
         (folder / README).write_text(self.readme(), encoding="utf-8")
 
     def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -130,11 +131,19 @@ def _write_parquet(table: pd.DataFrame, path: Path) -> None:
             writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
 
 
-def _write_lines(table: pd.DataFrame, path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+def write_lines(table: pd.DataFrame, path: Path) -> None:
+    """Write one JSON object a row; what is no number (NaN, infinities) and what is missing become null."""
+    names = [str(name) for name in table.columns]
+    with path.open("wb") as file:
         for part in _slices(table):
-            rows = part.to_dict(orient="records")
-            file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+            columns = (part[name].tolist() for name in part.columns)
+            rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+            file.writelines(orjson.dumps(row, _listed, orjson.OPT_APPEND_NEWLINE) for row in rows)
+
+
+def _listed(value: Any) -> Any:
+    # Numbers of an array as Python's own, with all their digits.
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def may_replace(folder: Path) -> str | None:
