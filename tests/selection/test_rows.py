@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from tests.selection.conftest import with_lists
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.retrieval.related import RelatedDocuments
+from anmi.selection.row_table import load
 from anmi.selection.rows import pair_rows, training_rows
 from anmi.training.batch import assemble, read_rows
 
@@ -213,3 +216,14 @@ def test_without_queries_there_are_all_columns_and_no_rows(tmp_path):
     assert read.columns.tolist() == rows.columns.tolist()
     for column in ("query_id", "positive_ids", "negatives", "excluded_ids"):
         assert read[column].dtype.kind == "O", column
+
+
+def test_a_text_of_copies_is_written_once(tmp_path: Path) -> None:
+    texts = ["one " * 500, *["the same " * 500] * 9]
+    rows = training_rows(CandidateShards.of([selected()]), NAMES, texts, QUERIES)
+    rows.save(tmp_path / "rows.parquet")
+    group = pq.read_metadata(tmp_path / "rows.parquet").row_group(0)
+    parts = [group.column(place) for place in range(group.num_columns)]
+    (negatives,) = (part for part in parts if part.path_in_schema == "negatives.list.element")
+    assert "RLE_DICTIONARY" in negatives.encodings and negatives.total_uncompressed_size < 1.5 * len(texts[1])
+    assert load(tmp_path / "rows.parquet").negatives[0].tolist() == [texts[5], texts[4]]

@@ -87,7 +87,9 @@ class TrainingRows:
             numbers, place = np.unique(_values(column).to_numpy(), return_inverse=True)
             for new, values in ((name, self.ids), (JOINED[name], self.texts)):
                 if new is not None:
-                    columns[new] = _like(column, place, values.take(pa.array(numbers)))
+                    # Copies have one text: with it twice, the writer would give up the dictionary.
+                    told = values.take(pa.array(numbers)).dictionary_encode()
+                    columns[new] = _like(column, told.indices.to_numpy()[place], told.dictionary)
         return pa.table(columns)
 
 
