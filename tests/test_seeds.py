@@ -61,3 +61,11 @@ def test_draws_are_uniform_over_documents_and_over_queries() -> None:
 
 def test_an_empty_block_draws_nothing() -> None:
     assert seeds.uniform(0, "s", [], np.zeros((0, 4), np.int32)).shape == (0, 4)
+
+
+@given(st.lists(st.tuples(st.text(max_size=4), st.integers(0, 40)), max_size=4))
+@settings(deadline=None)
+def test_a_permutation_is_the_first_of_its_stream_whatever_was_drawn_before(asked: list[tuple[str, int]]) -> None:
+    for query, count in asked:
+        expected = seeds.stream(7, "step", query).permutation(count)
+        assert seeds.permutation(7, "step", query, count).tolist() == expected.tolist()

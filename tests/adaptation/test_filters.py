@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from anmi.adaptation.filters import KEPT, FilterOptions, reasons
+from anmi.adaptation.filters import KEPT, FilterOptions, _holds, _repeats, reasons
+from anmi.corpus.duplicates import normalised
 
 REST = "what is left of it"
 
@@ -65,3 +68,12 @@ def test_copies_ask_nothing_and_are_no_boilerplate() -> None:
 
 def test_no_pseudo_queries_have_no_reasons() -> None:
     assert why() == []
+
+
+WORDS = st.lists(st.sampled_from(["Rain", "rains", "a", "x-ray", "..", "(all)", "5 %", "été", "雨"]), max_size=6)
+
+
+@given(text=WORDS, form=WORDS, blank=st.sampled_from([" ", ", ", "\n\n"]))
+def test_a_missing_word_is_seen_without_normalising(text: list[str], form: list[str], blank: str) -> None:
+    written, run = blank.join([*text, *form[:2]]), normalised(" ".join(form))
+    assert _repeats(written, run) == _holds(normalised(written), run)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from anmi.adaptation.kinds.keyphrase import keyphrase
+from anmi.adaptation.kinds.keyphrase import _ASCII_WORD, _ascii_words, keyphrase
 from anmi.adaptation.views import Document, Material, View
 from anmi.retrieval.tokenize import tokenizer
 
@@ -65,3 +67,16 @@ def test_languages_whose_words_nobody_parts_here_have_none(language: str) -> Non
 def test_short_documents_are_not_asked_by_all_that_they_say() -> None:
     assert views(["Insulin lowers sugar."], "en") == []
     assert [len(view.query.split()) for view in views(["Insulin lowers blood sugar."], "en")] == [2]
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=30) | st.text("aB3-'_ .", max_size=30))
+def test_words_in_ascii_are_those_of_the_expression(text: str) -> None:
+    assert _ascii_words(text) == _ASCII_WORD.findall(text)
+
+
+def test_documents_that_are_counted_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    whole = [views(TEXTS, "en", place) for place in range(len(TEXTS))]
+    monkeypatch.setattr(sys.modules["anmi.adaptation.kinds.keyphrase"], "_DOCUMENTS", 1)
+    assert [views(TEXTS, "en", place) for place in range(len(TEXTS))] == whole
