@@ -18,7 +18,7 @@ from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
-from anmi.retrieval.tokenize import Tokenize, resolve, tokenizer
+from anmi.retrieval.tokenize import Tokenize, cut_by_snowball, resolve, tokenizer
 
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
 _K1: Final = 0.9
@@ -78,7 +78,14 @@ class Terms:
             No document has a term.
         """
         settings = {"language": language, "tokenizer": resolve(kind, language)}
-        found = Terms.build(texts, tokenizer(settings["tokenizer"], language))
+        tokenize = tokenizer(settings["tokenizer"], language)
+        if settings["tokenizer"] == "snowball":
+            cut = cut_by_snowball(texts, language)
+            vocabulary = dict(zip(cut.terms, range(len(cut.terms)), strict=True))
+            counts = _matrix(cut.numbers, np.concatenate([[0], np.cumsum(cut.lengths)]), len(vocabulary))
+            found = Terms._of(counts, vocabulary, tokenize)
+        else:
+            found = Terms.build(texts, tokenize)
         if not found.vocabulary:
             raise AnmiError(f'the tokenizer "{settings["tokenizer"]}" found no token in {len(texts)} documents')
         return replace(found, settings=settings)
@@ -212,9 +219,13 @@ def _counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> s
         known = found >= 0
         lengths = np.concatenate([[0], np.cumsum(known)])[lengths]
         columns = found[known]
-    counts = sparse.csr_matrix(
-        (np.ones(len(columns), np.float32), columns, lengths), shape=(len(rows), max(len(vocabulary), 1))
-    )
+    return _matrix(columns, lengths, len(vocabulary))
+
+
+def _matrix(columns: NDArray[np.int32], starts: NDArray[np.int64], width: int) -> sparse.csr_matrix:
+    """Count columns row by row, float32 [R, V] with sorted, unrepeated indices."""
+    ones = np.ones(len(columns), np.float32)
+    counts = sparse.csr_matrix((ones, columns, starts), shape=(len(starts) - 1, max(width, 1)))
     counts.sum_duplicates()
     return counts
 

@@ -16,9 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
+import numpy as np
 import regex
+from numpy.typing import NDArray
 
 from anmi.errors import AnmiError, nearest
 
@@ -43,6 +45,9 @@ _LONGEST_WORD: Final = 32
 _SHAPING: Final = regex.compile(r"(?<=\p{M})[\u200c\u200d]+|[\u200c\u200d]+(?=\p{M})")
 # Of which the stem is remembered: more than most collections have.
 _MOST_WORDS: Final = 1 << 20
+# Everything in ASCII that is no character of a word, as a blank.
+_BLANKS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
+_CUT_AT_ONCE: Final = 8192
 _NON_SPACE: Final = re.compile(r"\S+")
 # Snowball's names of the languages for which there is a stemmer.
 SNOWBALL: Final = {
@@ -84,7 +89,8 @@ def _words(text: str) -> list[str]:
     return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
 
 
-def _snowball(language: str) -> Tokenize:
+def _stem(language: str) -> Callable[[str], str | None]:
+    """Return a function from a word to its stem, None of a stop word."""
     if language not in SNOWBALL:
         raise AnmiError(f'no Snowball stemmer for language "{language}"; use tokenizer "ngram" or "whitespace"')
     import Stemmer
@@ -98,11 +104,64 @@ def _snowball(language: str) -> Tokenize:
     def stem(word: str) -> str | None:
         return None if word in stop else str(stemmer.stemWord(word))
 
+    return stem
+
+
+def _snowball(language: str) -> Tokenize:
+    stem = _stem(language)
+
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
         words = (map(stem, _words(_lower(text, language))) for text in texts)
         return [[term for term in row if term is not None] for row in words]
 
     return tokenize
+
+
+class Cut(NamedTuple):
+    """Texts as numbers of terms.
+
+    Attributes
+    ----------
+    terms
+        Each once, in the order in which they are met.
+    numbers
+        Of all texts one after the other, int32 [T].
+    lengths
+        Terms of each text, int64 [N].
+    """
+
+    terms: list[str]
+    numbers: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+
+
+def cut_by_snowball(texts: Sequence[str], language: str) -> Cut:
+    """Cut texts as the tokeniser ``snowball`` does, but with a Python string for each different word only.
+
+    Examples
+    --------
+    >>> cut_by_snowball(["The running dogs", "a dog runs"], "en").terms
+    ['run', 'dog']
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    stem = _stem(language)
+    number: dict[str, int] = {}
+    numbers, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for start in range(0, len(texts), _CUT_AT_ONCE):
+        lowered = (_lower(_composed(text), language) for text in texts[start : start + _CUT_AT_ONCE])
+        # What is no character of a word parts words; words themselves hold no blank.
+        parted = (text.translate(_BLANKS) if text.isascii() else " ".join(_WORD.findall(text)) for text in lowered)
+        rows = pc.split_pattern(pa.array(parted, pa.large_string()), " ")
+        words, sizes = rows.flatten().dictionary_encode(), pc.list_value_length(rows).to_numpy()
+        stems = [stem(word) if len(word) > 1 else None for word in words.dictionary.to_pylist()]
+        known = [-1 if term is None else number.setdefault(term, len(number)) for term in stems]
+        found = np.array(known, np.int32)[words.indices.to_numpy()] if known else np.zeros(0, np.int32)
+        row = np.repeat(np.arange(len(sizes)), sizes)[found >= 0]
+        numbers.append(found[found >= 0])
+        lengths.append(np.bincount(row, minlength=len(sizes)))
+    return Cut(list(number), np.concatenate(numbers), np.concatenate(lengths))
 
 
 def _module(name: str, extra: str) -> Any:
