@@ -20,8 +20,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
+from anmi.engine.threads import in_threads
 from anmi.retrieval.model_settings import as_text, tokenizer_settings
 
+# Small enough that two threads share the new words of a batch.
+_CUT_AT_ONCE: Final = 2048
+_MOST_THREADS: Final = 4
 _TABLE: Final = "StaticEmbedding"
 _NORMALIZE: Final = "Normalize"
 _WEIGHTS: Final = "embedding.weight"
@@ -152,11 +156,16 @@ class _Words:
         new = [word for word in words if word not in self._number]
         if not new:
             return
-        found = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(new, add_special_tokens=False)]
+        parts = [new[start : start + _CUT_AT_ONCE] for start in range(0, len(new), _CUT_AT_ONCE)]
+        found = list(chain.from_iterable(in_threads(self._cut, parts, min(_MOST_THREADS, len(parts)))))
         self._number.update(zip(new, range(len(self._number), len(self._number) + len(new)), strict=True))
         ends = self._starts[-1] + np.cumsum([len(ids) for ids in found])
         self._starts = np.concatenate([self._starts, ends])
         self._tokens = np.concatenate([self._tokens, np.array(list(chain.from_iterable(found)), np.int32)])
+
+    def _cut(self, words: list[str]) -> list[list[int]]:
+        # The tokenizer lets other threads run; its own threads are off, as they do not survive a fork.
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(words, add_special_tokens=False)]
 
 
 def _cuts_words_alone(tokenizer: Any) -> bool:
