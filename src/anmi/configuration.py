@@ -87,7 +87,7 @@ class ConfigLoader(OmegaConfigLoader):  # type: ignore[misc]
         """Return what the files of an environment say of a part, with the parameters of the command line over it."""
         folder, found, seen = Path(self.conf_source, environment), dict[str, Any](), set[str]()
         for path in _files(folder, self.config_patterns[key]):
-            content = yaml.load(path.read_text(encoding="utf-8"), Loader=get_yaml_loader())
+            content = _read(path.read_text(encoding="utf-8"))
             if not isinstance(content, dict | None) or not all(isinstance(name, str) for name in content or ()):
                 raise _Unusual
             content = content or {}
@@ -134,6 +134,18 @@ def _files(folder: Path, patterns: list[str]) -> list[Path]:
     if any(path.suffix == ".json" for path in files) or any(part.startswith(".") for parts in inside for part in parts):
         raise _Unusual
     return files
+
+
+def _read(text: str) -> Any:
+    """Return what a YAML file says, as OmegaConf reads it: a date stays a text, and no key stands twice."""
+    kind = get_yaml_loader()
+    if not issubclass(kind, (yaml.SafeLoader, yaml.CSafeLoader)):
+        raise _Unusual
+    reader = kind(text)
+    try:
+        return reader.get_single_data()
+    finally:
+        reader.dispose()
 
 
 def _leaves(value: Mapping[Any, Any], place: str = "") -> Iterator[str]:
