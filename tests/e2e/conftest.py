@@ -110,9 +110,9 @@ def whole_run(run_once: Callable[..., Place]) -> Place:
 
 @pytest.fixture(scope="session")
 def scifact(run_once: Callable[..., Place], shared_data: Path) -> Place:
-    """SciFact mined with ``anmi_2_1`` and the static encoder, with the sizes of real runs."""
+    """SciFact mined with ``anmi_2_1`` and the static encoder, with the sizes of real runs; ready to be trained on."""
     parameters = f"collection=beir:{shared_data}/scifact,recipe=anmi_2_1,encoder=static"
-    return run_once("scifact", "--pipelines", "mining", "--params", parameters, env=None)
+    return run_once("scifact", "--pipelines", "mining,adaptation", "--params", parameters, env=None)
 
 
 @pytest.fixture(scope="session")
