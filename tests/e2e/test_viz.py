@@ -138,6 +138,8 @@ def test_it_opens_in_a_browser_folds_and_shows_a_figure(browsing: Any, site: Pat
         assert tab.locator(".pipeline-node--task").count() == 0, "all stages are folded"
         tab.locator("[role=treeitem][id$='-reporting'] .MuiTreeItem-iconContainer").click()
         tab.locator(".pipeline-node--task[data-node-fullname=draw_selection]").wait_for()
+        # It fades out.
+        tab.locator(".pipeline-node--modularPipeline[data-node-fullname=reporting]").wait_for(state="detached")
         folded = tab.locator(".pipeline-node--modularPipeline").count()
         assert folded == len(STAGES) - 1, "the others still are"
         tab.goto(address + browsing.place_of(site, "nearness_figure"))
