@@ -47,7 +47,7 @@ STORED: Final[Number] = "float16"
 # What people call a loaded model.
 _CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 _PRINTS: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
-# Where a loaded model's network may be kept in another form.
+# Where a loaded model's network may be kept in another form; see `keep_networks`.
 _MODELS: Final[WeakKeyDictionary[Any, Path]] = WeakKeyDictionary()
 
 
@@ -370,14 +370,19 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
     return result.astype(np.float32)
 
 
-def onnx_folder(model: SentenceTransformer, way: Way) -> Path:
+def keep_networks(model: Any, models: Path) -> None:
+    """Say in which folder a model's network is to be kept for ONNX Runtime; of an encoder `load_encoder` says it."""
+    _MODELS[model] = models
+
+
+def onnx_folder(model: Any, way: Way) -> Path:
     """Return where a model's network is kept for ONNX Runtime."""
     if model not in _MODELS:
-        raise AnmiError(f'only an encoder of load_encoder can be run by "{way}"; set dense.backend=torch')
+        raise AnmiError(f'"{way}" has no folder to keep the network in; set the backend to torch')
     return _MODELS[model] / f"{FOLDER}{_network_print(model)}-{way.removeprefix(FOLDER)}"
 
 
-def _network_print(model: SentenceTransformer) -> str:
+def _network_print(model: Any) -> str:
     if model not in _PRINTS:
         _PRINTS[model] = _digest(model, None, ())[:16]
     return _PRINTS[model]
