@@ -37,6 +37,7 @@ from anmi.retrieval.encoders import (
 from anmi.retrieval.kinds import device, quiet
 from anmi.retrieval.model_folder import checked_model
 from anmi.retrieval.onnx import WAYS, by_onnx
+from anmi.retrieval.passes import passes
 from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store
 
@@ -95,7 +96,11 @@ class JudgeOptions(BaseModel):
         description="As cross_encoder, `minilm` is trained here, cross-fitted; any CrossEncoder name or folder is "
         "used as it is. As bi_encoder: `minilm`, `static`, or any sentence-transformers name or folder.",
     )
-    batch_size: int = Field(32, ge=2, description="Pairs per step in training and scoring.")
+    batch_size: int = Field(
+        32,
+        ge=2,
+        description="Pairs per step in training, and in judging at most; fewer long ones at a time on a processor.",
+    )
     max_length: int = Field(
         128, ge=16, le=512, description="Tokens of query and document together; of each text for a bi-encoder."
     )
@@ -170,11 +175,18 @@ def logits(model: Any, pairs: Sequence[tuple[str, str]], options: JudgeOptions, 
     if way in WAYS:
         # Pairs go alone, as texts do: see there.
         model, size = by_onnx(model, way, onnx_folder(model, way)), 1
+    groups = passes([" ".join(pair) for pair in pairs], size, model.max_seq_length)
     with torch.inference_mode(), autocast(way or options.precision):
-        result: NDArray[Any] = model.predict(
-            list(pairs), batch_size=size, show_progress_bar=False, activation_fn=torch.nn.Identity()
-        )
-    return result
+        found = [
+            model.predict(
+                [pairs[place] for place in group], batch_size=len(group), show_progress_bar=False,
+                activation_fn=torch.nn.Identity(),
+            )
+            for group in groups
+        ]  # fmt: skip
+    # As many as there are places, or the caller will say so.
+    result = np.concatenate(found)
+    return result[np.argsort(np.concatenate(groups), kind="stable")] if len(result) == len(pairs) else result
 
 
 def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,)) -> Any:
