@@ -239,9 +239,8 @@ class TrainedCrossEncoder(NetworkJudge[TrainedOptions]):
                 "doubtful, so raise denoising.cross_encoder.doubtful_ratio (doubtful_probability where there is other "
                 "evidence) or denoising.depth"
             )
-        verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
         torch.manual_seed(self._seed)
-        model = _cross_encoder(minilm_folder(), self.options)
+        model = untrained(self.options)
         self.models.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.models, prefix=".teacher-", ignore_cleanup_errors=True) as scratch:
             folder = Path(scratch, "model")
@@ -329,6 +328,12 @@ def _cross_encoder(path: Path, options: TrainedOptions) -> Any:
         if (path / _HEAD).exists():
             head.load_state_dict(load_file(path / _HEAD))
         return CrossEncoder(modules=[body, head], device=device(), num_labels=1)
+
+
+def untrained(options: TrainedOptions) -> Any:
+    """Return the CrossEncoder that a training begins with: the lower layers of MiniLM, and our head."""
+    verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
+    return _cross_encoder(minilm_folder(), options)
 
 
 def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, seed: int) -> Pairs:
