@@ -8,6 +8,7 @@ two vectors. So neither does the number of ranges change a result.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -239,7 +240,7 @@ class Documents:
                 first, end - first, None if bm25 is None else bm25.part(first, end),
                 None if embeddings is None else np.asarray(embeddings[first:end]),
             )
-            for first, end in zip(borders, borders[1:], strict=False)
+            for first, end in pairwise(borders)
         )  # fmt: skip
         return Documents(Parts(held), bm25 is not None, dense is not None)
 
