@@ -42,7 +42,8 @@ ARTIFACTS: Final = (
     "selection/training_rows.parquet",
 )
 # A driver on a cluster of three machines, played by three sets of processes, each of which holds a third of the
-# documents; one is killed as its worker works and it answers for its documents. Only this process counts what it reads and writes of the bucket; the workers import the same class anew.
+# documents; one is killed as its worker works and it answers for its documents. Only this process counts what it reads
+# and writes of the bucket; the workers import the same class anew.
 CLUSTER: Final = """
 import json, sys, threading, time
 from collections import Counter

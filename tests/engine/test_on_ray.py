@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import secrets
 import shutil
 import signal
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import numpy as np
 import psutil
 import pytest
 
-from anmi.engine import EngineParams, LocalEngine, RayParams, running
+from anmi.engine import EngineParams, LocalEngine, Parts, RayParams, running
 from anmi.engine.on_ray import RayEngine
 from anmi.errors import AnmiError
 
@@ -150,6 +152,30 @@ def slowly(item: int) -> tuple[int, int]:
     return item, os.getpid()
 
 
+@dataclass(frozen=True)
+class Part:
+    """Sums an array with a request; 4 kills who holds it, the first time."""
+
+    array: np.ndarray
+    trace: Path
+
+    def __call__(self, request: int) -> tuple[int, int, bool]:
+        if request == 4 and not self.trace.exists():
+            self.trace.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return int(self.array.sum()) + request, os.getpid(), self.array.flags.writeable
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Asks parts, and tells by whom it was done and what of them it has."""
+
+    parts: Any
+
+    def __call__(self, item: int) -> tuple[list[tuple[int, int, bool]], int, int]:
+        return self.parts(item), os.getpid(), len(pickle.dumps(self.parts))
+
+
 def bytes_of(item: int) -> bytes:
     return bytes(item)
 
@@ -182,6 +208,25 @@ def test_a_function_is_sent_once_and_its_arrays_are_shared(engine: RayEngine) ->
     assert {threads for *_, threads in found} == {"1"}
     # Each worker keeps the instance, and what this may make of its arrays.
     assert sum(max(calls for pid, _, calls, *_ in found if pid == worker) for worker in workers) == 12
+
+
+def test_each_part_is_held_once_and_workers_hold_none(engine: RayEngine, tmp_path: Path) -> None:
+    parts = tuple(Part(np.full(1_000_000, number), tmp_path / f"{number}") for number in range(3))
+    (tmp_path / "0").touch()
+    (tmp_path / "2").touch()
+    with LocalEngine(workers=1) as local:
+        (tmp_path / "1").touch()
+        expected = [[value for value, *_ in each] for each, *_ in local.ordered(Asking(Parts(parts)), range(6))]
+        (tmp_path / "1").unlink()
+    found = list(engine.ordered(Asking(Parts(parts)), range(6)))
+    assert [[value for value, *_ in each] for each, *_ in found] == expected
+    holders = [{pid for _, pid, _ in answers} for answers in zip(*(each for each, *_ in found), strict=True)]
+    # Who held the second was killed, and another was asked again.
+    assert [len(pids) for pids in holders] == [1, 2, 1]
+    assert len(set.union(*holders)) == 4
+    assert not set.union(*holders) & {pid for _, pid, _ in found}
+    assert max(size for *_, size in found) < 10_000
+    assert not any(writeable for each, *_ in found for *_, writeable in each)
 
 
 def test_arrays_of_results_belong_to_the_caller(engine: RayEngine) -> None:

@@ -14,55 +14,48 @@ from anmi.engine.threads import VARIABLES, limited
 
 
 class PartHolder:
-    """An actor of Ray that answers for a part; its arrays are mapped from the object store of its machine.
+    """An actor of Ray that answers for a part; its arrays are mapped from the object store of its machine."""
 
-    Parameters
-    ----------
-    part
-        Its place in the object store, the one in a list. Ray would fetch it itself, but warns of every such argument.
-    threads
-        For arithmetic.
-    """
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._part: Callable[[Any], Any] | None = None
 
-    def __init__(self, part: list[Any], threads: int) -> None:
-        self._part, self._threads = library().get(part[0]), threads
-
-    def answer(self, request: Any) -> Any:
-        """Return what the part answers."""
+    def answer(self, part: list[Any], request: Any) -> Any:
+        """Return what the part answers; it is the one place in a list, lest Ray fetches it anew each time."""
+        if self._part is None:
+            self._part = library().get(part[0])
         with limited(self._threads):
             return self._part(request)
 
 
+@dataclass(frozen=True)
 class HeldParts:
-    """Stands for parts, in the function that workers are sent: asks the actors that hold them, all at once."""
+    """Stands for parts, in the function that workers are sent: asks the actors that hold them, all at once.
 
-    def __init__(self, holders: list[Any]) -> None:
-        self._holders = holders
+    Attributes
+    ----------
+    holders
+        An actor for each part, and the part's place in Ray's object store, from which a new actor would fetch it.
+    """
+
+    holders: tuple[tuple[Any, Any], ...]
 
     def __len__(self) -> int:
-        return len(self._holders)
+        return len(self.holders)
 
     def __call__(self, request: Any) -> list[Any]:
         """Return what each part answers, in their order."""
         ray = library()
         sent = ray.put(request)
-        found: list[Any] = ray.get([holder.answer.remote(sent) for holder in self._holders])
+        found: list[Any] = ray.get([holder.answer.remote([part], sent) for holder, part in self.holders])
         return found
 
 
-@dataclass(frozen=True)
-class Holder:
-    """An actor, and its part in the object store of this process's machine, from which a new one would fetch it."""
-
-    actor: Any
-    part: Any
-
-
-def hold(function: Any, params: EngineParams, put: Callable[[Any], Any]) -> tuple[Any, list[Holder]]:
+def hold(function: Any, params: EngineParams, put: Callable[[Any], Any]) -> tuple[Any, HeldParts]:
     """Let actors hold the parts of a function, each once, spread over the machines.
 
-    Ray starts an actor anew, elsewhere, when its machine is lost, and asks it again. Actors ask for no CPU of their own: while they work, the worker
-    that asked them waits.
+    Ray starts an actor anew, elsewhere, when its machine is lost, and asks it again. Actors ask for no CPU of their
+    own: while they work, the worker that asked them waits.
 
     Parameters
     ----------
@@ -75,10 +68,10 @@ def hold(function: Any, params: EngineParams, put: Callable[[Any], Any]) -> tupl
 
     Returns
     -------
-    function, holders
-        To be sent to workers, and the actors, which :func:`release` ends.
+    function, held
+        To be sent to workers; and what :func:`release` ends.
     """
-    holders: list[Holder] = []
+    made: list[tuple[Any, Any]] = []
     actor = library().remote(PartHolder).options(
         num_cpus=0, max_restarts=params.ray.retries, max_task_retries=-1, scheduling_strategy="SPREAD",
         runtime_env={"env_vars": dict.fromkeys(VARIABLES, str(params.threads))},
@@ -87,16 +80,15 @@ def hold(function: Any, params: EngineParams, put: Callable[[Any], Any]) -> tupl
     def place(parts: Parts) -> Any:
         if len(parts) == 1:
             return parts
-        sent = [put(part) for part in parts.held]
-        made = [Holder(actor.remote([part], params.threads), part) for part in sent]
-        holders.extend(made)
-        return HeldParts([holder.actor for holder in made])
+        held = tuple((actor.remote(params.threads), put(part)) for part in parts.held)
+        made.extend(held)
+        return HeldParts(held)
 
-    return placed(function, place), holders
+    return placed(function, place), HeldParts(tuple(made))
 
 
-def release(holders: list[Holder]) -> None:
+def release(held: HeldParts) -> None:
     """End the actors."""
-    for holder in holders:
+    for actor, _ in held.holders:
         with suppress(Exception):
-            library().kill(holder.actor)
+            library().kill(actor)

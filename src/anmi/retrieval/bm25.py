@@ -103,18 +103,7 @@ class BM25Index:
         return {**vars(self), "_engine": engine}
 
     def part(self, first: int, end: int) -> BM25Index:
-        """Return the index of a range of the documents, numbered from 0, with the weights that they have among all.
-
-        Raises
-        ------
-        AnmiError
-            It is by rank_bm25.
-        """
-        if isinstance(self._engine, _RankBM25):
-            raise AnmiError(
-                "engine.document_shards is above 1, but rank_bm25 has one index over all documents: set "
-                "bm25.engine=bm25s or engine.document_shards=1"
-            )
+        """Return bm25s' index of a range of the documents, numbered from 0, with the weights they have among all."""
         engine, scores = copy.copy(self._engine), self._engine.scores
         data, documents, starts = (np.asarray(scores[name]) for name in ("data", "indices", "indptr"))
         held = (documents >= first) & (documents < end)

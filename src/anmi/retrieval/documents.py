@@ -219,8 +219,12 @@ class Documents:
         Raises
         ------
         AnmiError
-            Several ranges are asked of an index that cannot be cut.
+            See :func:`check_cut`.
         """
+        check_cut(
+            ranges, "flat" if dense is None else dense.settings["kind"],
+            "bm25s" if bm25 is None else bm25.settings["engine"],
+        )  # fmt: skip
         if dense is None:
             embeddings = None
         approximate = None if dense is None or dense.settings["kind"] == "flat" else dense
@@ -228,11 +232,6 @@ class Documents:
         if ranges == 1:
             return Documents(
                 Parts((DocumentRange(0, count, bm25, embeddings, approximate),)), bm25 is not None, dense is not None
-            )
-        if approximate is not None:
-            raise AnmiError(
-                f"engine.document_shards is {ranges}, but dense.index {approximate.settings['kind']} is one structure "
-                "over all documents: set dense.index=flat or engine.document_shards=1"
             )
         borders = [count * number // ranges for number in range(ranges + 1)]
         held = tuple(
@@ -249,23 +248,42 @@ class Documents:
         found: list[Found] = self.ranges(asked)
         if len(found) == 1:
             return found[0]
-        lexical, lexical_scores = best_of(
-            np.concatenate([each.lexical for each in found], axis=1),
-            np.concatenate([each.lexical_scores for each in found], axis=1),
-            asked.bm25,
-        )
-        nearest, scores, values = (
-            np.concatenate([each[place] for each in found], axis=1)  # type: ignore[misc]
-            for place in (Found._fields.index(name) for name in ("nearest", "nearest_scores", "nearest_lexical"))
-        )
-        order = np.lexsort((nearest, -scores), axis=1)[:, : asked.dense]
+        whole = Found(*(np.concatenate(each, axis=1) for each in zip(*found, strict=True)))
+        order = np.lexsort((whole.nearest, -whole.nearest_scores), axis=1)[:, : asked.dense]
+        lexical, lexical_scores = best_of(whole.lexical, whole.lexical_scores, asked.bm25)
+        given: NDArray[np.float32] = np.fmax.reduce([each.given for each in found])
         return Found(
             lexical, lexical_scores,
-            *(np.take_along_axis(each, order, axis=1) for each in (nearest, scores, values)),
-            np.fmax.reduce([each.given for each in found]),
+            np.take_along_axis(whole.nearest, order, axis=1),
+            np.take_along_axis(whole.nearest_scores, order, axis=1),
+            np.take_along_axis(whole.nearest_lexical, order, axis=1),
+            given,
         )  # fmt: skip
 
     def look(self, asked: Look) -> Seen:
         """Return cosines with any documents, and how many of all have a higher score."""
         seen: list[Seen] = self.ranges(asked)
         return Seen(np.fmax.reduce([each.cosines for each in seen]), np.sum([each.above for each in seen], axis=0))
+
+
+def check_cut(ranges: int, index: str, engine: str) -> None:
+    """Refuse several ranges of what is one structure over all documents.
+
+    Parameters
+    ----------
+    ranges
+        How many are asked for.
+    index, engine
+        Kind of the dense index, and by what BM25 is computed.
+
+    Examples
+    --------
+    >>> check_cut(1, "hnsw", "rank_bm25"), check_cut(9, "flat", "bm25s")
+    (None, None)
+    """
+    for name, given, cut in (("dense.index", index, "flat"), ("bm25.engine", engine, "bm25s")):
+        if ranges > 1 and given != cut:
+            raise AnmiError(
+                f"engine.document_shards is {ranges}, but {name}={given} is one structure over all documents: set "
+                f"{name}={cut} or engine.document_shards=1"
+            )
