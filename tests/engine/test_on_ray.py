@@ -63,12 +63,17 @@ print(f"{workers} workers, {len(values)} results in order, {len(set(machines))} 
       f"{len(set(machines[lost_at + 4:]))} at the end", flush=True)
 cluster.shutdown()
 """
-# Ray hands out the GPU that a machine says it has; whether there is one, only who uses it would notice.
+# Ray hands out the GPU that a machine says it has; whether there is one, only the encoder notices, which then takes the
+# processor.
 SHARE = """
-import os, time, ray
+import os, sys, time, ray
+from pathlib import Path
 from ray.cluster_utils import Cluster
 from anmi.engine import EngineParams, RayParams
 from anmi.engine.on_ray import RayEngine
+from anmi.engine.threads import limited
+from anmi.retrieval.encoding import Encoding
+from anmi.retrieval.prompts import OWN
 
 def who(item):
     time.sleep(0.3)
@@ -76,15 +81,23 @@ def who(item):
 
 head = {"num_cpus": 4, "num_gpus": 1, "include_dashboard": False}
 cluster = Cluster(initialize_head=True, head_node_args=head)
-share = RayParams(address=cluster.address, cpus_per_worker=0.5, gpus_per_worker=0.25)
+share = RayParams(address=cluster.address, cpus_per_worker=0.5, gpus_per_worker=0.5)
 engine = RayEngine(EngineParams(kind="ray", ray=share))
 seen, until = {}, time.monotonic() + 60
-while len(seen) < 4 and time.monotonic() < until:
-    seen |= dict(engine.ordered(who, range(12)))
+while len(seen) < 2 and time.monotonic() < until:
+    seen |= dict(engine.ordered(who, range(6)))
 on = {str(gpu) for gpus in seen.values() for gpu in gpus}
 free = ray.available_resources().get("GPU", 0.0)
+encoding = Encoding("minilm", Path(sys.argv[1]), 64, OWN, "float32", 8, "document")
+texts = [[f"text {number} " + "of some words " * (number % 7) for number in range(start, start + 8)]
+         for start in range(0, 64, 8)]
+there = [vectors.tobytes() for vectors in engine.ordered(encoding, texts)]
+workers = engine.workers
 engine.close()
-print(f"{engine.workers} workers, {len(seen)} at work on GPU {sorted(on)}, {free:g} left", flush=True)
+with limited(1):
+    here = [encoding(some).tobytes() for some in texts]
+print(f"{workers} workers, {len(seen)} at work on GPU {sorted(on)}, {free:g} left, "
+      f"{sum(map(bytes.__eq__, here, there))} of {len(here)} batches alike", flush=True)
 ray.shutdown()
 cluster.shutdown()
 """
@@ -404,12 +417,17 @@ def test_a_gpu_that_is_not_there_is_told_at_once(engine: RayEngine) -> None:
 
 
 def ended(script: str, folder: Path) -> list[str]:
-    """Run a script with a cluster of its own and return what it printed."""
+    """Run a script with a cluster of its own, given a folder, and return what it printed."""
     path = folder / "cluster.py"
     path.write_text(script)
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
     done = subprocess.run(
-        [sys.executable, str(path)], env=CLEAN | token, capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, str(path), str(folder)],
+        env=CLEAN | token,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
@@ -422,5 +440,5 @@ def test_a_machine_of_a_cluster_may_be_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.rare
-def test_workers_share_a_gpu_by_fractions(tmp_path: Path) -> None:
-    assert "4 workers, 4 at work on GPU ['0'], 0 left" in ended(SHARE, tmp_path)
+def test_workers_share_a_gpu_by_fractions_and_encode_as_one_process_does(tmp_path: Path) -> None:
+    assert "2 workers, 2 at work on GPU ['0'], 0 left, 8 of 8 batches alike" in ended(SHARE, tmp_path)
