@@ -98,13 +98,15 @@ install: .venv/.installed ## only make .venv with the locked versions
 	@test -n "$(PYTHON)" || { echo "no working Python 3.11 or 3.12 on the PATH: install one, or name it with PYTHON=..."; exit 1; }
 	@echo "==> making .venv with $(PYTHON)"
 	@"$(PYTHON)" -m venv .venv
-	@echo "==> installing the locked versions (minutes, once)"
 	@# torch first and alone: a CPU build, where the index prefers one, then satisfies the lock as well.
-	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $$(grep '^torch==' requirements.lock)
-	@$(PIP) -r requirements.lock
+	@echo "==> 1 of 3: installing torch, the largest package"
+	@$(PIP) --no-compile $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $$(grep '^torch==' requirements.lock)
+	@echo "==> 2 of 3: installing all $$(grep -c == requirements.lock) packages at their locked versions (minutes, once)"
+	@$(PIP) --no-compile -r requirements.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
-	@# pip compiles all but this package, and where PYTHONDONTWRITEBYTECODE is set, every command would.
-	@$(BIN)/python -m compileall -q src
+	@# By all cores, where pip takes one. Some packages hold templates that are no Python; pip passes over them, too.
+	@echo "==> 3 of 3: compiling them"
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib src || true
 	@touch $@
 
 .venv/.installed-test: .venv/.installed requirements-test.lock
