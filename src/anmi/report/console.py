@@ -45,7 +45,7 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     return table
 
 
-NOTHING_MINED: Final = "No negatives were mined: the collection has no training labels, so the retriever learned from pseudo-queries alone."
+NOTHING_MINED: Final = "No negatives were mined: the collection has no training labels; training rests on pseudo-queries."
 
 
 def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:
