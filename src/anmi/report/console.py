@@ -45,7 +45,9 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     return table
 
 
-NOTHING_MINED: Final = "No negatives were mined: the collection has no training labels; training rests on pseudo-queries."
+NOTHING_MINED: Final = (
+    "No negatives were mined, since the collection has no training labels; training rests on pseudo-queries."
+)
 
 
 def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:
