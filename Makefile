@@ -99,14 +99,13 @@ install: .venv/.installed ## only make .venv with the locked versions
 	@echo "==> making .venv with $(PYTHON)"
 	@"$(PYTHON)" -m venv .venv
 	@# torch first and alone: a CPU build, where the index prefers one, then satisfies the lock as well.
-	@echo "==> 1 of 3: installing torch, the largest package"
-	@$(PIP) --no-compile $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $$(grep '^torch==' requirements.lock)
-	@echo "==> 2 of 3: installing all $$(grep -c == requirements.lock) packages at their locked versions (minutes, once)"
-	@$(PIP) --no-compile -r requirements.lock
+	@echo "==> installing torch, the largest package"
+	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $$(grep '^torch==' requirements.lock)
+	@echo "==> installing all $$(grep -c == requirements.lock) packages at their locked versions (minutes, once)"
+	@$(PIP) -r requirements.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
-	@# By all cores, where pip takes one. Some packages hold templates that are no Python; pip passes over them, too.
-	@echo "==> 3 of 3: compiling them"
-	@$(BIN)/python -m compileall -qq -j 0 .venv/lib src || true
+	@# pip compiles all but this package, and where PYTHONDONTWRITEBYTECODE is set, every command would.
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 .venv/.installed-test: .venv/.installed requirements-test.lock
