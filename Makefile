@@ -98,9 +98,10 @@ install: .venv/.installed ## only make .venv with the locked versions
 	@test -n "$(PYTHON)" || { echo "no working Python 3.11 or 3.12 on the PATH: install one, or name it with PYTHON=..."; exit 1; }
 	@echo "==> making .venv with $(PYTHON)"
 	@"$(PYTHON)" -m venv .venv
-	@echo "==> installing the locked versions (minutes, once)"
 	@# torch first and alone: a CPU build, where the index prefers one, then satisfies the lock as well.
+	@echo "==> installing torch, the largest package"
 	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $$(grep '^torch==' requirements.lock)
+	@echo "==> installing all $$(grep -c == requirements.lock) packages at their locked versions (minutes, once)"
 	@$(PIP) -r requirements.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@# pip compiles all but this package, and where PYTHONDONTWRITEBYTECODE is set, every command would.

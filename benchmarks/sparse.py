@@ -188,6 +188,9 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("svg")
     # So that drawing again gives the same bytes.
     matplotlib.rcParams["svg.hashsalt"] = "anmi"
+    # Middle grey on no background can be read on light and on dark pages.
+    names = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    matplotlib.rcParams.update(dict.fromkeys(names, "#808080") | {"legend.frameon": False, "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
@@ -202,7 +205,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("nDCG@10")
     axes[0].legend()
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None}, transparent=True)
 
 
 def kinds_of(mined: Mined) -> list[str]:

@@ -170,7 +170,7 @@ def test_a_run_that_is_stopped_by_hand_ends_as_the_shell_says(tmp_path: Path) ->
             break
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
-    said, _ = running.communicate(timeout=60)
+    said, _ = running.communicate(timeout=150)  # tables of a new tracking database are made first
     assert running.returncode == 130, said
     assert said.rstrip().endswith("Aborted!")
 

@@ -19,7 +19,7 @@ from kedro.framework.startup import bootstrap_project
 
 from anmi.cli import checkup, cli
 from anmi.cli.checkup import EXTRAS, OK, PROBLEM, WARNING
-from anmi.corpus.sources import READERS
+from anmi.corpus.kinds import READERS
 
 ROOT = Path(__file__).parents[2]
 

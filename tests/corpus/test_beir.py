@@ -325,8 +325,8 @@ def test_whole_numbers_serve_as_ids(folder):
 @pytest.mark.parametrize(
     ("collection", "words"),
     [
-        ("bier:x", 'unknown kind of collection "bier".*did you mean "beir"'),
-        ("beir:", "names nothing to read"),
+        ("bier:x", 'there is no collection "bier:x".*did you mean "beir"'),
+        ("beir:", "lacks its place"),
         ("api_docs:numpy", "takes nothing after the name"),
         ("beir:/does/not/exist", "/does/not/exist is not a folder"),
     ],

@@ -151,6 +151,15 @@ def test_collections_that_can_be(name: str) -> None:
     check_collection(name)
 
 
+def test_a_folder_without_its_kind_is_told_how_to_write_it(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(AnmiError, match=f'for what lies there write "docs:{tmp_path}/notes"'):
+        check_collection(f"{tmp_path}/notes")
+    (tmp_path / "corpus.jsonl").touch()
+    with pytest.raises(AnmiError, match=f'write "beir:{tmp_path}"'):
+        check_collection(str(tmp_path))
+
+
 @pytest.mark.parametrize(("name", "hint"), [("bier:x", 'did you mean "beir"'), ("beir:", "write it as beir:DIR")])
 def test_collections_that_cannot_be(name: str, hint: str) -> None:
     with pytest.raises(AnmiError, match=hint):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
@@ -211,6 +212,7 @@ def test_other_machines_need_the_token_once(run: Run, marks: Path) -> None:
 def test_what_is_not_there_is_said_on_a_page(page: TestClient, path: str) -> None:
     answer = page.get(path)
     assert answer.status_code == 404
+    assert "Macro" not in answer.text and re.search(r"<h1>That is not here</h1>\n<p>\w", answer.text)
     assert "Traceback" not in answer.text
     assert "create_app" not in answer.text
 

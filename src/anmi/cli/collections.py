@@ -52,7 +52,8 @@ def collections(source: str | None, as_json: bool, env: str | None) -> None:
 
 def kinds() -> list[dict[str, str]]:
     """Return every kind of collection, with what follows its name, what is read, an example and the extra it needs."""
-    from anmi.corpus.sources import READERS, reader_of
+    from anmi.corpus.kinds import READERS
+    from anmi.corpus.sources import reader_of
 
     found = []
     for name, (_, argument) in READERS.items():

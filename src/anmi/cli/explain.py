@@ -100,6 +100,10 @@ def find_rows(shards: Any, query_id: str, set_aside: Mapping[str, str] | None = 
         found += [block.take(np.array([row])) for row in np.flatnonzero(block.query_ids == query_id)]
     if not found and set_aside and query_id in set_aside:
         raise AnmiError(f'query "{query_id}" was set aside when the collection was read: {set_aside[query_id]}')
+    if not known:
+        from anmi.report.console import NOTHING_MINED
+
+        raise AnmiError(f'there is no query "{query_id}" to explain: {NOTHING_MINED}')
     if not found:
         raise AnmiError(f'the selection has no query "{query_id}": {_nearest(query_id, known, "the selection")}')
     return found

@@ -41,10 +41,13 @@ def negatives(as_json: bool, env: str | None) -> None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from anmi.report.console import rejections_table
+    from anmi.report.console import NOTHING_MINED, rejections_table
     from anmi.report.false_negatives import false_negatives_lines
     from anmi.report.negatives_console import dropped_table, expected_sentence, origins_table, source_table
 
+    if not any(row["candidates"] for row in found["funnel"]):
+        click.echo(NOTHING_MINED)
+        return
     out = console()
     out.print(source_table(found["by_source"]))
     out.print(rejections_table(found["funnel"]))

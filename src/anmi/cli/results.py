@@ -54,7 +54,7 @@ def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
     from anmi.report.by_bucket import bucket_table, composition, standing_in, verdict, warning
-    from anmi.report.console import rejections_table, results_table
+    from anmi.report.console import NOTHING_MINED, rejections_table, results_table
     from anmi.report.false_negatives import false_negatives_lines
     from anmi.report.negatives_console import expected_sentence
     from anmi.retrieval.prompts import in_words
@@ -74,7 +74,10 @@ def _print(saved: dict[str, Any]) -> None:
         ),
     ):
         click.echo(sentence)
-    out.print(rejections_table(pd.DataFrame(saved["funnel"])))
+    if any(row["candidates"] for row in saved["funnel"]):
+        out.print(rejections_table(pd.DataFrame(saved["funnel"])))
+    else:
+        click.echo(NOTHING_MINED)
     if expected := expected_sentence(saved.get("expected")):
         click.echo(expected)
     # What a label alone cannot show: known only where the collection holds its own truth.

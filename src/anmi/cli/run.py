@@ -16,6 +16,11 @@ from anmi.hooks.retraining import EXIT_HELP, RetrainHooks
 
 _EXAMPLE: Final = example("kedro run", 'kedro run --params "collection=docs:docs/**/*.md"')
 
+# What asks for less than a whole run, whose end is then no search.
+_PARTS: Final = (
+    "pipeline", "pipelines", "tags", "node_names", "from_nodes", "to_nodes", "from_inputs", "to_outputs", "namespaces",
+)  # fmt: skip
+
 
 def _run(**options: Any) -> Any:
     from anmi.runs import reuse
@@ -35,6 +40,9 @@ def _run(**options: Any) -> Any:
     code = exit_code()
     if code:
         raise click.exceptions.Exit(code)
+    if not any(options[name] for name in _PARTS):
+        env = f" --env {options['env']}" if options["env"] else ""
+        click.echo(f'\nnext: kedro anmi results{env} · kedro anmi search{env} "your question"', err=True)
     return result
 
 

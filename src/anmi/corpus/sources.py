@@ -1,6 +1,7 @@
 """One string names a collection; one function per scheme reads it.
 
-A new kind of source is one function from (location, options) to :class:`RawCollection` and one line in ``READERS``.
+A new kind of source is one function from (location, options) to :class:`RawCollection` and one line in
+:data:`anmi.corpus.kinds.READERS`.
 """
 
 from __future__ import annotations
@@ -8,48 +9,26 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Callable
-from typing import Final
 
 import pyarrow.compute as pc
 
 from anmi.corpus.checks import assemble
 from anmi.corpus.columns import arrow, joined_bytes
+from anmi.corpus.kinds import READERS, kind_and_place
 from anmi.corpus.language import language_code, load_ahead
 from anmi.corpus.raw import USUAL_FIELDS, FieldNames, Options, RawCollection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError
 
-__all__ = ["READERS", "document_texts", "fingerprint", "load_collection"]
+__all__ = ["document_texts", "fingerprint", "load_collection"]
 
 Reader = Callable[[str, Options], RawCollection]
 
-# Scheme: module and function, and what follows the colon (nothing for a built-in collection).
-READERS: Final[dict[str, tuple[str, str]]] = {
-    "api_docs": ("anmi.corpus.api_docs:read_api_docs", ""),
-    "beir": ("anmi.corpus.beir:read_beir", "DIR"),
-    "kg": ("anmi.corpus.kg:read_kg", "DIR"),
-    "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
-    "docs": ("anmi.corpus.files_source:read_docs", "GLOB[;GLOB…]"),
-    "ir_datasets": ("anmi.corpus.ir_datasets_source:read_ir_datasets", "ID"),
-}
 
-
-def _reader(collection: str) -> tuple[Reader, str]:
-    scheme, colon, location = collection.partition(":")
-    if scheme not in READERS:
-        raise AnmiError(f'unknown kind of collection "{scheme}": {nearest(scheme, READERS)}')
-    argument = READERS[scheme][1]
-    if argument and not location.strip():
-        raise AnmiError(f'collection "{collection}" names nothing to read; write {scheme}:{argument}')
-    if colon and not argument:
-        raise AnmiError(f'collection "{collection}" takes nothing after the name; write {scheme}')
-    return reader_of(scheme), location.strip()
-
-
-def reader_of(scheme: str) -> Reader:
-    """Return what reads a kind of collection of :data:`READERS`."""
-    module, _, function = READERS[scheme][0].partition(":")
+def reader_of(kind: str) -> Reader:
+    """Return what reads a kind of collection of :data:`anmi.corpus.kinds.READERS`."""
+    module, _, function = READERS[kind][0].partition(":")
     reader: Reader = getattr(importlib.import_module(module), function)
     return reader
 
@@ -101,7 +80,7 @@ def load_collection(
         raise AnmiError(f"max_quarantine is {max_quarantine}; a share between 0 and 1 was expected")
     if subset is not None and subset < 1:
         raise AnmiError(f"subset is {subset}; at least 1 training query was expected")
-    reader, location = _reader(collection)
+    kind, location = kind_and_place(collection)
     code = language_code(language) if language else None
     if not code and not collection.startswith("api_docs"):
         load_ahead()
@@ -109,7 +88,7 @@ def load_collection(
     if "\0" in location:
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
     try:
-        raw = reader(location, options)
+        raw = reader_of(kind)(location, options)
     except (OSError, RuntimeError) as error:
         if isinstance(error, RecursionError):
             raise

@@ -21,6 +21,7 @@ from kedro.validation.type_extractor import TypeExtractor
 from pydantic import ValidationError
 
 from anmi.candidates import MEASURED
+from anmi.corpus.kinds import kind_and_place
 from anmi.errors import AnmiError, nearest
 from anmi.files import disk_error
 from anmi.hooks.parameters import (
@@ -50,14 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ENCODERS: Final = ("minilm", "static")
-COLLECTIONS: Final = {
-    "api_docs": "api_docs",
-    "beir": "beir:DIR",
-    "pairs": "pairs:GLOB[;GLOB...]",
-    "docs": "docs:GLOB[;GLOB...]",
-    "ir_datasets": "ir_datasets:ID",
-    "kg": "kg:DIR",
-}
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -125,6 +118,10 @@ class CheckHooks:
                 check_base(options.masked_lm)
             self._draws_on_facts = options.sources.kind == "mixed"
             self._asks_corpus = bool(options.pseudo_queries.kinds)
+        if "retrieve" in nodes and (shards := catalog.load("params:engine").document_shards) > 1:
+            from anmi.retrieval.documents import check_cut
+
+            check_cut(shards, catalog.load("params:dense").index, catalog.load("params:bm25").engine)
         if "rate_candidates" in nodes:
             asked = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             if asked.requires & OF_ELO:
@@ -335,16 +332,12 @@ def check_collection(collection: Any) -> None:
     Examples
     --------
     >>> check_collection("beir:../shared/data/scifact")
-    >>> check_collection("beir:")
+    >>> check_collection("docs:~noone/notes")
     Traceback (most recent call last):
-    anmi.errors.AnmiError: collection "beir:" lacks its place: write it as beir:DIR
+    anmi.errors.AnmiError: collection "docs:~noone/notes": there is no such home; write the folder without ~
     """
-    kind, _, place = str(collection).partition(":")
-    if kind not in COLLECTIONS:
-        raise AnmiError(f'there is no collection "{collection}": {nearest(kind, COLLECTIONS)}')
+    _, place = kind_and_place(str(collection))
     try:
         Path(place.partition(";")[0].strip()).expanduser()
     except RuntimeError:
         raise AnmiError(f'collection "{collection}": there is no such home; write the folder without ~') from None
-    if not place.strip() and ":" in COLLECTIONS[kind]:
-        raise AnmiError(f'collection "{collection}" lacks its place: write it as {COLLECTIONS[kind]}')

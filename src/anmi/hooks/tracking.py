@@ -11,9 +11,10 @@ import json
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ from anmi.datasets.model_registry import connect
 from anmi.errors import AnmiError, masked
 from anmi.report.inputs import by_pass
 from anmi.runs.record import RunRecord, all_masked, data_root, flatten, of_this_run
+from anmi.runs.signals import PutOff
 from anmi.runs.tracking import TrackingSettings, quiet, read_settings, tracking_uri
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,8 @@ _LONGEST_VALUE: Final = 6000
 _LONGEST_KEY: Final = 250
 _LONGEST_MESSAGE: Final = 200
 _FAILED: Final = "failed."
+# For a run that is to end before it was opened, in seconds; tables of a new database take six.
+_PATIENCE: Final = 30.0
 # Imports nothing that MLflow imports: two threads that enter a circle of imports at different places may each see half
 # of a module.
 _READS: Final = "ingest"
@@ -71,6 +75,7 @@ class TrackingHooks:
         self._run_id: str | None = None
         self._shared = False
         self._opening: Future[None] | None = None
+        self._held: PutOff | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
@@ -86,12 +91,16 @@ class TrackingHooks:
             return
         self._catalog = catalog
         uri = tracking_uri(self._settings, self._root)
-        thread = ThreadPoolExecutor(1, "anmi-tracking")
-        self._opening = thread.submit(self._open, uri)
-        thread.shutdown(wait=False)
         reads = _READS in {node.name for node in pipeline.nodes} - self._record.taken_over.keys()
-        if not reads or run_params.get("only_missing_outputs") or "model_registry" in pipeline.inputs():
-            self._wait()
+        at_once = run_params.get("only_missing_outputs") or "model_registry" in pipeline.inputs()
+        # A server's address that is wrong is better told now than after the collection has been read.
+        if at_once or not reads or not uri.startswith("sqlite:"):
+            self._open(uri)
+        else:
+            opening = self._opening = Future()
+            self._held = PutOff(opening)
+            # No executor: the end of the process would wait for its threads, whatever they wait for.
+            threading.Thread(target=self._open_for, args=(opening, uri), name="anmi-tracking", daemon=True).start()
 
     @hook_impl
     def after_node_run(self, node: Node) -> None:
@@ -109,10 +118,25 @@ class TrackingHooks:
                 "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
             ) from None  # a traceback of the cause would show the address as it is
 
-    def _wait(self) -> None:
-        if self._opening is not None:
-            opening, self._opening = self._opening, None
-            opening.result()
+    def _open_for(self, opening: Future[None], uri: str) -> None:
+        try:
+            self._open(uri)
+        except BaseException as error:
+            opening.set_exception(error)
+        else:
+            opening.set_result(None)
+
+    def _wait(self, seconds: float | None = None) -> None:
+        if self._opening is None:
+            return
+        opening, self._opening = self._opening, None
+        try:
+            opening.result(seconds)
+        except TimeoutError:
+            raise AnmiError(f"the tracking store has not answered in {seconds:.0f} s") from None
+        finally:
+            if self._held is not None:
+                self._held.end()
 
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any, node: Node) -> None:
@@ -299,7 +323,7 @@ class TrackingHooks:
     def _close(self, status: str, error: BaseException | None = None) -> None:
         self._catalog = None
         with self._forgiving("opening the run"):
-            self._wait()
+            self._wait(_PATIENCE)
         if self._run_id is None:
             return
         with self._forgiving("closing the run"), quiet():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from rich.markup import escape
@@ -43,6 +43,11 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
             delta = escape(f"{signed(change['difference'])} {bounds}")
         table.add_row(escape(system_name(system)), *values, delta)
     return table
+
+
+NOTHING_MINED: Final = (
+    "No negatives were mined, since the collection has no training labels; training rests on pseudo-queries."
+)
 
 
 def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:

@@ -169,7 +169,7 @@ def _errors(app: FastAPI, show: Callable[..., Response]) -> None:
     def answer(request: Request, status: int, text: str) -> Response:
         if request.url.path.startswith("/api/"):
             return JSONResponse(_utf8({"error": text}), status)
-        return show("error", status, text=text)
+        return show("error", status, reason=text)
 
     def plain(request: Request, error: Exception) -> Response:
         return answer(request, 404 if request.method == "GET" else 409, str(error))
