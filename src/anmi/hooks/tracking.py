@@ -42,6 +42,10 @@ _LONGEST_VALUE: Final = 6000
 _LONGEST_KEY: Final = 250
 _LONGEST_MESSAGE: Final = 200
 _FAILED: Final = "failed."
+# Parameters that tell runs apart at a glance.
+_CHOSEN: Final = ("collection", "recipe", "encoder", "seed")
+# What two runs are compared by.
+_COMPARED: Final = ("selection", "training_rows")
 # Imports nothing that MLflow imports: two threads that enter a circle of imports at different places may each see half
 # of a module.
 _READS: Final = "ingest"
@@ -123,7 +127,7 @@ class TrackingHooks:
         kind = ((getattr(dataset, "metadata", None) or {}).get("anmi") or {}).get("mlflow")
         with self._forgiving(f"logging {dataset_name}"):
             if kind == "metrics":
-                self._log_metrics(data)
+                self._log_metrics(dataset_name, data)
             elif kind == "artifact":
                 self._log_artifact(dataset_name, dataset)
             elif kind == "note":
@@ -206,7 +210,7 @@ class TrackingHooks:
 
         values = {
             _name(key): str(value)[:_LONGEST_VALUE]
-            for key, value in flatten(all_masked(of_this_run(self._record.parameters))).items()
+            for key, value in flatten(all_masked(of_this_run(self._record.parameters, self._record.reads))).items()
         }
         if self._shared:
             # Parameters cannot change; what another task of this run has logged stays.
@@ -214,6 +218,7 @@ class TrackingHooks:
             values = {key: value for key, value in values.items() if key not in known}
         for batch in _batches([Param(key, value) for key, value in values.items()]):
             self._client.log_batch(self._run_id, params=batch)
+        self._log_collection()
 
     def _log_tags(self, tags: Mapping[str, str]) -> None:
         from mlflow.entities import RunTag
@@ -221,13 +226,18 @@ class TrackingHooks:
         for batch in _batches([RunTag(_name(key), _tag(value)) for key, value in tags.items()]):
             self._client.log_batch(self._run_id, tags=batch)
 
-    def _log_metrics(self, data: Any) -> None:
+    def _log_metrics(self, name: str, data: Any) -> None:
+        """Log numbers by section, as MLflow draws what stands before a slash: the first key, or else the dataset."""
         from mlflow.entities import Metric
 
         stamp = int(time.time() * 1000)
+        found = {
+            key.replace(".", "/", 1) if "." in key else f"{name}/{key}": values
+            for key, values in flatten(plain(data)).items()
+        }
         metrics = [
             Metric(_name(key), float(value), stamp, step)
-            for key, values in flatten(plain(data)).items()
+            for key, values in found.items()
             for step, value in enumerate(values if isinstance(values, list) else [values])
             if isinstance(value, (int, float))
         ]
@@ -235,7 +245,7 @@ class TrackingHooks:
             self._client.log_batch(self._run_id, metrics=batch)
 
     def _log_history(self, name: str, table: Any) -> None:
-        """Log every column of numbers as the metric ``<name>.<column>``, of a long one every so many points."""
+        """Log every column of numbers as the metric ``<name>/<column>``, of a long one every so many points."""
         from mlflow.entities import Metric
 
         stamp = int(time.time() * 1000)
@@ -244,7 +254,7 @@ class TrackingHooks:
         for column in numbers.columns:
             known = numbers[column][abs(numbers[column]) < float("inf")]
             thinned = known.iloc[:: max(1, -(-len(known) // _MOST_POINTS))]
-            key = _name(f"{name}.{column}")
+            key = _name(f"{name}/{column}")
             metrics += [Metric(key, value, stamp, int(step)) for step, value in thinned.items()]
         for batch in _batches(metrics, _METRICS):
             self._client.log_batch(self._run_id, metrics=batch)
@@ -256,9 +266,15 @@ class TrackingHooks:
         from anmi.report import by_bucket
 
         tables = [pd.DataFrame(results[name]) for name in ("rows", "comparisons")]
-        told = [by_bucket.standing_in(results["test_queries"]), by_bucket.verdict(*tables)]
+        told = [by_bucket.standing_in(results["test_queries"]), by_bucket.verdict(*tables), self._asked()]
         told.append("All of it: `report.html` among the artifacts.")
         self._client.set_tag(self._run_id, "mlflow.note.content", _tag("\n\n".join(filter(None, told))))
+
+    def _asked(self) -> str:
+        """Return what was asked for, of the many parameters those that somebody chose for this run."""
+        chosen = {name: self._record.parameters.get(name) for name in _CHOSEN}
+        given = {name: value for name, value in flatten(self._record.runtime_parameters).items() if name not in chosen}
+        return ", ".join(f"{name} `{value}`" for name, value in all_masked(chosen | given).items())
 
     def _log_cells(self, cells: Any) -> None:
         """Log each row as a run inside this one: texts and truth values as tags, numbers as metrics.
@@ -304,20 +320,38 @@ class TrackingHooks:
             return
         with self._forgiving("closing the run"), quiet():
             record = self._record
-            versions = {f"load.{name}": version or "unversioned" for name, version in record.loaded.items()}
-            versions |= {f"save.{name}": version or "unversioned" for name, version in record.saved.items()}
-            versions |= {f"reused.{name}": version for name, version in record.reused.items()}
-            versions |= {f"fingerprint.{name}": value for name, value in record.models.items()}
-            versions |= {f"digest.{name}": facts["digest"] for name, facts in record.files.items() if "digest" in facts}
+            tags = self._origin()
             if error is not None:
-                versions["error"] = f"{type(error).__name__}: {error}"
-            self._log_tags(versions)
+                tags["error"] = f"{type(error).__name__}: {error}"
+            self._log_tags(tags)
             manifest = json.dumps(record.as_dict(), indent=2, ensure_ascii=False) + "\n"
             self._client.log_text(self._run_id, manifest, f"runs/{record.run_id}/manifest.json")
             if self._shared:
                 status = self._shared_status(status)
             self._client.set_terminated(self._run_id, status=status)
         self._run_id = None
+
+    def _origin(self) -> dict[str, str]:
+        """Return as tags what runs are searched by; all else is in the manifest, and would stand above the note."""
+        record = self._record
+        own = {*record.saved, *record.reused}
+        tags = {f"load.{name}": version for name, version in record.loaded.items() if version and name not in own}
+        for run in sorted({*record.reused.values()}):
+            tags[f"reused.{run}"] = ", ".join(sorted(name for name, of in record.reused.items() if of == run))
+        tags |= {f"fingerprint.{name}": value for name, value in record.models.items()}
+        made = {name: record.files.get(name, {}) for name in _COMPARED}
+        return tags | {f"digest.{name}": facts["digest"] for name, facts in made.items() if "digest" in facts}
+
+    def _log_collection(self) -> None:
+        """Name the collection among the run's datasets, so that MLflow lists runs by it."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        found = self._record.collection.get("digest")
+        if not found:
+            return
+        source = json.dumps({"collection": str(self._record.parameters["collection"])})
+        used = Dataset(name=self._record.parameters["collection"], digest=found, source_type="local", source=source)
+        self._client.log_inputs(self._run_id, [DatasetInput(used, [InputTag("mlflow.data.context", "mining")])])
 
     def _shared_status(self, status: str) -> str:
         """Return the status of a run that several tasks share: failed while a task of it is."""
