@@ -148,8 +148,9 @@ def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, querie
     assert not evidence and fused_judge == {"mode": "none"}
     judgments, summary = judge_candidates(**shared, evidence=evidence, params=DenoisingParams(), store=nothing)
     assert not judgments and summary == {"judged_pairs": 0}
-    ratings, told = rate_candidates(**shared, evidence=evidence, judgments=judgments, store=nothing, params=EloParams())
-    assert not ratings and told == {"temperatures": {}}
+    judged: dict[str, Any] = {"evidence": evidence, "judgments": judgments, "store": nothing}
+    ratings, told, asked = rate_candidates(**shared, **judged, params=EloParams())
+    assert not ratings and told == {"temperatures": {}} and asked.empty
 
 
 def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:

@@ -57,6 +57,7 @@ class TrackingHooks:
     A dataset takes part by its catalog metadata: ``metadata: {anmi: {mlflow: metrics}}`` for JSON whose numbers are
     metrics (a list of numbers becomes a curve), ``{anmi: {mlflow: artifact}}`` for a file to keep beside the run,
     ``{anmi: {mlflow: note}}`` for results whose verdict is to stand at the top of the run's page,
+    ``{anmi: {mlflow: table}}`` for one that MLflow shows as a table where it has a row,
     ``{anmi: {mlflow: cells}}`` for a table of which each row becomes a run inside this one, and
     ``{anmi: {mlflow: history}}`` for a table of which each column becomes a curve over its column ``step``.
 
@@ -132,6 +133,8 @@ class TrackingHooks:
                 self._log_artifact(dataset_name, dataset)
             elif kind == "note":
                 self._log_note(data)
+            elif kind == "table" and len(data):
+                self._client.log_table(self._run_id, data, f"{dataset_name}.json")
             elif kind == "cells":
                 self._log_cells(data)
             elif kind == "history":
