@@ -40,7 +40,9 @@ def test_terms_multiplied_are_the_score_of_sentence_transformers(model: Any, loa
 
 def test_the_heaviest_term_stands_first_and_texts_are_documents_by_default(loaded: Any) -> None:
     found = loaded.predict(TEXTS)
-    assert found == loaded.predict(TEXTS, params={"role": "document"}) != loaded.predict(TEXTS, params={"role": "query"})
+    assert (
+        found == loaded.predict(TEXTS, params={"role": "document"}) != loaded.predict(TEXTS, params={"role": "query"})
+    )
     for row in found:
         assert row["weights"] == sorted(row["weights"], reverse=True)
         assert min(row["weights"], default=1.0) > 0
