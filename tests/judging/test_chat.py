@@ -362,7 +362,7 @@ def test_what_was_asked_can_be_read_question_by_question(server: Server, store: 
         return 200, {}, json.dumps(answer).encode()
 
     server.behave = behave
-    queries, first, second, truth = pairs(5)
+    queries, first, second, _ = pairs(5)
     asking = judge(server, store)
     asking.prefer(queries, first, second)
     found = answers_of({"mine": asking})
