@@ -175,3 +175,8 @@ def test_json_holds_every_candidate_whatever_is_shown() -> None:
 def test_evidence_is_told_by_the_coefficients_that_did_not_see_the_query() -> None:
     assert fold_of_query({"models": [{}]}, "what?", 3) == fold_of_query({}, "what?", 3) == 0
     assert [fold_of_query({"models": [{}] * 4}, text, 3) for text in "abcdef"] == fold_of(list("abcdef"), 4, 3).tolist()
+
+
+def test_where_nothing_was_mined_there_is_no_query_to_explain() -> None:
+    with pytest.raises(AnmiError, match="to explain: No negatives were mined"):
+        find_rows([], "q-alpha")

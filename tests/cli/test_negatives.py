@@ -100,3 +100,10 @@ def test_results_point_to_what_was_mined_where_nothing_was_evaluated() -> None:
     done = invoke("anmi", "results")
     assert done.exit_code == 1
     assert "`kedro anmi negatives` shows what was mined" in done.stderr
+
+
+def test_where_nothing_was_mined_a_sentence_stands_for_empty_tables() -> None:
+    save(SUMMARY | {"rows": 0, "by_source": [], "funnel": [SUMMARY["funnel"][0] | {"candidates": 0, "queries": 0}]})
+    done = invoke("anmi", "negatives")
+    assert done.exit_code == 0, done.output
+    assert "no training labels" in done.output and "┃" not in done.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
+from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from anmi.cli import cli
+from anmi.report.search_console import hits_table
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
+from anmi.search.hits import Hit
 from anmi.search.retriever import Encoded
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +123,12 @@ def test_without_a_search_the_pipeline_that_makes_it_is_named() -> None:
     assert (
         done.exit_code == 1 and 'there is no "search_index" yet: run `kedro run --pipelines evaluation`' in done.output
     )
+
+
+def test_a_long_path_is_shown_whole() -> None:
+    path = "folder with a space/" * 6 + "end.md"
+    table = hits_table("red fox", [Hit(1, path, "", "a red fox", 1.0, 1, 2.0, 1, 0.5)])
+    shown = io.StringIO()
+    Console(file=shown, width=160).print(table)
+    cells = [line.split("│")[2] for line in shown.getvalue().splitlines() if "│" in line]
+    assert "".join(cells).replace(" ", "") == path.replace(" ", "")
