@@ -26,7 +26,6 @@ from anmi.fingerprint import hash_files
 from anmi.locks import alone
 from anmi.retrieval.kinds import is_sparse
 from anmi.search import served
-from anmi.search.served import WEIGHTS
 
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
@@ -34,6 +33,7 @@ CHALLENGER: Final = "challenger"
 DIGEST: Final = "digest"
 PREVIOUS: Final = "previous_champion"
 ROLLED_BACK: Final = "rolled_back"
+WEIGHTS: Final = served.WEIGHTS
 SERVING: Final = "anmi.json"
 PROFILE: Final = "training_profile.json"
 # MLflow leaves this beside a model that somebody has loaded from a local store.

@@ -15,8 +15,8 @@ def times(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     Parameters
     ----------
     nodes
-        ``node``, ``seconds``, ``peak_mib``; where they are known ``stage``, ``rows`` with the artifact ``of`` which
-        they are, and ``asked`` and ``found``: values the store was asked for, and had.
+        ``node``, ``seconds``, ``peak_mib``; where they are known ``stage``, ``rows`` with the artifact ``of``
+        which they are, and ``asked`` and ``found``: values the store was asked for, and had.
 
     Returns
     -------

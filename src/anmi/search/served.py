@@ -58,7 +58,8 @@ class Terms:
         role = (params or {}).get("role", ROLES[0])
         if role not in ROLES:
             raise AnmiError(f'the role of texts is "{role}": give {" or ".join(ROLES)}')
-        table = model_input.iloc[:, 0] if getattr(model_input, "ndim", 1) == 2 else model_input
+        table: Any = model_input
+        table = table.iloc[:, 0] if getattr(table, "ndim", 1) == 2 else table
         vectors = sparse_vectors(self.model, [str(text) for text in table], cast(Literal["query", "document"], role))
         rows = (vectors[[row]] for row in range(vectors.shape[0]))
         return [self._named(row.indices, row.data) for row in rows]
