@@ -167,7 +167,7 @@ def kedro() -> str:
 
 def tracked(tracking: Path) -> dict[str, Any]:
     """Make the tables of a tracking database, as the first run in a data root does."""
-    code = "import sys; from anmi.datasets.model_registry import connect; connect'sqlite:///' + sys.argv[1]"
+    code = "import sys; from anmi.datasets.model_registry import connect; connect('sqlite:///' + sys.argv[1])"
     return measured([sys.executable, "-c", code, str(tracking / "mlflow.db")], {})
 
 

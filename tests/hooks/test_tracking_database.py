@@ -10,7 +10,7 @@ import pytest
 
 from anmi.datasets.model_registry import connect
 
-MAKE = "import sys; from anmi.datasets.model_registry import connect; connectsys.argv[1]"
+MAKE = "import sys; from anmi.datasets.model_registry import connect; connect(sys.argv[1])"
 
 
 @pytest.mark.rare
