@@ -20,7 +20,8 @@ import pandas as pd
 import pytest
 from kedro.io import DataCatalog, MemoryDataset
 
-from anmi.datasets.model_registry import ModelRegistry, model_folder
+from anmi.datasets.model_registry import ModelRegistry
+from anmi.datasets.registered import model_folder
 from anmi.hooks import RunRecord, TrackingHooks
 from anmi.judging.pairwise import answers_of
 from anmi.retrieval.sparse.model import inference_free

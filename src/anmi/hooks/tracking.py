@@ -331,19 +331,17 @@ class TrackingHooks:
         for run in sorted({*record.reused.values()}):
             tags[f"reused.{run}"] = ", ".join(sorted(name for name, of in record.reused.items() if of == run))
         tags |= {f"fingerprint.{name}": value for name, value in record.models.items()}
-        made = {name: record.files.get(name, {}) for name in _COMPARED}
-        return tags | {f"digest.{name}": facts["digest"] for name, facts in made.items() if "digest" in facts}
+        digests = {name: record.files.get(name, {}).get("digest") for name in _COMPARED}
+        return tags | {f"digest.{name}": value for name, value in digests.items() if value}
 
     def _log_collection(self) -> None:
         """Name the collection among the run's datasets, so that MLflow lists runs by it."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        found = self._record.collection.get("digest")
-        if not found:
-            return
-        source = json.dumps({"collection": str(self._record.parameters["collection"])})
-        used = Dataset(name=self._record.parameters["collection"], digest=found, source_type="local", source=source)
-        self._client.log_inputs(self._run_id, [DatasetInput(used, [InputTag("mlflow.data.context", "mining")])])
+        if found := self._record.collection.get("digest"):
+            name = str(all_masked(self._record.parameters["collection"]))
+            used = Dataset(name=name, digest=found, source_type="local", source=json.dumps({"collection": name}))
+            self._client.log_inputs(self._run_id, [DatasetInput(used, [InputTag("mlflow.data.context", "mining")])])
 
     def _shared_status(self, status: str) -> str:
         """Return the status of a run that several tasks share: failed while a task of it is."""
