@@ -20,7 +20,7 @@ def rows(ours: float, peer: float | None, unit: str = "s", benchmark: str = "a.p
     return [speed.row("mining", ours, peer, 1.0, unit, "", benchmark)]
 
 
-@pytest.mark.parametrize(("unit", "within", "beyond"), [("s", 11.9, 12.1), ("pairs / s", 8.4, 8.3)])
+@pytest.mark.parametrize(("unit", "within", "beyond"), [("s", 11.9, 12.1), ("pairs / processor s", 8.4, 8.3)])
 def test_what_became_a_fifth_worse_is_named(unit: str, within: float, beyond: float) -> None:
     committed = rows(10, 20, unit)
     assert speed.worse(rows(within, 20, unit), committed) == []

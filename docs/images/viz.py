@@ -58,7 +58,8 @@ def opened(settings: dict[str, Any], heard: Callable[[str], None] = print) -> It
         tab.on("console", lambda said: heard(said.text) if said.type in ("error", "warning") else None)
         tab.on("pageerror", lambda error: heard(str(error)))
         tab.on("requestfailed", lambda request: heard(f"failed: {request.url}"))
-        tab.add_init_script(f"localStorage.setItem('KedroViz', {json.dumps(json.dumps(settings))})")
+        if settings:
+            tab.add_init_script(f"localStorage.setItem('KedroViz', {json.dumps(json.dumps(settings))})")
         yield tab
         browser.close()
 

@@ -205,8 +205,7 @@ def test_the_mlflow_run_of_a_killed_run_goes_on_and_tells_the_lineage(
     assert tracked().info.status == "FINISHED"
     tags = tracked().data.tags
     assert (tags["run_id"], tags["resumed_from"]) == (second["run_id"], first["run_id"])
-    assert tags["reused.corpus"] == first["run_id"]
-    assert tags["save.selection"] == second["run_id"]
+    assert "corpus" in tags[f"reused.{first['run_id']}"]
     assert tags["digest.selection"] == second["files"]["selection"]["digest"]
     assert tags["fingerprint.index"] == "index-of-3"
     assert (tags["code"], tags["collection_digest"]) == (second["code"], second["collection"]["digest"])

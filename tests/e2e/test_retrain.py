@@ -184,7 +184,7 @@ def test_every_run_is_closed_in_the_books(nights: Nights) -> None:
     runs = client.search_runs([client.get_experiment_by_name("anmi-test").experiment_id], order_by=["start_time ASC"])
     assert [run.info.status for run in runs] == ["FINISHED", "KILLED", "FAILED", "FINISHED"]
     assert "under way" in runs[2].data.tags["error"]
-    assert (runs[0].data.metrics["promotion.promoted"], runs[3].data.metrics["promotion.promoted"]) == (1, 0)
+    assert (runs[0].data.metrics["promotion/promoted"], runs[3].data.metrics["promotion/promoted"]) == (1, 0)
     manifests = [
         json.loads(p.read_text(encoding="utf-8")) for p in sorted(nights.place.data.glob("runs/*/manifest.json"))
     ]

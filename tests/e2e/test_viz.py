@@ -54,6 +54,16 @@ def test_every_node_and_artifact_is_drawn_in_a_layer(graph: dict[str, Any], proj
     assert order == ["collection", "judgments", "model", "report"]
 
 
+def test_every_pipeline_is_drawn_in_layers(site: Path, project: Path) -> None:
+    bootstrap_project(project)
+    for name in pipelines:
+        found = response(site, f"pipelines/{name}")
+        layers = {node["layer"] for node in of_type(found, "data").values()}
+        # Kedro-Viz draws none where they come round in a circle.
+        assert layers, name
+        assert layers <= set(found["layers"]) <= LAYERS, name
+
+
 def test_stages_fold_and_every_pipeline_can_be_chosen(graph: dict[str, Any], project: Path) -> None:
     bootstrap_project(project)
     assert {pipeline["id"] for pipeline in graph["pipelines"]} == set(pipelines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import secrets
 import shutil
 import signal
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import numpy as np
 import psutil
 import pytest
 
-from anmi.engine import EngineParams, LocalEngine, RayParams, running
+from anmi.engine import EngineParams, LocalEngine, Parts, RayParams, running
 from anmi.engine.on_ray import RayEngine
 from anmi.errors import AnmiError
 
@@ -61,12 +63,17 @@ print(f"{workers} workers, {len(values)} results in order, {len(set(machines))} 
       f"{len(set(machines[lost_at + 4:]))} at the end", flush=True)
 cluster.shutdown()
 """
-# Ray hands out the GPU that a machine says it has; whether there is one, only who uses it would notice.
+# Ray hands out the GPU that a machine says it has; whether there is one, only the encoder notices, which then takes the
+# processor.
 SHARE = """
-import os, time, ray
+import os, sys, time, ray
+from pathlib import Path
 from ray.cluster_utils import Cluster
 from anmi.engine import EngineParams, RayParams
 from anmi.engine.on_ray import RayEngine
+from anmi.engine.threads import limited
+from anmi.retrieval.encoding import Encoding
+from anmi.retrieval.prompts import OWN
 
 def who(item):
     time.sleep(0.3)
@@ -74,15 +81,23 @@ def who(item):
 
 head = {"num_cpus": 4, "num_gpus": 1, "include_dashboard": False}
 cluster = Cluster(initialize_head=True, head_node_args=head)
-share = RayParams(address=cluster.address, cpus_per_worker=0.5, gpus_per_worker=0.25)
+share = RayParams(address=cluster.address, cpus_per_worker=0.5, gpus_per_worker=0.5)
 engine = RayEngine(EngineParams(kind="ray", ray=share))
 seen, until = {}, time.monotonic() + 60
-while len(seen) < 4 and time.monotonic() < until:
-    seen |= dict(engine.ordered(who, range(12)))
+while len(seen) < 2 and time.monotonic() < until:
+    seen |= dict(engine.ordered(who, range(6)))
 on = {str(gpu) for gpus in seen.values() for gpu in gpus}
 free = ray.available_resources().get("GPU", 0.0)
+encoding = Encoding("minilm", Path(sys.argv[1]), 64, OWN, "float32", 8, "document")
+texts = [[f"text {number} " + "of some words " * (number % 7) for number in range(start, start + 8)]
+         for start in range(0, 64, 8)]
+there = [vectors.tobytes() for vectors in engine.ordered(encoding, texts)]
+workers = engine.workers
 engine.close()
-print(f"{engine.workers} workers, {len(seen)} at work on GPU {sorted(on)}, {free:g} left", flush=True)
+with limited(1):
+    here = [encoding(some).tobytes() for some in texts]
+print(f"{workers} workers, {len(seen)} at work on GPU {sorted(on)}, {free:g} left, "
+      f"{sum(map(bytes.__eq__, here, there))} of {len(here)} batches alike", flush=True)
 ray.shutdown()
 cluster.shutdown()
 """
@@ -150,6 +165,30 @@ def slowly(item: int) -> tuple[int, int]:
     return item, os.getpid()
 
 
+@dataclass(frozen=True)
+class Part:
+    """Sums an array with a request; 4 kills who holds it, the first time."""
+
+    array: np.ndarray
+    trace: Path
+
+    def __call__(self, request: int) -> tuple[int, int, bool]:
+        if request == 4 and not self.trace.exists():
+            self.trace.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return int(self.array.sum()) + request, os.getpid(), self.array.flags.writeable
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Asks parts, and tells by whom it was done and what of them it has."""
+
+    parts: Any
+
+    def __call__(self, item: int) -> tuple[list[tuple[int, int, bool]], int, int]:
+        return self.parts(item), os.getpid(), len(pickle.dumps(self.parts))
+
+
 def bytes_of(item: int) -> bytes:
     return bytes(item)
 
@@ -182,6 +221,25 @@ def test_a_function_is_sent_once_and_its_arrays_are_shared(engine: RayEngine) ->
     assert {threads for *_, threads in found} == {"1"}
     # Each worker keeps the instance, and what this may make of its arrays.
     assert sum(max(calls for pid, _, calls, *_ in found if pid == worker) for worker in workers) == 12
+
+
+def test_each_part_is_held_once_and_workers_hold_none(engine: RayEngine, tmp_path: Path) -> None:
+    parts = tuple(Part(np.full(1_000_000, number), tmp_path / f"{number}") for number in range(3))
+    (tmp_path / "0").touch()
+    (tmp_path / "2").touch()
+    with LocalEngine(workers=1) as local:
+        (tmp_path / "1").touch()
+        expected = [[value for value, *_ in each] for each, *_ in local.ordered(Asking(Parts(parts)), range(6))]
+        (tmp_path / "1").unlink()
+    found = list(engine.ordered(Asking(Parts(parts)), range(6)))
+    assert [[value for value, *_ in each] for each, *_ in found] == expected
+    holders = [{pid for _, pid, _ in answers} for answers in zip(*(each for each, *_ in found), strict=True)]
+    # Who held the second was killed, and another was asked again.
+    assert [len(pids) for pids in holders] == [1, 2, 1]
+    assert len(set.union(*holders)) == 4
+    assert not set.union(*holders) & {pid for _, pid, _ in found}
+    assert max(size for *_, size in found) < 10_000
+    assert not any(writeable for each, *_ in found for *_, writeable in each)
 
 
 def test_arrays_of_results_belong_to_the_caller(engine: RayEngine) -> None:
@@ -359,12 +417,17 @@ def test_a_gpu_that_is_not_there_is_told_at_once(engine: RayEngine) -> None:
 
 
 def ended(script: str, folder: Path) -> list[str]:
-    """Run a script with a cluster of its own and return what it printed."""
+    """Run a script with a cluster of its own, given a folder, and return what it printed."""
     path = folder / "cluster.py"
     path.write_text(script)
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
     done = subprocess.run(
-        [sys.executable, str(path)], env=CLEAN | token, capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, str(path), str(folder)],
+        env=CLEAN | token,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
@@ -377,5 +440,5 @@ def test_a_machine_of_a_cluster_may_be_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.rare
-def test_workers_share_a_gpu_by_fractions(tmp_path: Path) -> None:
-    assert "4 workers, 4 at work on GPU ['0'], 0 left" in ended(SHARE, tmp_path)
+def test_workers_share_a_gpu_by_fractions_and_encode_as_one_process_does(tmp_path: Path) -> None:
+    assert "2 workers, 2 at work on GPU ['0'], 0 left, 8 of 8 batches alike" in ended(SHARE, tmp_path)

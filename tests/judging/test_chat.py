@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from anmi.errors import AnmiError
 from anmi.judging.chat import ChatJudge, ChatOptions, verdict
+from anmi.judging.pairwise import answers_of
 from anmi.store import Store
 
 SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document_A>\n(.*)\n</document_A>\n<document_B>\n(.*)\n</document_B>")
@@ -350,3 +351,44 @@ def test_long_texts_are_cut(server: Server, store: Store) -> None:
 )  # fmt: skip
 def test_only_a_clear_answer_counts(text: str, value: float | None) -> None:
     assert verdict(text) == pytest.approx(np.nan if value is None else value, nan_ok=True)
+
+
+def test_what_was_asked_can_be_read_question_by_question(server: Server, store: Store) -> None:
+    def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        answer = json.loads(completion("I cannot say" if "query 3" in str(body) else honest(body)))
+        if "query 2" not in str(body):
+            answer["usage"] = {"prompt_tokens": 120, "completion_tokens": 1, "total_tokens": 121}
+        time.sleep(0.02)
+        return 200, {}, json.dumps(answer).encode()
+
+    server.behave = behave
+    queries, first, second, _ = pairs(5)
+    asking = judge(server, store)
+    asking.prefer(queries, first, second)
+    found = answers_of({"mine": asking})
+    assert found.judge.unique().tolist() == ["mine"]
+    assert found.question.tolist() == sorted(body["messages"][1]["content"] for body in server.bodies)
+    assert all(f"query {number}\n" in question for number, question in enumerate(found.question))
+    assert found.answer[3] == "I cannot say"
+    assert found.preference.isna().tolist() == [False, False, False, True, False]
+    assert set(found.preference.dropna()) <= {0.0, 0.5, 1.0}
+    assert found.tokens_read.fillna(-1).tolist() == [120, 120, -1, 120, 120]
+    assert found.milliseconds.between(20, 5000).all()
+    again = judge(server, store)
+    again.prefer(queries[:2], first[:2], second[:2])
+    assert again.asked().empty, "the store answered"
+    assert list(again.asked().columns) == list(asking.asked().columns)
+
+
+def test_a_question_without_an_answer_says_why(server: Server, store: Store) -> None:
+    server.behave = lambda number, body: (500, {}, b"")
+    asking = judge(server, store, retries=0)
+    asking.prefer(["query"], ["document number 1"], ["document number 2"])
+    (row,) = asking.asked().to_dict("records")
+    assert (row["answer"], row["problem"]) == ("", "status 500")
+    assert np.isnan([row["preference"], row["tokens_read"], row["tokens_written"]]).all()
+
+
+def test_who_asks_no_endpoint_has_a_table_without_a_row() -> None:
+    found = answers_of({})
+    assert found.empty and {"judge", "question", "answer", "preference", "milliseconds"} < {*found.columns}

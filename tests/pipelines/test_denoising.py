@@ -209,7 +209,7 @@ def test_dev_queries_are_judged_and_rated_by_what_was_fitted_without_them(mined:
         judged, fused, teacher = told.judged("elo", candidates, **params)
         assert fused["mode"] == "hidden"
         none = ColumnShards.none()
-        ratings, elo = rate_candidates(
+        ratings, elo, _ = rate_candidates(
             candidates=judged, evidence=none, judgments=none, corpus=told.corpus, queries=told.queries,
             store=told.store, mining_plan=ALL.as_dict(), recipe="elo", recipes=BOOK, params=EloParams(), seed=1,
         )  # fmt: skip

@@ -148,8 +148,9 @@ def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, querie
     assert not evidence and fused_judge == {"mode": "none"}
     judgments, summary = judge_candidates(**shared, evidence=evidence, params=DenoisingParams(), store=nothing)
     assert not judgments and summary == {"judged_pairs": 0}
-    ratings, told = rate_candidates(**shared, evidence=evidence, judgments=judgments, store=nothing, params=EloParams())
-    assert not ratings and told == {"temperatures": {}}
+    judged: dict[str, Any] = {"evidence": evidence, "judgments": judgments, "store": nothing}
+    ratings, told, asked = rate_candidates(**shared, **judged, params=EloParams())
+    assert not ratings and told == {"temperatures": {}} and asked.empty
 
 
 def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
@@ -334,8 +335,8 @@ def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFram
     )
     assert table[["low", "high"]].isna().all(axis=None)
     assert comparisons[["low", "high"]].isna().all(axis=None)
-    assert flat["nearest.mrr@10"] == 1
-    assert flat["zero_shot.mrr@10"] == 0.5
+    assert flat["all"]["nearest.mrr@10"] == 1
+    assert flat["all"]["zero_shot.mrr@10"] == 0.5
     # As they are, and as they come back from JSON, which writes null.
     read = [pd.DataFrame(plain(found.to_dict("records"))) for found in (table, comparisons)]
     for found in ((table, comparisons), read):
@@ -373,14 +374,14 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
     assert table[table.bucket == "unseen"].queries.unique().tolist() == [5]
     assert set(table[table.bucket != "all"].metric) == {"ndcg@10", "mrr@10", "recall@10", "recall@100"}
     assert set(comparisons[comparisons.bucket == "seen"].metric) == {"ndcg@10"}
-    assert flat["bm25.unseen.mrr@10"] == pytest.approx(1 / 3)
+    assert flat["unseen"]["bm25.mrr@10"] == pytest.approx(1 / 3)
     table, comparisons = (found[found.bucket == "all"] for found in (table, comparisons))
     value = table.set_index(["recipe", "metric"]).value
     assert [value[system, "mrr@10"] for system in ranks] == pytest.approx([1 / 3, 1 / 2, 1, 1])
     gain = comparisons.set_index(["system", "baseline", "metric"]).difference
     assert gain["nearest", "zero_shot", "mrr@10"] == pytest.approx(0.5)
     assert [gain["hybrid", name, "mrr@10"] for name in ranks if name != "hybrid"] == pytest.approx([2 / 3, 1 / 2, 0])
-    assert flat["nearest.ndcg@10"] == pytest.approx(1)
+    assert flat["all"]["nearest.ndcg@10"] == pytest.approx(1)
 
 
 def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, held_out: float = 0.0) -> dict[str, str]:

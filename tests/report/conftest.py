@@ -189,7 +189,7 @@ def full(**changes) -> ReportInputs:
         "queries": query_table(),
         "times": [
             {"node": "ingest", "seconds": 5.5, "peak_mib": 600, "of": "corpus", "rows": 3312},
-            {"node": "retrieve", "seconds": 44.5, "peak_mib": 1900, "asked": 4000, "found": 1000},
+            {"node": "retrieve", "stage": "dense", "seconds": 44.5, "peak_mib": 1900, "asked": 4000, "found": 1000},
         ],
         "parameters": {"seed": 42, "recipe": "anmi_2_1", "training": {"epochs": 3, "batch_size": 32}},
         "summary": {

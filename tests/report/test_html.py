@@ -236,7 +236,7 @@ def test_the_queries_of_the_page_are_those_of_the_table(page, make):
 
 def test_times_are_told_with_rates_and_the_store(page):
     assert cells(page, "//table[@class='times']//tbody/tr") == [
-        ["retrieve", "44.5", "89.0 %", "", "", "1,900", "1,000 of 4,000 (25 %)"],
+        ["retrievedense", "44.5", "89.0 %", "", "", "1,900", "1,000 of 4,000 (25 %)"],
         ["ingest", "5.5", "11.0 %", "3,312corpus", "602", "600", ""],
     ]
 

@@ -43,39 +43,28 @@ def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(rows: li
     assert found.shape[1] >= 1
 
 
-@given(LISTS, st.lists(st.lists(DOCUMENT, max_size=4), min_size=5, max_size=5))
-@settings(max_examples=60, deadline=None)
-def test_excluded_documents_are_blanked_in_place(rows: list[list[int]], excluded: list[list[int]]) -> None:
-    excluded = excluded[: len(rows)]
-    documents = ragged(rows)
-    found = pool.without(documents, ragged(excluded))
-    assert found.shape == documents.shape
-    assert unpadded(found) == [[d for d in row if d not in out] for row, out in zip(rows, excluded, strict=True)]
-
-
-@given(st.lists(st.lists(st.integers(-1, N), min_size=4, max_size=4), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
-def test_compacting_keeps_order_and_alignment(rows: list[list[int]]) -> None:
-    documents = np.array(rows, np.int32)
-    compact, double = pool.compacted(documents, documents * 2)
-    assert unpadded(compact) == unpadded(documents)
-    assert (double[compact >= 0] == compact[compact >= 0] * 2).all()
-    assert compact.shape[1] == max(map(len, unpadded(documents)))
-
-
-@given(LISTS, st.lists(st.lists(DOCUMENT, max_size=4, unique=True), min_size=5, max_size=5))
+@given(st.lists(st.lists(st.lists(DOCUMENT, max_size=5, unique=True), min_size=4, max_size=4), min_size=1, max_size=3))
 @settings(max_examples=80, deadline=None)
-def test_a_union_carries_the_bits_of_its_sources(first: list[list[int]], second: list[list[int]]) -> None:
-    second = second[: len(first)]
-    a, b = ragged(first, extra=1), ragged(second)
-    bits = np.where(a >= 0, SOURCES["bm25"], 0).astype(np.uint8)
-    documents, source = pool.union(a, bits, b, "dense")
-    for i, (mine, other) in enumerate(zip(first, second, strict=True)):
-        expected = {d: SOURCES["bm25"] * (d in mine) + SOURCES["dense"] * (d in other) for d in {*mine, *other}}
-        found = {int(d): int(s) for d, s in zip(documents[i], source[i], strict=True) if d != PADDING}
-        assert found == expected
-        assert (source[i][documents[i] == PADDING] == 0).all()
-        assert unpadded(documents[i : i + 1])[0] == sorted(expected)
+def test_what_is_merged_carries_the_bits_of_its_sources_and_its_value(lists: list[list[list[int]]]) -> None:
+    made = [ragged(rows, extra=number) for number, rows in enumerate(lists)]
+    names = ["bm25", "dense", "random"][: len(lists)]
+    documents, source, values = pool.merged(
+        *(
+            (each, np.where(each < 0, np.nan, each / 7).astype(np.float32), name)
+            for each, name in zip(made, names, strict=True)
+        ),
+    )
+    for i in range(4):
+        expected = {
+            d: sum(SOURCES[name] for rows, name in zip(lists, names, strict=True) if d in rows[i]) for d in range(N)
+        }
+        expected = {d: bits for d, bits in expected.items() if bits}
+        held = documents[i] != PADDING
+        assert documents[i, held].tolist() == sorted(expected)
+        assert dict(zip(documents[i, held].tolist(), source[i, held].tolist(), strict=True)) == expected
+        assert (values[i, held] == (documents[i, held] / 7).astype(np.float32)).all()
+        assert (source[i, ~held] == 0).all() and np.isnan(values[i, ~held]).all()
+        assert held.tolist() == sorted(held.tolist(), reverse=True), "padding comes last"
 
 
 def test_fusion_adds_reciprocal_ranks_and_a_missing_rank_adds_nothing() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, SOURCES, Candidates
 from anmi.corpus.related import COPY
+from anmi.errors import AnmiError
 from anmi.retrieval import bm25, random
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.documents import Documents, Look, Seen
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
 
@@ -38,10 +41,9 @@ def made() -> tuple[Retrieve, Queries]:
     positives[4, 1:] = [40, 41]
     own = np.full(QUERIES, PADDING, np.int32)
     own[5] = 92
+    bm25_index, dense = BM25Index.build(texts, "en", kind="whitespace"), DenseIndex.build(vectors, ids)
     retrieve = Retrieve(
-        bm25=BM25Index.build(texts, "en", kind="whitespace"),
-        dense=DenseIndex.build(vectors, ids),
-        embeddings=vectors,
+        documents=Documents.cut(DOCUMENTS, bm25_index, dense, vectors),
         related=RelatedDocuments.from_table(table, ids),
         bm25_depth=20,
         dense_depth=15,
@@ -49,6 +51,15 @@ def made() -> tuple[Retrieve, Queries]:
         seed=2,
     )
     return retrieve, Queries([f"q{i}" for i in range(QUERIES)], asked, positives, own, queries)
+
+
+def asking(retrieve: Retrieve, *sources: str, ranges: int = 1, different: int = DOCUMENTS) -> Retrieve:
+    """The same retrieval by some of the sources alone, of documents in ranges, with so many different vectors."""
+    (whole,) = retrieve.documents.ranges.held
+    vectors = whole.vectors[np.arange(DOCUMENTS) % different]
+    dense = DenseIndex.build(vectors, [f"d{i}" for i in range(DOCUMENTS)]) if "dense" in sources else None
+    asked = whole.bm25 if "bm25" in sources else None
+    return replace(retrieve, documents=Documents.cut(DOCUMENTS, asked, dense, vectors, ranges))
 
 
 Row = dict[int, dict[str, float]]
@@ -62,6 +73,7 @@ def group_of(document: int) -> int:
 def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row]]:
     """Documents in order, and what is said of each and of each positive, query by query."""
     everything = np.arange(len(retrieve.related), dtype=np.int32)[None, :]
+    (whole,) = retrieve.documents.ranges.held
     found: list[tuple[list[int], Row, Row]] = []
     for number, text in enumerate(queries.texts):
         known = [int(p) for p in [*queries.positives[number], queries.own[number]] if p >= 0]
@@ -70,10 +82,10 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
         said: Row = {d: {"source": 0.0} for d in range(len(retrieve.related))}
         fused = np.zeros(len(retrieve.related))
         scores = {}
-        if retrieve.bm25 is not None:
-            scores["bm25"] = retrieve.bm25.scores_and_ranks([text], everything)[0][0]
-        if retrieve.dense is not None:
-            scores["dense"] = retrieve.embeddings @ queries.vectors[number]
+        if whole.bm25 is not None:
+            scores["bm25"] = whole.bm25.scores_and_ranks([text], everything)[0][0]
+        if whole.vectors is not None:
+            scores["dense"] = whole.vectors @ queries.vectors[number]
         for name, depth in (("bm25", retrieve.bm25_depth), ("dense", retrieve.dense_depth)):
             if name not in scores:
                 continue
@@ -132,12 +144,12 @@ BM25_COLUMNS, DENSE_COLUMNS = {"bm25", "bm25_rank"}, {"dense", "dense_rank"}
 
 
 @pytest.mark.parametrize(
-    ("without", "columns"),
+    ("sources", "columns"),
     [
-        ({}, BM25_COLUMNS | DENSE_COLUMNS),
-        ({"dense": None}, BM25_COLUMNS),
-        ({"bm25": None}, DENSE_COLUMNS),
-        ({"bm25": None, "dense": None}, set()),
+        (("bm25", "dense"), BM25_COLUMNS | DENSE_COLUMNS),
+        (("bm25",), BM25_COLUMNS),
+        (("dense",), DENSE_COLUMNS),
+        ((), set()),
     ],
     ids=["both", "bm25", "dense", "neither"],
 )
@@ -145,13 +157,13 @@ BM25_COLUMNS, DENSE_COLUMNS = {"bm25", "bm25_rank"}, {"dense", "dense_rank"}
 @pytest.mark.parametrize("cells", [4_000_000, 3 * DOCUMENTS, 1])
 def test_one_pass_is_what_sets_and_full_scores_say(
     made: tuple[Retrieve, Queries],
-    without: dict[str, Any],
+    sources: tuple[str, ...],
     columns: set[str],
     cells: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bm25, "_CELLS", cells)
-    retrieve, queries = replace(made[0], **without), made[1]
+    retrieve, queries = asking(made[0], *sources), made[1]
     check(retrieve(queries), slow(retrieve, queries), columns)
 
 
@@ -172,20 +184,61 @@ def test_depths_of_any_size_are_kept(made: tuple[Retrieve, Queries], options: di
     check(retrieve(queries), slow(retrieve, queries), BM25_COLUMNS | DENSE_COLUMNS)
 
 
-def test_parts_of_a_pass_have_different_widths_and_are_stacked(
-    made: tuple[Retrieve, Queries], monkeypatch: pytest.MonkeyPatch
+@given(
+    ranges=st.integers(2, 9) | st.just(2 * DOCUMENTS), different=st.integers(1, DOCUMENTS),
+    sources=st.sets(st.sampled_from(["bm25", "dense"])),
+    bm25_depth=st.integers(1, 2 * DOCUMENTS), dense_depth=st.integers(0, 2 * DOCUMENTS), random=st.integers(0, 9),
+    bm25_ranks=st.integers(0, 2 * DOCUMENTS), dense_ranks=st.integers(0, 2 * DOCUMENTS),
+    cells=st.sampled_from([1, 3 * DOCUMENTS, 4_000_000]),
+)  # fmt: skip
+@settings(max_examples=30, deadline=None)
+def test_documents_in_any_number_of_ranges_make_the_same_bytes(
+    made: tuple[Retrieve, Queries], ranges: int, different: int, sources: set[str], cells: int, **depths: int
 ) -> None:
-    retrieve = replace(made[0], dense=None, random=0, bm25_depth=60)
-    whole = retrieve(made[1])
-    monkeypatch.setattr(bm25, "_CELLS", 1)
-    widths = [int(each) for each in whole.filled.sum(axis=1)]
-    assert 0 in widths and len(set(widths)) > 2, "the collection shows it"
-    again = retrieve(made[1])
-    assert again.to_bytes() == whole.to_bytes()
+    whole = replace(asking(made[0], *sources, different=different), **depths)
+    expected = whole(made[1]).to_bytes()
+    cut = replace(asking(made[0], *sources, ranges=ranges, different=different), **depths)
+    assert len(cut.documents.ranges) == min(ranges, DOCUMENTS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bm25, "_CELLS", cells)
+        assert cut(made[1]).to_bytes() == expected
+
+
+def test_ranges_are_not_asked_again_for_what_their_lists_tell(made: tuple[Retrieve, Queries]) -> None:
+    """Only positives below the end of a list of terms are counted over all documents."""
+    asked: list[Look] = []
+
+    class Noted(Documents):
+        def look(self, look: Look) -> Seen:
+            asked.append(look)
+            return super().look(look)
+
+    def texts(depth: int) -> int:
+        retrieve = replace(asking(made[0], "bm25"), bm25_depth=depth)
+        asked.clear()
+        replace(retrieve, documents=Noted(**vars(retrieve.documents)))(made[1])
+        return sum(len(look.texts) for look in asked)
+
+    assert texts(DOCUMENTS) == 0
+    assert 0 < texts(1) < QUERIES
+
+
+def test_what_cannot_be_cut_is_told(made: tuple[Retrieve, Queries]) -> None:
+    (whole,) = made[0].documents.ranges.held
+    ids = [f"d{i}" for i in range(DOCUMENTS)]
+    graph = DenseIndex.build(whole.vectors, ids, "hnsw")
+    slow = BM25Index.build(["a b", "b"], "en", kind="whitespace", engine="rank_bm25")
+    for indexes, name in (
+        ((None, graph, whole.vectors), "dense.index=hnsw"),
+        ((slow, None, None), "bm25.engine=rank_bm25"),
+    ):
+        assert len(Documents.cut(2, *indexes).ranges) == 1
+        with pytest.raises(AnmiError, match=name):
+            Documents.cut(2, *indexes, 2)
 
 
 def test_a_shard_of_one_query_without_any_hit_is_a_row_without_candidates(made: tuple[Retrieve, Queries]) -> None:
-    retrieve, queries = replace(made[0], dense=None, random=0), made[1]
+    retrieve, queries = replace(asking(made[0], "bm25"), random=0), made[1]
     last = Queries(*(part[-1:] for part in queries))
     block = retrieve(last)
     assert (len(block), block.documents.shape[1]) == (1, 0)
@@ -196,7 +249,11 @@ def test_the_rank_of_an_approximate_index_is_a_place_in_its_list(made: tuple[Ret
     retrieve, queries = made
     exact = retrieve(queries)
     ids = [f"d{i}" for i in range(DOCUMENTS)]
-    near = replace(retrieve, dense=DenseIndex.build(retrieve.embeddings, ids, "hnsw"))(queries)
+    vectors = retrieve.documents.ranges.held[0].vectors
+    graph = Documents.cut(
+        DOCUMENTS, retrieve.documents.ranges.held[0].bm25, DenseIndex.build(vectors, ids, "hnsw"), vectors
+    )
+    near = replace(retrieve, documents=graph)(queries)
     listed = np.isfinite(near.columns["dense_rank"])
     assert listed[(near.source & SOURCES["dense"]) > 0].all()
     assert not listed.all(), "beyond the list there is no place"

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError, holds_address_secret, masked, secrets_of_environment, visible
+from anmi.hooks.mlflow_values import first_line
 from anmi.hooks.parameters import check_model
 from anmi.hooks.secrets import check_no_secrets, mask_error, mask_logs
-from anmi.hooks.tracking import _first_line
 from anmi.judging.endpoint import Endpoint, EndpointOptions
 from anmi.runs.record import RunRecord, data_root
 
@@ -141,7 +141,7 @@ def test_the_manifest_has_no_secret_even_where_nothing_was_refused(monkeypatch: 
 
 
 def test_a_long_message_is_masked_before_it_is_cut() -> None:
-    told = _first_line(RuntimeError("x" * 180 + f" https://user:{MARK}-{'y' * 60}@host"))
+    told = first_line(RuntimeError("x" * 180 + f" https://user:{MARK}-{'y' * 60}@host"))
     assert MARK not in told
     assert len(told) <= 201
 

@@ -1,11 +1,13 @@
 """The MLflow Model Registry: versions of a retriever, and the aliases ``champion`` and ``challenger``.
 
 Through the client only, so that nothing global is set. A version is a folder that
-``mlflow.sentence_transformers.load_model("models:/NAME@champion")`` reads: weights as safetensors, nothing pickled.
+``mlflow.sentence_transformers.load_model("models:/NAME@champion")`` reads, or ``mlflow.pyfunc.load_model`` where it is
+of a sparse retriever: weights as safetensors, nothing pickled.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import logging
 import os
@@ -16,13 +18,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.errors import AnmiError, masked
 from anmi.files import aside
 from anmi.fingerprint import hash_files
 from anmi.locks import alone
+from anmi.retrieval.kinds import is_sparse
+from anmi.search import served
 
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
@@ -30,7 +33,7 @@ CHALLENGER: Final = "challenger"
 DIGEST: Final = "digest"
 PREVIOUS: Final = "previous_champion"
 ROLLED_BACK: Final = "rolled_back"
-WEIGHTS: Final = "model.sentence_transformer"
+WEIGHTS: Final = served.WEIGHTS
 SERVING: Final = "anmi.json"
 PROFILE: Final = "training_profile.json"
 # MLflow leaves this beside a model that somebody has loaded from a local store.
@@ -38,6 +41,8 @@ _NOT_OURS: Final = "registered_model_meta"
 # Instead of a number where there was no champion before.
 _FIRST: Final = "none"
 _LONGEST: Final = 200
+# What can be sent to a server of any version.
+_EXAMPLE: Final = ["mean of an array ignoring nan"]
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,9 @@ class ModelRegistry:
         with told(self.uri):
             self.client.log_artifacts(self.run, str(folder), place)
             noted = {key: str(value) for key, value in {**tags, DIGEST: found}.items()}
-            made = self.client.create_model_version(name, f"runs:/{self.run}/{place}", self.run, noted)
+            # Where the files are, as MLflow's own functions say it: of runs:/ its page of a version shows no signature.
+            source = f"{self.client.get_run(self.run).info.artifact_uri}/{place}"
+            made = self.client.create_model_version(name, source, self.run, noted)
         entry = _entry(made)
         self.point(name, CHALLENGER, entry.version)
         return entry
@@ -247,10 +254,11 @@ class ModelRegistry:
 
     def has_files(self, entry: Entry) -> bool:
         """Tell whether the files of a version are still there."""
+        import mlflow.artifacts
+
         with told(self.uri):
-            source = str(self.client.get_model_version_download_uri(entry.name, str(entry.version)))
-            run, _, place = source.removeprefix("runs:/").partition("/")
-            return not source.startswith("runs:/") or bool(self.client.list_artifacts(run, place))
+            source = self.client.get_model_version_download_uri(entry.name, str(entry.version))
+            return bool(mlflow.artifacts.list_artifacts(artifact_uri=source, tracking_uri=self.uri))
 
     def _model(self, name: str) -> Any:
         from mlflow.exceptions import MlflowException
@@ -300,12 +308,12 @@ def digest(folder: Path) -> str:
 
 
 def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Path:
-    """Write a model as MLflow's flavour ``sentence_transformers`` expects it.
+    """Write a model as MLflow loads and serves it: a SentenceTransformer by its own flavour, a sparse one by ours.
 
     Parameters
     ----------
     model
-        A SentenceTransformer.
+        A SentenceTransformer or SparseEncoder.
     folder
         Does not exist yet.
     serving
@@ -313,29 +321,12 @@ def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: 
     profile
         Of what it was trained on; None leaves it out.
     """
-    import mlflow.sentence_transformers as flavour
-    from mlflow.models import infer_signature
-
-    question = ["mean of an array ignoring nan"]
-    answer = model.encode(question)
-    # What `mlflow models serve` takes and answers, and an example that can be sent to it. Of a sparse encoder's
-    # answers MLflow knows no type.
-    dense = isinstance(answer, np.ndarray)
-    told = {"signature": infer_signature(question, answer), "input_example": question} if dense else {}
-    # Requirements are named, since finding them out loads the model in another process.
     # It warns of every CPU build of torch, whose version is noted without "+cpu".
     chatty = logging.getLogger("mlflow.utils.requirements_utils")
     level = chatty.level
     chatty.setLevel(logging.ERROR)
     try:
-        needed = flavour.get_default_pip_requirements()
-        flavour.save_model(
-            model,
-            str(folder),
-            pip_requirements=needed,
-            create_model_card=False,
-            **told,
-        )
+        (_save_sparse if is_sparse(model) else _save_dense)(model, folder)
     finally:
         chatty.setLevel(level)
     files = {SERVING: serving} | ({} if profile is None else {PROFILE: profile})
@@ -343,6 +334,38 @@ def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: 
         text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
     return folder
+
+
+def _save_dense(model: Any, folder: Path) -> None:
+    import mlflow.sentence_transformers as flavour
+    from mlflow.models import infer_signature
+
+    flavour.save_model(
+        model,
+        str(folder),
+        # Named, since finding them out loads the model in another process.
+        pip_requirements=flavour.get_default_pip_requirements(),
+        signature=infer_signature(_EXAMPLE, model.encode(_EXAMPLE)),
+        input_example=_EXAMPLE,
+        create_model_card=False,
+    )
+
+
+def _save_sparse(model: Any, folder: Path) -> None:
+    """Let the folder name the module that opens it: MLflow knows no type of its vectors, and loads no class of ours."""
+    import mlflow.pyfunc as flavour
+    from mlflow.models import infer_signature
+    from mlflow.sentence_transformers import get_default_pip_requirements
+
+    params = {"role": served.ROLES[0]}
+    flavour.save_model(
+        str(folder),
+        loader_module=served.__name__,
+        pip_requirements=[*get_default_pip_requirements(), f"anmi=={importlib.metadata.version('anmi')}"],
+        signature=infer_signature(_EXAMPLE, served.Terms(model).predict(_EXAMPLE), params),
+        input_example=(_EXAMPLE, params),
+    )
+    model.save(str(folder / WEIGHTS), create_model_card=False)
 
 
 def read_beside(folder: Path, name: str) -> dict[str, Any]:

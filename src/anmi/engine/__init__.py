@@ -4,6 +4,7 @@ from anmi.engine.base import Engine, Failure, Outcome
 from anmi.engine.blocks import add_columns, make_blocks, map_blocks
 from anmi.engine.local import LocalEngine
 from anmi.engine.params import IN_PROCESS, EngineParams, RayParams
+from anmi.engine.parts import Parts
 from anmi.engine.running import running
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Failure",
     "LocalEngine",
     "Outcome",
+    "Parts",
     "RayParams",
     "add_columns",
     "make_blocks",

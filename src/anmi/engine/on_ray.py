@@ -19,6 +19,7 @@ import numpy as np
 
 from anmi.engine.base import Item, Result
 from anmi.engine.params import EngineParams
+from anmi.engine.ray_parts import HeldParts, hold, release
 from anmi.engine.ray_session import Session, library, told
 from anmi.engine.threads import VARIABLES, limited
 from anmi.engine.window import Window
@@ -77,19 +78,20 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Call:
-    """One use of the engine: its key, and its function in Ray's object store."""
+    """One use of the engine: its key, its function in Ray's object store, and who hold parts of that."""
 
     key: str
     function: Any
+    held: HeldParts
 
 
 class RayEngine:
     """Actors of Ray, which are kept between calls: each has its share of the threads, and if asked for of a GPU.
 
     A function is put into Ray's object store once; its arrays are mapped from there by all workers of a machine and
-    cannot be written to. A worker that is lost, by whatever cause, is replaced, and its items are tried again; one
-    that was lost before is tried alone, so that it takes no other with it. When a cluster has no room for another
-    worker, those that are there go on.
+    cannot be written to. Its :class:`anmi.engine.parts.Parts` lie on one machine each, and are asked there. A worker
+    that is lost, by whatever cause, is replaced, and its items are tried again; one that was lost before is tried
+    alone, so that it takes no other with it. When a cluster has no room for another worker, those that are there go on.
 
     Parameters
     ----------
@@ -131,7 +133,8 @@ class RayEngine:
         Arrays in lists, tuples and dictionaries of a result belong to the caller.
         """
         self._prepare()
-        call = _Call(uuid.uuid4().hex, self._put(function))
+        sent, held = hold(function, self._params, self._put)
+        call = _Call(uuid.uuid4().hex, self._put(sent), held)
         window = Window(self.workers, self._params.max_bytes)
         remaining = iter(items)
         under_way: deque[_Task] = deque()
@@ -323,6 +326,7 @@ class RayEngine:
         for worker in self._pool:
             if worker.starting is None:
                 worker.actor.forget.remote(call.key)
+        release(call.held)
 
 
 def _owned(result: Any) -> Any:

@@ -45,6 +45,12 @@ class EngineParams(BaseModel):
         "than four shards in this process, eight of a network and 64 of retrieval, evidence and selection in threads "
         "of it, since starting others takes seconds.",
     )
+    document_shards: int = Field(
+        1,
+        ge=1,
+        description="Ranges into which retrieval cuts the documents. 1, since vectors and postings of millions fit one "
+        "machine, and merging costs; with several, workers on a cluster hold none of them, each machine its share.",
+    )
     threads: int = Field(
         1,
         ge=1,

@@ -193,6 +193,7 @@ class ManifestHooks:
         assert self._context is not None
         record, inputs = self._record, pipeline.inputs()
         record.process, record.code = process(), code_digest()
+        record.reads = sorted(name.removeprefix("params:") for name in inputs if name.startswith("params:"))
         record.filters = origin.filters_of(run_params)
         record.configured = origin.exact(self._context.config_loader["parameters"])
         record.made_from = reuse.keys(pipeline, record, self._context.config_loader["catalog"], self._project)

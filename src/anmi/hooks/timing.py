@@ -26,8 +26,8 @@ class TimingHooks:
 
     Blocks of candidates are made while they are saved, so the time of the function alone would say little. A node
     that reads ``node_times`` is given the entries of all that ended before it. An entry has ``node, seconds,
-    peak_mib``; where a result has rows, those of the longest (``rows``) and its name (``of``); where the store was
-    asked for values, how many different ones (``asked``) and how many it had (``found``).
+    peak_mib``, and its ``stage``; where results have rows, those of the first (``rows``) and its name (``of``); where
+    the store was asked for values, how many different ones (``asked``) and how many it had (``found``).
     """
 
     def __init__(self, record: RunRecord) -> None:
@@ -104,13 +104,14 @@ class TimingHooks:
             return
         entry: dict[str, Any] = {
             "node": node.name,
+            "stage": node.namespace or "",
             "seconds": round(time.perf_counter() - started, 3),
             "peak_mib": round(peak_mib()),
         }
         rows = self._rows.pop(node.name, {})
         if rows:
-            # Of several results the longest tells best how much there was to do.
-            entry["of"] = max(rows, key=lambda name: rows[name])
+            # A node gives its main result first; the longest may be one that it makes beside, as training does.
+            entry["of"] = next(name for name in node.outputs if name in rows)
             entry["rows"] = rows[entry["of"]]
         if node.name in self._asked:
             store, asked, found = self._asked.pop(node.name)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from kedro.pipeline.node import Node
 from anmi.datasets.files import plain
 from anmi.datasets.model_registry import connect
 from anmi.errors import AnmiError, masked
+from anmi.hooks.mlflow_values import LONGEST_VALUE, batches, curves_of, first_line, key_of, metrics_of, tag_of
 from anmi.report.inputs import by_pass
 from anmi.runs.record import RunRecord, all_masked, data_root, flatten, of_this_run
 from anmi.runs.signals import PutOff
@@ -35,17 +35,15 @@ from anmi.runs.tracking import TrackingSettings, quiet, read_settings, tracking_
 
 logger = logging.getLogger(__name__)
 
-_BATCH: Final = 100
 # MLflow takes more metrics at once than tags or parameters.
 _METRICS: Final = 1000
-# Of a curve; more are not seen, and take a second for every few thousand.
-_MOST_POINTS: Final = 1000
-_LONGEST_VALUE: Final = 6000
-_LONGEST_KEY: Final = 250
-_LONGEST_MESSAGE: Final = 200
 _FAILED: Final = "failed."
 # For a run that is to end before it was opened, in seconds; tables of a new database take six.
 _PATIENCE: Final = 30.0
+# Parameters that tell runs apart at a glance.
+_CHOSEN: Final = ("collection", "recipe", "encoder", "seed")
+# What two runs are compared by.
+_COMPARED: Final = ("selection", "training_rows")
 # Imports nothing that MLflow imports: two threads that enter a circle of imports at different places may each see half
 # of a module.
 _READS: Final = "ingest"
@@ -57,6 +55,7 @@ class TrackingHooks:
     A dataset takes part by its catalog metadata: ``metadata: {anmi: {mlflow: metrics}}`` for JSON whose numbers are
     metrics (a list of numbers becomes a curve), ``{anmi: {mlflow: artifact}}`` for a file to keep beside the run,
     ``{anmi: {mlflow: note}}`` for results whose verdict is to stand at the top of the run's page,
+    ``{anmi: {mlflow: table}}`` for one that MLflow shows as a table where it has a row,
     ``{anmi: {mlflow: cells}}`` for a table of which each row becomes a run inside this one, and
     ``{anmi: {mlflow: history}}`` for a table of which each column becomes a curve over its column ``step``.
 
@@ -114,7 +113,7 @@ class TrackingHooks:
                 self._log_parameters()
         except Exception as error:
             raise AnmiError(
-                f"the tracking store {masked(uri)} cannot be used ({_first_line(error)}): check "
+                f"the tracking store {masked(uri)} cannot be used ({first_line(error)}): check "
                 "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
             ) from None  # a traceback of the cause would show the address as it is
 
@@ -147,16 +146,18 @@ class TrackingHooks:
         kind = ((getattr(dataset, "metadata", None) or {}).get("anmi") or {}).get("mlflow")
         with self._forgiving(f"logging {dataset_name}"):
             if kind == "metrics":
-                self._log_metrics(data)
+                self._log_metrics(metrics_of(dataset_name, data))
             elif kind == "artifact":
                 self._log_artifact(dataset_name, dataset)
             elif kind == "note":
                 self._log_note(data)
+            elif kind == "table" and len(data):
+                self._client.log_table(self._run_id, data, f"{dataset_name}.json")
             elif kind == "cells":
                 self._log_cells(data)
             elif kind == "history":
                 for part, rows in by_pass(dataset_name, data).items():
-                    self._log_history(part, rows)
+                    self._log_metrics(curves_of(part, rows))
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Pipeline) -> None:
@@ -229,48 +230,25 @@ class TrackingHooks:
         from mlflow.entities import Param
 
         values = {
-            _name(key): str(value)[:_LONGEST_VALUE]
-            for key, value in flatten(all_masked(of_this_run(self._record.parameters))).items()
+            key_of(key): str(value)[:LONGEST_VALUE]
+            for key, value in flatten(all_masked(of_this_run(self._record.parameters, self._record.reads))).items()
         }
         if self._shared:
             # Parameters cannot change; what another task of this run has logged stays.
             known = self._client.get_run(self._run_id).data.params
             values = {key: value for key, value in values.items() if key not in known}
-        for batch in _batches([Param(key, value) for key, value in values.items()]):
+        for batch in batches([Param(key, value) for key, value in values.items()]):
             self._client.log_batch(self._run_id, params=batch)
+        self._log_collection()
 
     def _log_tags(self, tags: Mapping[str, str]) -> None:
         from mlflow.entities import RunTag
 
-        for batch in _batches([RunTag(_name(key), _tag(value)) for key, value in tags.items()]):
+        for batch in batches([RunTag(key_of(key), tag_of(value)) for key, value in tags.items()]):
             self._client.log_batch(self._run_id, tags=batch)
 
-    def _log_metrics(self, data: Any) -> None:
-        from mlflow.entities import Metric
-
-        stamp = int(time.time() * 1000)
-        metrics = [
-            Metric(_name(key), float(value), stamp, step)
-            for key, values in flatten(plain(data)).items()
-            for step, value in enumerate(values if isinstance(values, list) else [values])
-            if isinstance(value, (int, float))
-        ]
-        for batch in _batches(metrics):
-            self._client.log_batch(self._run_id, metrics=batch)
-
-    def _log_history(self, name: str, table: Any) -> None:
-        """Log every column of numbers as the metric ``<name>.<column>``, of a long one every so many points."""
-        from mlflow.entities import Metric
-
-        stamp = int(time.time() * 1000)
-        numbers = table.select_dtypes("number").astype(float).set_index("step")
-        metrics = []
-        for column in numbers.columns:
-            known = numbers[column][abs(numbers[column]) < float("inf")]
-            thinned = known.iloc[:: max(1, -(-len(known) // _MOST_POINTS))]
-            key = _name(f"{name}.{column}")
-            metrics += [Metric(key, value, stamp, int(step)) for step, value in thinned.items()]
-        for batch in _batches(metrics, _METRICS):
+    def _log_metrics(self, metrics: list[Any]) -> None:
+        for batch in batches(metrics, _METRICS):
             self._client.log_batch(self._run_id, metrics=batch)
 
     def _log_note(self, results: Any) -> None:
@@ -280,9 +258,15 @@ class TrackingHooks:
         from anmi.report import by_bucket
 
         tables = [pd.DataFrame(results[name]) for name in ("rows", "comparisons")]
-        told = [by_bucket.standing_in(results["test_queries"]), by_bucket.verdict(*tables)]
+        told = [by_bucket.standing_in(results["test_queries"]), by_bucket.verdict(*tables), self._asked()]
         told.append("All of it: `report.html` among the artifacts.")
-        self._client.set_tag(self._run_id, "mlflow.note.content", _tag("\n\n".join(filter(None, told))))
+        self._client.set_tag(self._run_id, "mlflow.note.content", tag_of("\n\n".join(filter(None, told))))
+
+    def _asked(self) -> str:
+        """Return what was asked for, of the many parameters those that somebody chose for this run."""
+        chosen = {name: self._record.parameters.get(name) for name in _CHOSEN}
+        given = {name: value for name, value in flatten(self._record.runtime_parameters).items() if name not in chosen}
+        return ", ".join(f"{name} `{value}`" for name, value in all_masked(chosen | given).items())
 
     def _log_cells(self, cells: Any) -> None:
         """Log each row as a run inside this one: texts and truth values as tags, numbers as metrics.
@@ -301,9 +285,9 @@ class TrackingHooks:
             texts |= {"mlflow.parentRunId": self._run_id, "seed": row.pop("seed", "")}
             name = " ".join(str(row[key]) for key in ("collection", "recipe") if key in row) + f" {texts['seed']}"
             run = self._client.create_run(experiment, start_time=start, run_name=name)
-            tags = [RunTag(_name(key), _tag(value)) for key, value in texts.items()]
+            tags = [RunTag(key_of(key), tag_of(value)) for key, value in texts.items()]
             metrics = [
-                Metric(_name(key), float(value), end, 0)
+                Metric(key_of(key), float(value), end, 0)
                 for key, value in row.items()
                 if isinstance(value, (int, float)) and not isinstance(value, bool)
             ]
@@ -328,14 +312,10 @@ class TrackingHooks:
             return
         with self._forgiving("closing the run"), quiet():
             record = self._record
-            versions = {f"load.{name}": version or "unversioned" for name, version in record.loaded.items()}
-            versions |= {f"save.{name}": version or "unversioned" for name, version in record.saved.items()}
-            versions |= {f"reused.{name}": version for name, version in record.reused.items()}
-            versions |= {f"fingerprint.{name}": value for name, value in record.models.items()}
-            versions |= {f"digest.{name}": facts["digest"] for name, facts in record.files.items() if "digest" in facts}
+            tags = self._origin()
             if error is not None:
-                versions["error"] = f"{type(error).__name__}: {error}"
-            self._log_tags(versions)
+                tags["error"] = f"{type(error).__name__}: {error}"
+            self._log_tags(tags)
             manifest = json.dumps(record.as_dict(), indent=2, ensure_ascii=False) + "\n"
             self._client.log_text(self._run_id, manifest, f"runs/{record.run_id}/manifest.json")
             if self._shared:
@@ -343,9 +323,31 @@ class TrackingHooks:
             self._client.set_terminated(self._run_id, status=status)
         self._run_id = None
 
+    def _origin(self) -> dict[str, str]:
+        """Return as tags what runs are searched by; all else is in the manifest, and would stand above the note."""
+        record = self._record
+        own = {*record.saved, *record.reused}
+        tags = {f"load.{name}": version for name, version in record.loaded.items() if version and name not in own}
+        for run in sorted({*record.reused.values()}):
+            tags[f"reused.{run}"] = ", ".join(sorted(name for name, of in record.reused.items() if of == run))
+        tags |= {f"fingerprint.{name}": value for name, value in record.models.items()}
+        made = {name: record.files.get(name, {}) for name in _COMPARED}
+        return tags | {f"digest.{name}": facts["digest"] for name, facts in made.items() if "digest" in facts}
+
+    def _log_collection(self) -> None:
+        """Name the collection among the run's datasets, so that MLflow lists runs by it."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        found = self._record.collection.get("digest")
+        if not found:
+            return
+        source = json.dumps({"collection": str(self._record.parameters["collection"])})
+        used = Dataset(name=self._record.parameters["collection"], digest=found, source_type="local", source=source)
+        self._client.log_inputs(self._run_id, [DatasetInput(used, [InputTag("mlflow.data.context", "mining")])])
+
     def _shared_status(self, status: str) -> str:
         """Return the status of a run that several tasks share: failed while a task of it is."""
-        mine = _name(_FAILED + ",".join(self._record.pipelines))
+        mine = key_of(_FAILED + ",".join(self._record.pipelines))
         tags = self._client.get_run(self._run_id).data.tags
         if status != "FINISHED":
             self._client.set_tag(self._run_id, mine, self._record.run_id)
@@ -360,30 +362,4 @@ class TrackingHooks:
         try:
             yield
         except Exception as error:
-            logger.warning("tracking: %s failed: %s", what, _first_line(error))
-
-
-def _name(key: str) -> str:
-    """Return a key that MLflow accepts.
-
-    Examples
-    --------
-    >>> _name("test.ndcg@10")
-    'test.ndcg_at_10'
-    """
-    return re.sub(r"[^\w.\- :/]", "_", key.replace("@", "_at_"))[:_LONGEST_KEY]
-
-
-def _tag(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else masked(str(value))[:_LONGEST_VALUE]
-
-
-def _batches(items: Sequence[Any], size: int = _BATCH) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield list(items[start : start + size])
-
-
-def _first_line(error: BaseException) -> str:
-    # Masked before it is cut: half an address is not seen to hold a password.
-    first = masked((str(error).strip() or type(error).__name__).splitlines()[0])
-    return first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…"
+            logger.warning("tracking: %s failed: %s", what, first_line(error))

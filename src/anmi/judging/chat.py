@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from tqdm import tqdm
 
 from anmi import seeds
 from anmi.fingerprint import digest
-from anmi.judging.endpoint import Endpoint, EndpointOptions, plain_address
+from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply, plain_address
 from anmi.judging.pointwise import SEPARATOR
 from anmi.store import Store
 
@@ -36,6 +37,15 @@ _VERDICT: Final = re.compile(
 )
 _VALUES: Final = {"A": 1.0, "B": 0.0, "TIE": 0.5}
 _SAVED_AT_ONCE: Final = 64
+# A question holds up to two documents of 4,000 characters, so these are at most 40 MB.
+_NOTED: Final = 5000
+
+
+# Columns of what is kept of every question.
+ASKED: Final = {
+    "question": "string", "answer": "string", "preference": "float64", "problem": "string", "milliseconds": "float64",
+    "tokens_read": "float64", "tokens_written": "float64",
+}  # fmt: skip
 
 
 class ChatOptions(EndpointOptions):
@@ -103,6 +113,20 @@ class ChatJudge:
         parts = (options.base_url, options.model, str(options.max_tokens), _SYSTEM, _QUESTION)
         self.fingerprint = digest("chat", *parts).hex()
         self.problems: Counter[str] = Counter()
+        self._noted: list[dict[str, Any]] = []
+
+    def asked(self) -> pd.DataFrame:
+        """Return the first 5,000 questions that were put to the endpoint, and what came back.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``question``, ``answer`` as it came, ``preference`` for what was shown first (NaN where there is none),
+            ``problem``, ``milliseconds``, ``tokens_read`` and ``tokens_written`` (NaN where the endpoint counts none);
+            by question.
+        """
+        found = pd.DataFrame(self._noted, columns=list(ASKED))
+        return found.astype(ASKED).sort_values("question", ignore_index=True)
 
     def describe(self) -> dict[str, Any]:
         """Return what is worth keeping about the judge, as JSON values."""
@@ -162,6 +186,8 @@ class ChatJudge:
                 for number, reply in self._endpoint.ask(questions):
                     bar.update()
                     value = verdict(reply.text)
+                    if len(self._noted) < _NOTED:
+                        self._noted.append({"question": questions[number][1], **_noted(reply, value)})
                     if np.isnan(value):
                         problems[reply.problem or "neither A nor B nor TIE"] += 1
                         continue
@@ -187,3 +213,14 @@ class ChatJudge:
         if fresh:
             self._store.write([key for key, _ in fresh], [np.float32(value).tobytes() for _, value in fresh])
         return len(answers)
+
+
+def _noted(reply: Reply, value: float) -> dict[str, Any]:
+    return {
+        "answer": reply.text,
+        "preference": value,
+        "problem": reply.problem,
+        "milliseconds": round(reply.milliseconds, 1),
+        "tokens_read": reply.tokens_read,
+        "tokens_written": reply.tokens_written,
+    }

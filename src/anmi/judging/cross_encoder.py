@@ -20,17 +20,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field
-from tqdm import tqdm
 
 from anmi import seeds
-from anmi.engine.threads import for_threads, with_torch
+from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.judging.calibration import Method
-from anmi.judging.pointwise import AT_ONCE, SEPARATOR, JudgeOptions, checked, logits, split
+from anmi.judging.pointwise import SEPARATOR, JudgeOptions, NetworkJudge, logits
 from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, resolve_precision, verify
 from anmi.retrieval.kinds import device, quiet
-from anmi.store import Store
 
 log = logging.getLogger(__name__)
 _LOADING: Final = threading.Lock()
@@ -70,6 +68,10 @@ class TrainedOptions(JudgeOptions):
         3, ge=1, le=50, description="Looks at the held-out pairs per epoch; each costs about a tenth of the epoch."
     )
     patience: int = Field(2, ge=1, description="Looks without a new best after which training stops.")
+
+
+# What a trained cross-encoder depends on: not on what runs it afterwards.
+OF_TRAINING: Final = frozenset(TrainedOptions.model_fields) - {"backend"}
 
 
 class ConfirmOptions(TrainedOptions):
@@ -168,7 +170,7 @@ def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
     return np.array([int(seeds.key(seed, "teacher/fold", normalised(text))[0]) % folds for text in texts], np.int64)
 
 
-class TrainedCrossEncoder:
+class TrainedCrossEncoder(NetworkJudge[TrainedOptions]):
     """One fold's cross-encoder: trained when first needed, kept in ``models`` under its fingerprint.
 
     Parameters
@@ -184,49 +186,40 @@ class TrainedCrossEncoder:
     """
 
     def __init__(self, options: TrainedOptions, models: Path, pairs: Pairs, seed: int) -> None:
-        self.options, self._models, self._pairs, self._seed = options, models, pairs, seed
-        self._model: Any = None
+        self.options, self.models, self._pairs, self._seed = options, models, pairs, seed
         # Only what the model depends on: a second judge behind it must not cause a new training.
-        settings = options.model_dump_json(include=set(TrainedOptions.model_fields))
+        settings = options.model_dump_json(include=set(OF_TRAINING))
         parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
         self.fingerprint = hash_text("".join(parts))
-        self.path = models / f"teacher-{self.fingerprint}"
-        fold = "" if pairs.fold is None else f", fold {pairs.fold}"
-        self.name = f"cross-encoder {options.base}, layers {options.layers}{fold}"
+        self._called(pairs.fold)
 
     @staticmethod
     def kept(options: TrainedOptions, models: Path, fingerprint: str, fold: int) -> TrainedCrossEncoder:
         """Return one that was trained by an earlier run; its files must be there."""
         model = TrainedCrossEncoder.__new__(TrainedCrossEncoder)
-        model.options, model.fingerprint, model._model = options, fingerprint, None
-        model.path = models / f"teacher-{fingerprint}"
-        model.name = f"cross-encoder {options.base}, layers {options.layers}, fold {fold}"
+        model.options, model.models, model.fingerprint = options, models, fingerprint
+        model._called(fold)
         return model
 
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
-        """Return the raw scores (logits) of joined pairs, float32 [n]; see :func:`anmi.judging.pointwise.join`."""
-        if not len(pairs):
-            return np.zeros(0, np.float32)
-        if not self.path.is_dir() and store.missing(self.fingerprint, pairs):
-            # Trained once, before several processes need it.
-            self._load()
-        found = store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run)
-        return found[:, 0]
+    def _called(self, fold: int | None) -> None:
+        self.path = self.models / f"teacher-{self.fingerprint}"
+        self.name = f"cross-encoder {self.options.base}, layers {self.options.layers}"
+        self.name += "" if fold is None else f", fold {fold}"
+        self.described = f"the cross-encoder in {self.path}"
+
+    @property
+    def _untrained(self) -> bool:
+        return not self.path.is_dir()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the network and the training pairs behind: another process opens the files."""
-        return {**vars(self), "_model": None, "_pairs": None}
-
-    @with_torch
-    def _compute(self, joined: list[str]) -> NDArray[np.float32]:
-        values = logits(self._load(), [split(pair) for pair in joined], self.options)
-        return checked(values, len(joined), f"the cross-encoder in {self.path}").reshape(-1, 1)
+        """Leave the training pairs behind as well."""
+        return super().__getstate__() | {"_pairs": None}
 
     def describe(self) -> dict[str, Any]:
-        """Return fingerprint, place, and what the held-out pairs said (None once the model's folder is gone)."""
+        """Return also what the held-out pairs said (None once the model's folder is gone)."""
         record = self.path / _RECORD
         training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else None
-        return {"fingerprint": self.fingerprint, "path": str(self.path), "training": training}
+        return super().describe() | {"path": str(self.path), "training": training}
 
     def _load(self) -> Any:
         with _LOADING:
@@ -246,11 +239,10 @@ class TrainedCrossEncoder:
                 "doubtful, so raise denoising.cross_encoder.doubtful_ratio (doubtful_probability where there is other "
                 "evidence) or denoising.depth"
             )
-        verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
         torch.manual_seed(self._seed)
-        model = _cross_encoder(minilm_folder(), self.options)
-        self._models.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._models, prefix=".teacher-", ignore_cleanup_errors=True) as scratch:
+        model = untrained(self.options)
+        self.models.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.models, prefix=".teacher-", ignore_cleanup_errors=True) as scratch:
             folder = Path(scratch, "model")
             folder.mkdir()
             with quiet():
@@ -336,6 +328,12 @@ def _cross_encoder(path: Path, options: TrainedOptions) -> Any:
         if (path / _HEAD).exists():
             head.load_state_dict(load_file(path / _HEAD))
         return CrossEncoder(modules=[body, head], device=device(), num_labels=1)
+
+
+def untrained(options: TrainedOptions) -> Any:
+    """Return the CrossEncoder that a training begins with: the lower layers of MiniLM, and our head."""
+    verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
+    return _cross_encoder(minilm_folder(), options)
 
 
 def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, seed: int) -> Pairs:

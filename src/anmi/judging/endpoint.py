@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -108,10 +108,23 @@ def plain_address(value: str) -> str:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: the text, or the kind of problem because of which there is none."""
+    """What came back.
+
+    Attributes
+    ----------
+    text, problem
+        The answer, or the kind of problem because of which there is none.
+    milliseconds
+        That the last request for it took.
+    tokens_read, tokens_written
+        As the endpoint counts and bills them; None where it does not say.
+    """
 
     text: str = ""
     problem: str = ""
+    milliseconds: float = 0.0
+    tokens_read: int | None = None
+    tokens_written: int | None = None
 
 
 class RateLimit:
@@ -214,7 +227,9 @@ class Endpoint:
             if self._stop.is_set():
                 break
             self._limit.wait()
+            begun = time.monotonic()
             reply, again = self._once(client, system, user)
+            reply = replace(reply, milliseconds=1000 * (time.monotonic() - begun))
             if not again:
                 break
             if attempt < self.options.retries:
@@ -274,10 +289,19 @@ class Endpoint:
 
 def _content(content: bytes) -> Reply:
     try:
-        text = json.loads(content)["choices"][0]["message"]["content"]
+        found = json.loads(content)
+        text = found["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError):
         return Reply(problem="malformed answer")
-    return Reply(text) if isinstance(text, str) else Reply(problem="malformed answer")
+    if not isinstance(text, str):
+        return Reply(problem="malformed answer")
+    usage = found.get("usage")
+    counted = usage if isinstance(usage, dict) else {}
+    read, written = (
+        int(count) if isinstance(count := counted.get(f"{side}_tokens"), int) else None
+        for side in ("prompt", "completion")
+    )
+    return Reply(text, tokens_read=read, tokens_written=written)
 
 
 def _seconds(retry_after: str | None) -> float | None:

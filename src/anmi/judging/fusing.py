@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -13,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.engine.threads import outside_python
+from anmi.engine.threads import in_threads, outside_python
 from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability, weighted_auc
-from anmi.judging.contaminated import fit_contaminated, labelled_chance
+from anmi.judging.contaminated import Contaminated, fit_contaminated, labelled_chance
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, gather
 from anmi.judging.examples import Examples, examples, joined
@@ -260,9 +261,9 @@ class FusedJudge:
     def _learn(self, seen: Examples) -> None:
         centre = transferred(self.encoder, self.without)
         inputs, base = centre.standardised(seen.values), base_rate(self.encoder, self.without)
-        chance, shares = np.zeros(len(inputs)), []
-        for number in range(self.options.folds):
-            others, held = seen.fold != number, seen.fold == number
+
+        def without(number: int) -> Contaminated:
+            others = seen.fold != number
             if len(np.unique(seen.labelled[others])) < 2:
                 raise AnmiError(
                     f"{self.options.folds} folds leave no hidden positive to learn from; lower denoising.fused.folds "
@@ -271,12 +272,16 @@ class FusedJudge:
             weight = seen.weights[others]
             chances = np.nan_to_num(centre(seen.values[others]))
             expected = float(np.average(chances, weights=weight * ~seen.labelled[others]))
-            found = fit_contaminated(
+            return fit_contaminated(
                 inputs[others], seen.labelled[others], weight, np.array(centre.coefficients), self.options.ridge,
                 # What the shipped coefficients find may be far too little; see anmi.judging.prior.
                 min(max(expected, base), 0.5), len(np.unique(seen.query[others])),
             )  # fmt: skip
+
+        chance, shares = np.zeros(len(inputs)), []
+        for number, found in enumerate(in_threads(without, range(self.options.folds), os.cpu_count() or 1)):
             model = replace(centre, coefficients=found.coefficients, intercept=found.intercept)
+            held = seen.fold == number
             self.models.append(model)
             shares.append(found.share)
             chance[held] = labelled_chance(model(seen.values[held]), found.share)

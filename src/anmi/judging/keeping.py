@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anmi.fingerprint import hash_text
-from anmi.judging.cross_encoder import CrossEncoderOptions, TrainedOptions, normalised
+from anmi.judging.cross_encoder import OF_TRAINING, CrossEncoderOptions, normalised
 
 _SAMPLE: Final = 512
 
@@ -40,7 +40,7 @@ class Fitted:
     @staticmethod
     def to(collection: str, options: CrossEncoderOptions, seed: int, texts: Iterable[str]) -> Fitted:
         """Describe a training on the queries of these texts."""
-        names = {*TrainedOptions.model_fields, "folds", "negatives"}
+        names = {*OF_TRAINING, "folds", "negatives"}
         settings = json.dumps([seed, options.model_dump(mode="json", include=names)], sort_keys=True)
         return Fitted(
             collection, hash_text(settings, 8), sorted({hash_text(normalised(text), 8) for text in texts})[:_SAMPLE]

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
+import pandas as pd
 import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.errors import AnmiError
-from anmi.judging.chat import ChatJudge, ChatOptions
+from anmi.judging.chat import ASKED, ChatJudge, ChatOptions
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, open_cross_encoder
 from anmi.judging.preferences import PairwiseJudge
 from anmi.retrieval.encoders import fingerprint, resolve_precision, short_name
@@ -152,6 +153,13 @@ def check_given(judges: Mapping[str, PairwiseOptions]) -> None:
                 "the recipe asks a classifier that compares two documents, and none is packaged: set "
                 f"{place}.local.base to its folder or name"
             )
+
+
+def answers_of(judges: Mapping[str, PairwiseJudge]) -> pd.DataFrame:
+    """Return what chat endpoints were asked and answered, as :meth:`ChatJudge.asked`, with the ``judge`` by name."""
+    asked = [judge.asked().assign(judge=name) for name, judge in judges.items() if isinstance(judge, ChatJudge)]
+    empty = pd.DataFrame(columns=[*ASKED]).astype(ASKED).assign(judge=pd.Series(dtype="string"))
+    return pd.concat(asked, ignore_index=True) if asked else empty
 
 
 def load_pairwise(options: PairwiseOptions, store: Store, seed: int) -> PairwiseJudge:

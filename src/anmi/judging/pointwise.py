@@ -6,9 +6,10 @@ A ready-made cross-encoder and a bi-encoder stand here; the cross-encoder that i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from tqdm import tqdm
 from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
+from anmi.retrieval.backend import Backend, Network, choose_way, score_parity
 from anmi.retrieval.encoders import (
     STORED,
     Role,
@@ -26,12 +28,16 @@ from anmi.retrieval.encoders import (
     embedding_fingerprint,
     encode,
     fingerprint,
+    keep_networks,
     load_encoder,
+    onnx_folder,
     resolve_precision,
     short_name,
 )
 from anmi.retrieval.kinds import device, quiet
 from anmi.retrieval.model_folder import checked_model
+from anmi.retrieval.onnx import WAYS, by_onnx
+from anmi.retrieval.passes import passes
 from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store
 
@@ -90,12 +96,22 @@ class JudgeOptions(BaseModel):
         description="As cross_encoder, `minilm` is trained here, cross-fitted; any CrossEncoder name or folder is "
         "used as it is. As bi_encoder: `minilm`, `static`, or any sentence-transformers name or folder.",
     )
-    batch_size: int = Field(32, ge=2, description="Pairs per step in training and scoring.")
+    batch_size: int = Field(
+        32,
+        ge=2,
+        description="Pairs per step in training, and in judging at most; fewer long ones at a time on a processor.",
+    )
     max_length: int = Field(
         128, ge=16, le=512, description="Tokens of query and document together; of each text for a bi-encoder."
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="bfloat16 where the processor multiplies it in hardware: twice as fast."
+    )
+    backend: Backend = Field(
+        "torch",
+        description="What runs a cross-encoder's network in judging; training runs torch. As with dense.backend, onnx "
+        "(float32) and onnx-int8 are compared with torch on 48 of the pairs at a cross-encoder's first use and give "
+        "way where scores are too far; auto takes the fastest. A bi-encoder runs by torch.",
     )
     prompt_query: Prompt = Field(
         None, description="Put before queries by a bi-encoder. None: the prompt that its folder has; '' puts none."
@@ -148,15 +164,29 @@ overflows: try precision float32 or another model
     return rows
 
 
-def logits(model: Any, pairs: Sequence[tuple[str, str]], options: JudgeOptions) -> NDArray[Any]:
-    """Run a CrossEncoder without its activation, [n] or [n, labels]; it batches by length."""
+def logits(model: Any, pairs: Sequence[tuple[str, str]], options: JudgeOptions, way: str = "") -> NDArray[Any]:
+    """Run a CrossEncoder without its activation, [n] or [n, labels]; it batches by length.
+
+    ``way`` is one of ONNX Runtime, or a precision of torch in place of that of the options.
+    """
     import torch
 
-    with torch.inference_mode(), autocast(options.precision):
-        result: NDArray[Any] = model.predict(
-            list(pairs), batch_size=options.batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
-        )
-    return result
+    size = options.batch_size
+    if way in WAYS:
+        # Pairs go alone, as texts do: see there.
+        model, size = by_onnx(model, way, onnx_folder(model, way)), 1
+    groups = passes([" ".join(pair) for pair in pairs], size, model.max_seq_length)
+    with torch.inference_mode(), autocast(way or options.precision):
+        found = [
+            model.predict(
+                [pairs[place] for place in group], batch_size=len(group), show_progress_bar=False,
+                activation_fn=torch.nn.Identity(),
+            )
+            for group in groups
+        ]  # fmt: skip
+    # As many as there are places, or the caller will say so.
+    result = np.concatenate(found)
+    return result[np.argsort(np.concatenate(groups), kind="stable")] if len(result) == len(pairs) else result
 
 
 def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,)) -> Any:
@@ -192,20 +222,77 @@ def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,))
     return model
 
 
-class CrossEncoderJudge:
-    """Any ready-made CrossEncoder with one output; scores are its logits."""
+Options = TypeVar("Options", bound=JudgeOptions)
 
-    def __init__(self, options: JudgeOptions) -> None:
-        self.options = options
-        self._model: Any = for_threads(open_cross_encoder(options.base, options.max_length))
-        self.fingerprint = fingerprint(self._model, resolve_precision(options.precision))
+
+class NetworkJudge(ABC, Generic[Options]):
+    """A judge that is a cross-encoder; scores are its logits.
+
+    Attributes
+    ----------
+    options
+        Which one, and how it is run.
+    models
+        Folder of models, where its network may be kept in another form.
+    fingerprint
+        Of the model; scores that torch did not compute are stored under one of their own.
+    name, described
+        What people call it, in the store and in errors.
+    way
+        By what it is run; None until it is asked.
+    """
+
+    options: Options
+    models: Path
+    fingerprint: str
+    name: str
+    described: str
+    way: str | None = None
+    _model: Any = None
+
+    @abstractmethod
+    def _load(self) -> Any:
+        """Return the CrossEncoder, ready to be asked by several threads."""
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
-        """Return the logits, float32 [n]."""
+        """Return the logits of joined pairs, float32 [n]."""
         if not len(pairs):
             return np.zeros(0, np.float32)
-        name = short_name(self.options.base)
-        return store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, name, store.run)[:, 0]
+        if self.way is None:
+            self.way = choose_way(self._network, pairs, self.options.backend, self.models)
+        other = self.way in WAYS
+        prints = digest(self.fingerprint, self.way).hex() if other else self.fingerprint
+        name = f"{self.name} by {self.way}" if other else self.name
+        if self._untrained and store.missing(prints, pairs):
+            # Trained once, before several processes need it.
+            self._load()
+        return store.vectors(prints, pairs, self._compute, AT_ONCE, bar, name, store.run)[:, 0]
+
+    @property
+    def _untrained(self) -> bool:
+        return False
+
+    @property
+    def _network(self) -> Network:
+        def compute(model: Any, pairs: list[str], way: str) -> NDArray[np.float32]:
+            values = logits(model, [split(pair) for pair in pairs], self.options, way)
+            return checked(values, len(pairs), self.described)
+
+        return Network(
+            called="cross-encoder",
+            counted="pairs",
+            setting="denoising.cross_encoder.backend",
+            fingerprint=self.fingerprint,
+            exact=resolve_precision(self.options.precision),
+            open=self._kept,
+            compute=compute,
+            compare=score_parity,
+        )
+
+    def _kept(self) -> Any:
+        model = self._load()
+        keep_networks(model, self.models)
+        return model
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the network behind: another process opens it from where it lies."""
@@ -213,14 +300,26 @@ class CrossEncoderJudge:
 
     @with_torch
     def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
-        if self._model is None:
-            self._model = open_cross_encoder(self.options.base, self.options.max_length)
-        values = logits(self._model, [split(pair) for pair in pairs], self.options)
-        return checked(values, len(pairs), f'cross-encoder "{self.options.base}"').reshape(-1, 1)
+        values = logits(self._kept(), [split(pair) for pair in pairs], self.options, self.way or "")
+        return checked(values, len(pairs), self.described).reshape(-1, 1)
 
     def describe(self) -> dict[str, Any]:
-        """Return fingerprint and place."""
-        return {"fingerprint": self.fingerprint, "path": self.options.base}
+        """Return fingerprint, place, and what ran it."""
+        return {"fingerprint": self.fingerprint, "path": self.options.base, "computed_by": self.way}
+
+
+class CrossEncoderJudge(NetworkJudge[JudgeOptions]):
+    """Any ready-made CrossEncoder with one output."""
+
+    def __init__(self, options: JudgeOptions, models: Path) -> None:
+        self.options, self.models = options, models
+        self.fingerprint = fingerprint(self._load(), resolve_precision(options.precision))
+        self.name, self.described = short_name(options.base), f'cross-encoder "{options.base}"'
+
+    def _load(self) -> Any:
+        if self._model is None:
+            self._model = for_threads(open_cross_encoder(self.options.base, self.options.max_length))
+        return self._model
 
 
 class BiEncoderJudge:
@@ -269,8 +368,8 @@ def load_pointwise(options: JudgeOptions, models: Path) -> PointwiseJudge:
     options
         Not those of a judge that is trained; that one is :class:`anmi.judging.cross_encoder.TrainedCrossEncoder`.
     models
-        Folder where distilled models are kept.
+        Folder where distilled models are kept, and networks in other forms.
     """
     if options.trained:
         raise AnmiError("the judge `minilm` is trained on a collection; give a ready-made cross-encoder instead")
-    return BiEncoderJudge(options, models) if options.kind == "bi_encoder" else CrossEncoderJudge(options)
+    return BiEncoderJudge(options, models) if options.kind == "bi_encoder" else CrossEncoderJudge(options, models)

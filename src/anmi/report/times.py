@@ -15,8 +15,8 @@ def times(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     Parameters
     ----------
     nodes
-        ``node``, ``seconds``, ``peak_mib``; where they are known ``rows`` with the artifact ``of`` which they are, and
-        ``asked`` and ``found``: values the store was asked for, and had.
+        ``node``, ``seconds``, ``peak_mib``; where they are known ``stage``, ``rows`` with the artifact ``of``
+        which they are, and ``asked`` and ``found``: values the store was asked for, and had.
 
     Returns
     -------
@@ -58,6 +58,7 @@ def _row(entry: Mapping[str, Any], total: float) -> dict[str, Any]:
     seconds, rows, asked = entry["seconds"], entry.get("rows"), entry.get("asked")
     return {
         "node": str(entry["node"]),
+        "stage": str(entry.get("stage", "")),
         "seconds": _seconds(seconds),
         "share": f"{100 * seconds / total:.1f}\u00a0%",
         "width": round(100 * seconds / total, 1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +26,41 @@ def best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[
     >>> best(np.array([[1.0, 0.0, 3.0, 1.0]], np.float32), 4)[0].tolist()
     [[2, 0, 3, -1]]
     """
-    documents, scores = np.full((len(full), k), -1, np.int32), np.zeros((len(full), k), np.float32)
     if not k or not len(full):
-        return documents, scores
+        return np.full((len(full), k), -1, np.int32), np.zeros((len(full), k), np.float32)
     least = np.maximum(kth_at_least(full, k), np.finfo(np.float32).smallest_subnormal)
     row, document = np.divmod(np.flatnonzero(full >= least[:, None]), full.shape[1])
     counts = np.bincount(row, minlength=len(full))
     place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    # Bits of floats above 0 are in the order of the floats, so score and document are one number to sort.
-    falling = ~np.ascontiguousarray(full[row, document]).view(np.uint32)
     keys = np.full((len(full), max(int(counts.max()), k)), np.iinfo(np.uint64).max, np.uint64)
-    keys[row, place] = falling.astype(np.uint64) << np.uint64(32) | document.astype(np.uint64)
-    keys = np.sort(keys, axis=1)[:, :k]
-    found = np.arange(k) < counts[:, None]
-    documents[found] = (keys[found] & np.uint64(0xFFFFFFFF)).astype(np.int32)
-    scores[found] = (~(keys[found] >> np.uint64(32)).astype(np.uint32)).view(np.float32)
-    return documents, scores
+    keys[row, place] = _keys(document, full[row, document])
+    return _of_keys(np.sort(keys, axis=1)[:, :k])
+
+
+def best_of(
+    documents: NDArray[np.int32], scores: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the k best of each row's documents as :func:`best` does, from what it found in several ranges, [Q, K].
+
+    Examples
+    --------
+    >>> lists = np.array([[4, 9, 0, -1]], np.int32), np.array([[2, 1, 2, 0]], np.float32)
+    >>> best_of(*lists, 2)[0].tolist(), best_of(*lists, 4)[1].tolist()
+    ([[0, 4]], [[2.0, 2.0, 1.0, 0.0]])
+    """
+    return _of_keys(np.sort(_keys(documents, scores), axis=1)[:, :k])
+
+
+def _keys(documents: NDArray[Any], scores: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Return scores, not below 0, and documents as one number to sort: bits of such floats are in their order."""
+    falling = ~np.ascontiguousarray(scores).view(np.uint32)
+    return falling.astype(np.uint64) << np.uint64(32) | documents.astype(np.uint32)
+
+
+def _of_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return documents and scores; of the highest key, and of those with score 0, -1 and 0."""
+    documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
+    return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
 
 
 def kth_at_least(full: NDArray[np.float32], k: int) -> NDArray[np.float32]:

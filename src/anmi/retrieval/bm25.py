@@ -102,6 +102,18 @@ class BM25Index:
         }
         return {**vars(self), "_engine": engine}
 
+    def part(self, first: int, end: int) -> BM25Index:
+        """Return bm25s' index of a range of the documents, numbered from 0, with the weights they have among all."""
+        engine, scores = copy.copy(self._engine), self._engine.scores
+        data, documents, starts = (np.asarray(scores[name]) for name in ("data", "indices", "indptr"))
+        held = (documents >= first) & (documents < end)
+        kept = np.concatenate([[0], np.cumsum(held)])
+        engine.scores = {
+            "data": data[held], "indices": documents[held] - documents.dtype.type(first), "indptr": kept[starts],
+            "num_docs": end - first,
+        }  # fmt: skip
+        return BM25Index(engine, {**self.settings, "documents": end - first}, self._tokenize)
+
     @property
     def tokenize(self) -> Tokenize:
         """The tokeniser of the index, from texts to lists of terms."""
@@ -236,10 +248,21 @@ def score_and_rank(
     """
     scores = np.take_along_axis(full, np.maximum(documents, 0), axis=1)
     scores[documents < 0] = np.nan
-    ranks = np.full(documents.shape, np.nan, np.float32)
-    for row, place in np.argwhere(documents >= 0):
-        ranks[row, place] = 1 + np.count_nonzero(full[row] > scores[row, place])
-    return scores, ranks
+    return scores, np.where(documents >= 0, above(full, scores) + 1, np.nan).astype(np.float32)
+
+
+def above(full: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return how many of the scores of all documents, [Q, N], are higher than given ones of the same row, [Q, P].
+
+    Examples
+    --------
+    >>> above(np.array([[3, 1, 2]], np.float32), np.array([[1, np.nan]], np.float32)).tolist()
+    [[2, 0]]
+    """
+    found = np.zeros(scores.shape, np.int64)
+    for row, place in np.argwhere(~np.isnan(scores)):
+        found[row, place] = np.count_nonzero(full[row] > scores[row, place])
+    return found
 
 
 def _index(terms: Terms, settings: dict[str, Any]) -> Any:

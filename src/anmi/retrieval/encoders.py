@@ -24,6 +24,7 @@ from anmi.retrieval.kinds import device, is_routed, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.onnx import FOLDER, WAYS, Way, by_onnx
+from anmi.retrieval.passes import passes
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.sparse.base import is_sparse_folder
 from anmi.retrieval.token_table import TokenTable, token_table
@@ -47,7 +48,7 @@ STORED: Final[Number] = "float16"
 # What people call a loaded model.
 _CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 _PRINTS: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
-# Where a loaded model's network may be kept in another form.
+# Where a loaded model's network may be kept in another form; see `keep_networks`.
 _MODELS: Final[WeakKeyDictionary[Any, Path]] = WeakKeyDictionary()
 
 
@@ -304,7 +305,7 @@ def encode(
         ``auto``, ``float32`` or ``bfloat16`` (of torch's matrix products; the result is float32), or ``onnx-float32``
         or ``onnx-int8`` by ONNX Runtime.
     batch_size
-        Texts per forward pass.
+        Texts per forward pass at most; see :func:`anmi.retrieval.passes.passes`.
     description
         Label of the progress bar; none when empty.
     role
@@ -362,22 +363,31 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
         model, batch_size = by_onnx(model, precision, onnx_folder(model, precision)), 1
     route = {"task": role} if is_routed(model) else {}
     model.eval()
+    # A table of vectors passes nothing on that long texts would have more of.
+    groups = passes(texts, batch_size, 1 if is_static(model) else model.max_seq_length)
+    result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
     with torch.inference_mode(), autocast(_exact(model, precision)):
-        result: NDArray[Any] = model.encode(
-            texts, prompt=prompt, batch_size=batch_size, normalize_embeddings=True,
-            show_progress_bar=False, convert_to_numpy=True, **route,
-        )  # fmt: skip
-    return result.astype(np.float32)
+        for group in groups:
+            result[group] = model.encode(
+                [texts[place] for place in group], prompt=prompt, batch_size=len(group), normalize_embeddings=True,
+                show_progress_bar=False, convert_to_numpy=True, **route,
+            )  # fmt: skip
+    return result
 
 
-def onnx_folder(model: SentenceTransformer, way: Way) -> Path:
+def keep_networks(model: Any, models: Path) -> None:
+    """Say in which folder a model's network is to be kept for ONNX Runtime; of an encoder `load_encoder` says it."""
+    _MODELS[model] = models
+
+
+def onnx_folder(model: Any, way: Way) -> Path:
     """Return where a model's network is kept for ONNX Runtime."""
     if model not in _MODELS:
-        raise AnmiError(f'only an encoder of load_encoder can be run by "{way}"; set dense.backend=torch')
+        raise AnmiError(f'"{way}" has no folder to keep the network in; set the backend to torch')
     return _MODELS[model] / f"{FOLDER}{_network_print(model)}-{way.removeprefix(FOLDER)}"
 
 
-def _network_print(model: SentenceTransformer) -> str:
+def _network_print(model: Any) -> str:
     if model not in _PRINTS:
         _PRINTS[model] = _digest(model, None, ())[:16]
     return _PRINTS[model]

@@ -1,7 +1,7 @@
-"""A bi-encoder's network by ONNX Runtime: as it is, or with 8-bit weights; everything around it stays as it was.
+"""The network of a bi-encoder or cross-encoder by ONNX Runtime: as it is, or with 8-bit weights; the rest stays.
 
 Texts go through the network one at a time. On a processor that is as fast as a batch, wastes nothing on padding, and
-makes a vector independent of the texts that it was encoded with: the activations of the 8-bit network are rounded by
+makes a result independent of the texts that it was computed with: the activations of the 8-bit network are rounded by
 one scale for all that goes through at once.
 """
 
@@ -14,15 +14,12 @@ import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 from anmi.errors import AnmiError
 from anmi.files import aside
 from anmi.retrieval.kinds import is_routed, is_static
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +28,9 @@ WAYS: Final[tuple[Way, ...]] = ("onnx-float32", "onnx-int8")
 FOLDER: Final = "onnx-"
 _FILE: Final = "model.onnx"
 _INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
-_OUTPUT: Final = "last_hidden_state"
 _OPSET: Final = 17
-_POOLED: Final = "token_embeddings"
+# What may follow a transformer that yields it: pooling or a head, or nothing.
+_YIELDS: Final = {"SentenceTransformer": ("token_embeddings",), "CrossEncoder": ("token_embeddings", "scores")}
 _EXAMPLE: Final = ["a text", "another text, which is longer than the first"]
 _opening: Final = threading.Lock()
 _opened: Final[WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
@@ -45,14 +42,16 @@ def installed() -> bool:
 
 
 def is_exportable(model: Any) -> bool:
-    """Tell whether the model is one transformer for texts, with a pooling and what may follow."""
-    if type(model).__name__ != "SentenceTransformer" or is_static(model) or is_routed(model):
+    """Tell whether the model is one transformer for texts or pairs of them, with what may follow."""
+    yields = _YIELDS.get(type(model).__name__, ())
+    if not yields or is_static(model) or is_routed(model) or type(model[0]).__name__ != "Transformer":
         return False
-    # The network of any other output may return what pooling does not expect.
-    return type(model[0]).__name__ == "Transformer" and getattr(model[0], "module_output_name", "") == _POOLED
+    # The network of any other output may return what follows does not expect.
+    how = model[0].modality_config.get("text", {})
+    return model[0].module_output_name in yields and how.get("method") == "forward"
 
 
-def by_onnx(model: SentenceTransformer, way: Way, folder: Path) -> SentenceTransformer:
+def by_onnx(model: Any, way: Way, folder: Path) -> Any:
     """Return a model that shares everything with ``model`` but the network, which ONNX Runtime runs.
 
     Parameters
@@ -70,7 +69,7 @@ def by_onnx(model: SentenceTransformer, way: Way, folder: Path) -> SentenceTrans
         The extra is not installed, or the network cannot be exported.
     """
     if not installed():
-        raise AnmiError(f'encoding by "{way}" needs ONNX Runtime: pip install "anmi[onnx]", or set dense.backend=torch')
+        raise AnmiError(f'"{way}" needs ONNX Runtime: pip install "anmi[onnx]", or set the backend to torch')
     with _opening:
         opened = _opened.setdefault(model, {})
         if way not in opened:
@@ -80,14 +79,14 @@ def by_onnx(model: SentenceTransformer, way: Way, folder: Path) -> SentenceTrans
         return opened[way]
 
 
-def _export(model: SentenceTransformer, way: Way, folder: Path) -> None:
+def _export(model: Any, way: Way, folder: Path) -> None:
     """Write the network to ``folder``; its weights for 8 bits are rounded by column."""
     import torch
 
-    log.info("Exporting the encoder's network to ONNX (%s; once, some ten seconds)", way)
+    log.info("Exporting a network to ONNX (%s; once, some ten seconds)", way)
     network = copy.deepcopy(model[0].model).float().cpu().eval()
-    names = _inputs(model)
-    example = model.preprocess(_EXAMPLE)
+    names, output = _inputs(model), _output(model)
+    example = model.preprocess(_example(model))
 
     class Traced(torch.nn.Module):
         def __init__(self) -> None:
@@ -95,7 +94,7 @@ def _export(model: SentenceTransformer, way: Way, folder: Path) -> None:
             self.network = network
 
         def forward(self, *values: Any) -> Any:
-            return self.network(**dict(zip(names, values, strict=True)), return_dict=True)[_OUTPUT]
+            return self.network(**dict(zip(names, values, strict=True)), return_dict=True)[output]
 
     try:
         with aside(folder) as written, warnings.catch_warnings():
@@ -103,11 +102,12 @@ def _export(model: SentenceTransformer, way: Way, folder: Path) -> None:
             # What the others compute by is no operator of ONNX.
             network.set_attn_implementation("eager")
             written.mkdir()
+            axes = {0: "texts", 1: "tokens"} if output == "last_hidden_state" else {0: "texts"}
             whole = written / ("whole.onnx" if way == "onnx-int8" else _FILE)
             torch.onnx.export(
                 Traced(), tuple(example[name] for name in names), str(whole), input_names=list(names),
-                output_names=[_OUTPUT], opset_version=_OPSET, dynamo=False,
-                dynamic_axes={name: {0: "texts", 1: "tokens"} for name in (*names, _OUTPUT)},
+                output_names=[output], opset_version=_OPSET, dynamo=False,
+                dynamic_axes={name: {0: "texts", 1: "tokens"} for name in names} | {output: axes},
             )  # fmt: skip
             if way == "onnx-int8":
                 _to_eight_bits(whole, written / _FILE)
@@ -115,7 +115,7 @@ def _export(model: SentenceTransformer, way: Way, folder: Path) -> None:
     except Exception as error:
         # Of any kind: an operator that ONNX lacks, a branch that depends on a value, a network above 2 GB.
         said = " ".join(str(error).split())[:200]
-        raise AnmiError(f"the encoder's network cannot be written as ONNX ({said}): set dense.backend=torch") from error
+        raise AnmiError(f"the network cannot be written as ONNX ({said}): set its backend to torch") from error
 
 
 def _to_eight_bits(whole: Path, target: Path) -> None:
@@ -131,16 +131,25 @@ def _to_eight_bits(whole: Path, target: Path) -> None:
         chatty.setLevel(level)
 
 
-def _inputs(model: SentenceTransformer) -> Sequence[str]:
-    given = model.preprocess(_EXAMPLE)
+def _example(model: Any) -> list[Any]:
+    pairs = type(model).__name__ == "CrossEncoder"
+    return [(text, text) for text in _EXAMPLE] if pairs else _EXAMPLE
+
+
+def _inputs(model: Any) -> Sequence[str]:
+    given = model.preprocess(_example(model))
     return [name for name in _INPUTS if name in given]
 
 
-def _with_network(model: SentenceTransformer, file: Path) -> SentenceTransformer:
+def _output(model: Any) -> str:
+    return str(model[0].modality_config["text"]["method_output_name"])
+
+
+def _with_network(model: Any, file: Path) -> Any:
     """Copy the model, but not its weights, with another network in the first module."""
     import torch
 
-    names = _inputs(model)
+    names, output = _inputs(model), _output(model)
     session = _session(file)
 
     class Network(torch.nn.Module):
@@ -150,8 +159,8 @@ def _with_network(model: SentenceTransformer, file: Path) -> SentenceTransformer
 
         def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any = None, **_: Any) -> dict[str, Any]:
             values = dict(zip(_INPUTS, (input_ids, attention_mask, token_type_ids), strict=True))
-            (found,) = session.run([_OUTPUT], {name: values[name].numpy() for name in names})
-            return {_OUTPUT: torch.from_numpy(found)}
+            (found,) = session.run([output], {name: values[name].numpy() for name in names})
+            return {output: torch.from_numpy(found)}
 
     fast, first = copy.copy(model), copy.copy(model[0])
     first._modules = dict(first._modules)

@@ -70,50 +70,40 @@ def compacted(documents: NDArray[np.int32], *others: NDArray[Any]) -> list[NDArr
     return [np.take_along_axis(values, order, axis=1)[:, :width] for values in (documents, *others)]
 
 
-def union(
-    first: NDArray[np.int32], first_source: NDArray[np.uint8], second: NDArray[np.int32], second_source: str
-) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Merge candidates per query with those of one source; see :func:`merged`.
+def merged(
+    *lists: tuple[NDArray[np.int32], NDArray[np.float32], str],
+) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.float32]]:
+    """Merge the candidates of several sources; a document in some of them carries the bits of all of these.
+
+    Parameters
+    ----------
+    lists
+        Documents, int32 [Q, A], padded with -1 and without repeats within a row; a value of each, float32 [Q, A],
+        alike in all lists; and their source, one of :data:`anmi.candidates.SOURCES`.
+
+    Returns
+    -------
+    documents, source, values
+        [Q, up to the sum of A], in order of document index; -1, 0 and NaN in padding.
 
     Examples
     --------
     >>> a, b = np.array([[3, 1]], np.int32), np.array([[1, 2]], np.int32)
-    >>> [x.tolist() for x in union(a, np.array([[1, 1]], np.uint8), b, "dense")]
-    [[[1, 2, 3]], [[3, 2, 1]]]
+    >>> [x.tolist() for x in merged((a, a.astype(np.float32), "bm25"), (b, b.astype(np.float32), "dense"))]
+    [[[1, 2, 3]], [[3, 2, 1]], [[1.0, 2.0, 3.0]]]
     """
-    return merged(first, first_source, second, np.full(second.shape, SOURCES[second_source], np.uint8))
-
-
-def merged(
-    first: NDArray[np.int32],
-    first_source: NDArray[np.uint8],
-    second: NDArray[np.int32],
-    second_source: NDArray[np.uint8],
-) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Merge two candidate lists per query; a document in both carries the bits of both.
-
-    Parameters
-    ----------
-    first, second
-        int32 [Q, A] and [Q, B], padded with -1, no repeats within a row.
-    first_source, second_source
-        Bit-masks of :data:`anmi.candidates.SOURCES`, uint8 [Q, A] and [Q, B].
-
-    Returns
-    -------
-    documents, source
-        [Q, up to A + B], in order of document index.
-    """
-    documents = np.concatenate([first, second], axis=1)
-    bits = np.concatenate([first_source, second_source], axis=1)
+    documents = np.concatenate([each for each, _, _ in lists], axis=1)
+    bits = np.concatenate([np.full(each.shape, SOURCES[name], np.uint8) for each, _, name in lists], axis=1)
+    values = np.concatenate([each for _, each, _ in lists], axis=1)
     order = np.argsort(documents, axis=1, kind="stable")
-    documents, bits = (np.take_along_axis(values, order, axis=1) for values in (documents, bits))
+    documents, bits, values = (np.take_along_axis(each, order, axis=1) for each in (documents, bits, values))
     same = documents[:, 1:] == documents[:, :-1]
-    bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
+    for _ in lists[1:]:
+        bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
     documents[:, 1:][same] = PADDING
-    bits[documents == PADDING] = 0
-    unique, unique_bits = compacted(documents, bits)
-    return unique.astype(np.int32), unique_bits.astype(np.uint8)
+    documents, bits, values = compacted(documents, bits, values)
+    bits[documents == PADDING], values[documents == PADDING] = 0, np.nan
+    return documents, bits, values
 
 
 def known_from(scores: NDArray[np.float32], kept: NDArray[np.bool_], depth: int, ranks: int) -> NDArray[np.float32]:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anmi.candidates import PADDING, SOURCES, Candidates
+from anmi.candidates import SOURCES, Candidates
 from anmi.engine.threads import outside_python
 from anmi.retrieval import pool, random
-from anmi.retrieval.best import best
-from anmi.retrieval.bm25 import BM25Index, score_and_rank
-from anmi.retrieval.dense import DenseIndex
-from anmi.retrieval.exact import similarities
+from anmi.retrieval.documents import Documents, Found, Look, Search
 from anmi.retrieval.related import RelatedDocuments
-
-Arrays = dict[str, NDArray[np.float32]]
 
 
 class Queries(NamedTuple):
@@ -58,10 +52,8 @@ class Retrieve:
 
     Attributes
     ----------
-    bm25, dense
-        Indexes of the corpus; None for a source that is not asked.
-    embeddings
-        Unit vectors of the documents, float32 [N, D].
+    documents
+        The N documents, by the indexes of the sources that are asked.
     related
         Copies of the N documents, their near-duplicates and siblings.
     bm25_depth, dense_depth, random
@@ -72,9 +64,7 @@ class Retrieve:
         Down to which rank of each source ranks are known in any case.
     """
 
-    bm25: BM25Index | None
-    dense: DenseIndex | None
-    embeddings: NDArray[np.float32]
+    documents: Documents
     related: RelatedDocuments
     bm25_depth: int
     dense_depth: int
@@ -86,21 +76,31 @@ class Retrieve:
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
         excluded = self.related.same_text(np.concatenate([queries.positives, queries.own[:, None]], axis=1))
-        listed, found = self._nearest(queries, excluded)
         drawn = random.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
-        documents, source = pool.union(
-            found, np.where(found >= 0, SOURCES["dense"], 0).astype(np.uint8), drawn, "random"
+        found = self.documents.find(self._search(queries, excluded, drawn))
+        nearest, lexical = pool.without(found.nearest, excluded), pool.without(found.lexical, excluded)
+        known = {
+            "bm25_rank": pool.known_from(found.lexical_scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
+            "dense_rank": pool.known_from(found.nearest_scores, nearest >= 0, self.dense_depth, self.dense_ranks),
+        }
+        random_values, own_values = np.split(found.given, [drawn.shape[1]], axis=1)
+        documents, source, values = pool.merged(
+            (*_first(self.bm25_depth, lexical, found.lexical_scores), "bm25"),
+            (*_first(self.dense_depth, nearest, found.nearest_lexical), "dense"),
+            (drawn, random_values, "random"),
         )
+        cosines, higher = self._look(queries, documents, own_values, found)
         columns, own = dict[str, NDArray[np.float32]](), dict[str, NDArray[np.float32]]()
-        if self.bm25 is not None:
-            documents, source, columns, own = self._lexical(queries, excluded, documents, source)
-        if self.dense is not None:
-            wanted, width = np.concatenate([documents, queries.positives], axis=1), documents.shape[1]
-            values = similarities(queries.vectors, self.embeddings, wanted)
-            for name, said in (("dense", values), ("dense_rank", pool.listed_ranks(values, *listed))):
-                columns[name], own[name] = said[:, :width], said[:, width:]
-        ranks = [columns[name] for name in ("bm25_rank", "dense_rank") if name in columns]
-        columns["fused"] = pool.fused_rank(*ranks) if ranks else np.zeros(documents.shape, np.float32)
+        if self.documents.bm25:
+            columns["bm25"], own["bm25"] = values, own_values
+            columns["bm25_rank"] = pool.listed_ranks(values, found.lexical_scores, known["bm25_rank"])
+            own["bm25_rank"] = higher
+        if self.documents.dense:
+            ranks = pool.listed_ranks(cosines, found.nearest_scores, known["dense_rank"])
+            for name, said in (("dense", cosines), ("dense_rank", ranks)):
+                columns[name], own[name] = said[:, : documents.shape[1]], said[:, documents.shape[1] :]
+        lists = [columns[name] for name in known if name in columns]
+        columns["fused"] = pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)
         columns["related"] = np.where(documents < 0, np.nan, self.related.kinds(queries.positives, documents)).astype(
             np.float32
         )
@@ -114,62 +114,37 @@ class Retrieve:
             positive_columns=own,
         )
 
-    def _nearest(
-        self, queries: Queries, excluded: NDArray[np.int32]
-    ) -> tuple[tuple[NDArray[np.float32], NDArray[np.float32]], NDArray[np.int32]]:
-        """Return the scores of the encoder's lists, falling, and from which on ranks are known; and the candidates."""
-        if self.dense is None:
-            nothing = np.zeros((len(queries.texts), 0), np.float32)
-            return (nothing, nothing), nothing.astype(np.int32)
-        wanted = max(self.dense_depth + excluded.shape[1] if self.dense_depth else 0, self.dense_ranks)
-        nearest, scores = self.dense.search(queries.vectors, wanted)
-        if self.dense.settings["kind"] != "flat":
-            # What an index of compressed vectors takes for their scores is none of the candidates' scores.
-            scores = np.nan_to_num(similarities(queries.vectors, self.embeddings, nearest), nan=-np.inf)
-            order = np.lexsort((nearest, -scores), axis=1)
-            nearest, scores = np.take_along_axis(nearest, order, axis=1), np.take_along_axis(scores, order, axis=1)
-        nearest = pool.without(nearest, excluded)
-        least = pool.known_from(scores, nearest >= 0, self.dense_depth, self.dense_ranks)
-        return (scores, least), pool.compacted(nearest)[0][:, : self.dense_depth].astype(np.int32)
+    def _search(self, queries: Queries, excluded: NDArray[np.int32], drawn: NDArray[np.int32]) -> Search:
+        """Return what is asked of the documents: deep enough that what is excluded leaves enough."""
+        lexical = max(self.bm25_depth + excluded.shape[1], self.bm25_ranks)
+        nearest = max(self.dense_depth + excluded.shape[1] if self.dense_depth else 0, self.dense_ranks)
+        given = np.concatenate([drawn, queries.positives], axis=1)
+        lexical, nearest = (min(each, len(self.related)) for each in (lexical, nearest))
+        return Search(queries.texts, queries.vectors, given, lexical, nearest)
 
-    def _lexical(
-        self,
-        queries: Queries,
-        excluded: NDArray[np.int32],
-        others: NDArray[np.int32],
-        others_source: NDArray[np.uint8],
-    ) -> tuple[NDArray[np.int32], NDArray[np.uint8], Arrays, Arrays]:
-        """Add what BM25 finds to other candidates, and score and rank all of them while a query's scores are at hand.
+    def _look(
+        self, queries: Queries, documents: NDArray[np.int32], own: NDArray[np.float32], found: Found
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return cosines with candidates and positives, [Q, M + P], and ranks of the positives by BM25, [Q, P].
 
-        Returns
-        -------
-        tuple
-            Documents and sources [Q, M], and ``bm25`` and ``bm25_rank`` of candidates and of positives.
+        Ranks follow from the list; only those of positives below its end have to be counted.
         """
-        assert self.bm25 is not None
-        parts: list[tuple[NDArray[Any], ...]] = []
-        wanted = max(self.bm25_depth + excluded.shape[1], self.bm25_ranks)
-        for some, scores in self.bm25.scored(queries.texts, max(wanted, others.shape[1])):
-            found, listed = best(scores, min(wanted, scores.shape[1]))
-            found = pool.without(found, excluded[some])
-            least = pool.known_from(listed, found >= 0, self.bm25_depth, self.bm25_ranks)
-            found = pool.compacted(found)[0][:, : self.bm25_depth].astype(np.int32)
-            source = np.where(found >= 0, SOURCES["bm25"], 0).astype(np.uint8)
-            documents, source = pool.merged(found, source, others[some], others_source[some])
-            values = np.take_along_axis(scores, np.maximum(documents, 0), axis=1)
-            values[documents < 0] = np.nan
-            ranks = pool.listed_ranks(values, listed, least)
-            parts.append((documents, source, values, ranks, *score_and_rank(scores, queries.positives[some])))
-        documents, source, bm25, rank, own, own_rank = (
-            _stacked(arrays, padding) for arrays, padding in zip(zip(*parts, strict=True), _PADDINGS, strict=True)
-        )
-        return documents, source, {"bm25": bm25, "bm25_rank": rank}, {"bm25": own, "bm25_rank": own_rank}
+        end = found.lexical_scores[:, -1:] if found.lexical.shape[1] else np.full((len(own), 1), np.inf, np.float32)
+        ranks = pool.listed_ranks(own, found.lexical_scores, end)
+        unknown = np.isnan(ranks) & ~np.isnan(own)
+        rows = np.flatnonzero(unknown.any(axis=1))
+        wanted = np.concatenate([documents, queries.positives], axis=1) if self.documents.dense else documents[:, :0]
+        if not (wanted.shape[1] or len(rows)):
+            return np.zeros(wanted.shape, np.float32), ranks
+        below = np.where(unknown, own, np.nan)[rows]
+        seen = self.documents.look(Look(queries.vectors, wanted, [queries.texts[row] for row in rows], below))
+        ranks[rows] = np.where(np.isnan(below), ranks[rows], seen.above + 1)
+        return seen.cosines, ranks
 
 
-_PADDINGS: Final = (PADDING, 0, np.nan, np.nan, np.nan, np.nan)
-
-
-def _stacked(arrays: Sequence[NDArray[Any]], padding: float) -> NDArray[Any]:
-    width = max(array.shape[1] for array in arrays)
-    wide = [np.pad(a, ((0, 0), (0, width - a.shape[1])), constant_values=padding) for a in arrays]
-    return np.concatenate(wide)
+def _first(
+    depth: int, documents: NDArray[np.int32], values: NDArray[np.float32]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the first documents of each list that are candidates, [Q, depth], with their values."""
+    documents, values = pool.compacted(documents, values)
+    return documents[:, :depth], values[:, :depth]

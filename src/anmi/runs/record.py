@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib import metadata
@@ -51,6 +51,8 @@ class RunRecord:
 
     Attributes
     ----------
+    reads
+        Names of the parameters that its nodes read.
     loaded, saved
         Version of every persisted dataset that was read or written; None where a dataset has no versions.
     nodes
@@ -95,6 +97,7 @@ class RunRecord:
     versions: dict[str, str] = field(default_factory=dict)
     runtime_parameters: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
+    reads: list[str] = field(default_factory=list)
     loaded: dict[str, str | None] = field(default_factory=dict)
     saved: dict[str, str | None] = field(default_factory=dict)
     nodes: list[dict[str, Any]] = field(default_factory=list)
@@ -204,8 +207,17 @@ def all_masked(value: Any, known: Mapping[str, str] | None = None) -> Any:
     return masked(value, known) if isinstance(value, str) else value
 
 
-def of_this_run(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the recipes that were not chosen."""
+def of_this_run(parameters: Mapping[str, Any], reads: Sequence[str] = ()) -> dict[str, Any]:
+    """Leave out the recipes that were not chosen and, where ``reads`` names any, the groups that no node reads.
+
+    Examples
+    --------
+    >>> of_this_run({"recipe": "a", "recipes": {"a": 1, "b": 2}, "bm25": {}, "elo": {}}, ["recipes", "bm25"])
+    {'recipe': 'a', 'recipes': {'a': 1}, 'bm25': {}}
+    """
+    groups = {name.split(".")[0] for name in reads}
+    if groups:
+        parameters = {k: v for k, v in parameters.items() if k in groups or not isinstance(v, Mapping)}
     recipes, chosen = parameters.get("recipes"), parameters.get("recipe")
     if not isinstance(recipes, Mapping) or chosen not in recipes:
         return dict(parameters)

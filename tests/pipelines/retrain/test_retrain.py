@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from scipy.stats import binomtest
 from sentence_transformers import SentenceTransformer
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
-from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
+from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, WEIGHTS, read_beside
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth
@@ -306,7 +307,9 @@ FIRST_NIGHT = (
 )
 
 
-def test_a_champion_keeps_its_companion(registry: Any, tables: Any, trained: Path, word_encoder: Any) -> None:
+def test_a_champion_keeps_its_companion(
+    registry: Any, tables: Any, trained: Path, word_encoder: Any, tmp_path: Path
+) -> None:
     plain = decided({"version": None, "rolled_back": {}}, *FIRST_NIGHT, trained)["fingerprint"]
     words = word_encoder(["night", "day"])
     inference_free(words, tables[0].text.tolist()).save(str(trained / "companion"), create_model_card=False)
@@ -328,6 +331,15 @@ def test_a_champion_keeps_its_companion(registry: Any, tables: Any, trained: Pat
     )
     assert set(known["hybrid"]["weights"]) == {"bm25", "dense", "sparse"}
     assert runs.groupby("retriever").size().to_dict() == {"dense": 4, "sparse": 2}
+    folder = registry.fetch(registry.at(params.model, CHAMPION), tmp_path)
+    assert (folder / "companion" / "MLmodel").is_file(), "MLflow serves it, too"
+    earlier = shutil.copytree(folder, tmp_path / "earlier", ignore=shutil.ignore_patterns("companion"))
+    shutil.copytree(folder / "companion" / WEIGHTS, earlier / "companion")
+    registry.set_champion(registry.register(params.model, earlier, known["tags"]), None)
+    _, _, again = evaluate_champion(
+        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=DenseParams()
+    )
+    pd.testing.assert_frame_equal(again, runs)
     shared: dict[str, Any] = {
         "bm25_index": search.bm25, "corpus": tables[0], "queries": tables[1], "qrels": tables[2],
         "evaluation": EVALUATION,

@@ -110,6 +110,7 @@ def retrieve(
     """
     from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
+    from anmi.retrieval.documents import Documents
     from anmi.retrieval.marked import Marked
     from anmi.retrieval.related import RelatedDocuments
     from anmi.retrieval.retrieve import Queries, Retrieve
@@ -134,10 +135,13 @@ def retrieve(
             np.asarray(query_embeddings)[rows[some]],
         ))  # fmt: skip
     search = Retrieve(
-        bm25=bm25_index if "bm25" in asked.sources else None,
-        dense=dense_index if "dense" in asked.sources else None,
-        # One array for both, so that workers are sent one.
-        embeddings=document_embeddings if dense_index.exact is None else dense_index.exact,
+        documents=Documents.cut(
+            len(ids),
+            bm25_index if "bm25" in asked.sources else None,
+            dense_index if "dense" in asked.sources else None,
+            document_embeddings if dense_index.exact is None else dense_index.exact,
+            engine.document_shards,
+        ),
         related=RelatedDocuments.from_table(related_documents, ids),
         bm25_depth=bm25.depth,
         dense_depth=dense.depth,

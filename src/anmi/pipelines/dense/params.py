@@ -27,7 +27,12 @@ class DenseParams(BaseModel):
         "vectors are near torch's, and remembers it beside the store. Another run is reproduced by naming what it "
         "chose, which encoder_info has as `computed_by`.",
     )
-    batch_size: int = Field(64, ge=1, description="Texts per forward pass.")
+    batch_size: int = Field(
+        64,
+        ge=1,
+        description="Texts per forward pass at most. On a processor long ones go fewer at a time, some 2,048 tokens, "
+        "which was a sixth faster for abstracts; a large GPU takes more than 64.",
+    )
     prompt_query: Prompt = Field(
         None,
         description="Put before queries in mining, training and evaluation, and kept in the trained model. None: the "

@@ -30,14 +30,18 @@ def rate_candidates(
     params: EloParams,
     seed: int,
     engine: EngineParams = IN_PROCESS,
-) -> tuple[ColumnShards, dict[str, Any]]:
+) -> tuple[ColumnShards, dict[str, Any], pd.DataFrame]:
     """Rate the candidates of each (query, positive), if the recipe reads Elo; only pairwise judges read the texts.
+
+    What chat endpoints were asked now, and not in an earlier run, is told question by question.
 
     Temperatures and votes are fitted on training queries; where rows of an earlier mining are kept, those of then are.
     """
+    from anmi.judging.pairwise import answers_of
+
     if not recipes.get(recipe).requires & OF_ELO:
         log.info("Recipe %s reads no Elo; candidates are not rated", recipe)
-        return ColumnShards.none(), {"temperatures": {}}
+        return ColumnShards.none(), {"temperatures": {}}, answers_of({})
     from anmi.corpus.mined import of_train
     from anmi.judging.panel import Texts
     from anmi.judging.rating import Rater
@@ -59,4 +63,4 @@ def rate_candidates(
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     where = IN_PROCESS if judges else engine
     rated = add_columns(where, rater, judged.by_positive(), description="" if judges else "rating")
-    return rated, rater.summary | {"options": params.model_dump(mode="json")}
+    return rated, rater.summary | {"options": params.model_dump(mode="json")}, answers_of(judges)

@@ -114,10 +114,11 @@ def compare_systems(
     recipe: str,
     params: EvaluationParams,
     seed: int,
-) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, dict[str, float]]]:
     """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts.
 
-    All of it over all queries; the headline metrics and the differences of nDCG@10 also by what training saw.
+    All of it over all queries; the headline metrics and the differences of nDCG@10 also by what training saw. The
+    headline metrics come a third time, by bucket and system, for MLflow: the others would hide them.
     """
     from anmi.evaluation.generalisation import ALL, BUCKETS
     from anmi.evaluation.metrics import summarise
@@ -128,7 +129,8 @@ def compare_systems(
         str(system): table.set_index("query_id").drop(columns="system")
         for system, table in scores.groupby("system", sort=False)
     }
-    rows, comparisons, flat = [], [], {}
+    rows, comparisons = [], []
+    flat: dict[str, dict[str, float]] = {ALL: {}}
     settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
     bucket_of = query_buckets.set_index("query_id").bucket
     asked = {ALL: bucket_of.index} | {
@@ -143,8 +145,9 @@ def compare_systems(
                     "collection": info["collection"], "encoder": encoder, "recipe": system, "seed_count": 1,
                     "bucket": bucket, "queries": len(ids), "metric": metric, "value": value, "low": low, "high": high,
                 })  # fmt: skip
-                flat[f"{system}.{metric}" if bucket == ALL else f"{system}.{bucket}.{metric}"] = value
-        flat |= {f"{system}.{k}": v for k, v in summarise(table).items() if "@" not in k}
+                if metric in _HEADLINE:
+                    flat.setdefault(bucket, {})[f"{system}.{metric}"] = value
+        flat[ALL] |= {f"{system}.{name}": value for name, value in summarise(table).items() if "@" not in name}
     companions = [name for name in tables if name not in ("bm25", "zero_shot", recipe, HYBRID)]
     pairs = [(name, baseline) for name in (recipe, *companions) for baseline in ("zero_shot", "bm25")]
     pairs += [("bm25", "zero_shot")]
@@ -159,8 +162,11 @@ def compare_systems(
                 "system": system, "baseline": baseline, "bucket": bucket, "queries": len(ids), "metric": metric,
                 **test.as_dict(),
             })  # fmt: skip
-    flat = {name: float(value) for name, value in flat.items() if np.isfinite(value)}
-    return pd.DataFrame(rows), pd.DataFrame(comparisons), flat
+    known = {
+        bucket: {name: float(value) for name, value in found.items() if np.isfinite(value)}
+        for bucket, found in flat.items()
+    }
+    return pd.DataFrame(rows), pd.DataFrame(comparisons), known
 
 
 def measure_knowledge(

@@ -144,7 +144,10 @@ def evaluate_champion(
         asked, of = dense.model_copy(update=serving), (corpus, queries, qrels, evaluation.split, depth)
         runs = [_rank(folder / WEIGHTS, *of, asked)]
         # Companions are asked as they are saved.
-        runs += [_rank(model, *of, asked.model_copy(update=_OWN_PROMPTS)) for model in companion_of(folder)]
+        for companion in companion_of(folder):
+            # Of an earlier release, it lies there without MLflow's description.
+            model = companion / WEIGHTS if (companion / WEIGHTS).is_dir() else companion
+            runs.append(_rank(model, *of, asked.model_copy(update=_OWN_PROMPTS)))
         profile = read_beside(folder, PROFILE)
     about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
     return known | about, profile, pd.concat(runs, ignore_index=True)
@@ -321,7 +324,6 @@ def register_challenger(
     """
     from anmi.retrieval.encoders import load_encoder, short_name
     from anmi.retrieval.prompts import prompts_of
-    from anmi.search.folder import copy_model
 
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
     before = registry.at(name, CHAMPION)
@@ -350,7 +352,8 @@ def register_challenger(
         serving[HYBRID] = {name: search_index.settings[name] for name in _OF_HYBRID}
         folder = model_folder(model, Path(room) / "model", serving, training_profile)
         for companion in companion_of(trained_model):
-            copy_model(companion, folder / companion.name)
+            # A model of its own, so that MLflow serves it as well.
+            model_folder(load_encoder(str(companion), companion.parent), folder / companion.name, {}, None)
         made = registry.register(name, folder, tags)
     if decision == PROMOTED:
         registry.set_champion(made, before)

@@ -27,7 +27,7 @@ _RETRIEVING: Final = {f"{NAMESPACE}.encode_collection", f"{NAMESPACE}.retrieve"}
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline without the stages that it shares with others; see :func:`with_stages`."""
-    return stage("retrain", [
+    champion = stage("champion", [
         Node(
             evaluate_champion,
             inputs=by_name(
@@ -46,6 +46,8 @@ def create_pipeline() -> Pipeline:
             outputs="champion_metrics",
             name="score_champion",
         ),
+    ])  # fmt: skip
+    return champion + stage("retrain", [
         Node(
             profile_training_data,
             inputs=by_name(
@@ -108,4 +110,15 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
     )  # fmt: skip
     mapped = {f"params:{name}": f"params:retrain.{name}" for name in ("keep_judges", "update")}
     stages = Pipeline(way + mine, parameters=mapped)
-    return stages + stage(f"{NAMESPACE}.scoring", [measured]) + create_pipeline()
+    return _unfolded(stages + stage(f"{NAMESPACE}.scoring", [measured])) + create_pipeline()
+
+
+def _unfolded(whole: Pipeline) -> Pipeline:
+    """Put what an audit measures of the trained recipe beside the audit's own stages, the nodes called as before.
+
+    Within them it would make the audit, as one folded box, come both before training and after it, and Kedro-Viz draws
+    no layers of a pipeline that comes round in a circle.
+    """
+    measuring = [node for node in whole.nodes if node.namespace == f"{NAMESPACE}.scoring"]
+    others = Pipeline([node for node in whole.nodes if node not in measuring])
+    return others + stage("scoring", [node._copy(name=node.name) for node in measuring])

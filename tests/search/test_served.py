@@ -1,0 +1,61 @@
+"""Terms and weights of a sparse retriever, as MLflow asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from anmi.datasets.model_registry import model_folder
+from anmi.errors import AnmiError
+from anmi.retrieval.sparse.model import inference_free
+
+TEXTS = ["mean of an array", "nan of an array", "sort"]
+
+
+@pytest.fixture(scope="module")
+def model(word_encoder: Callable[..., Any]) -> Any:
+    return inference_free(word_encoder(["mean", "of", "an", "array", "nan", "sort", "list"]), [*TEXTS, "list of nan"])
+
+
+@pytest.fixture(scope="module")
+def loaded(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    import mlflow.pyfunc
+
+    return mlflow.pyfunc.load_model(str(model_folder(model, tmp_path_factory.mktemp("served") / "model", {}, None)))
+
+
+def test_terms_multiplied_are_the_score_of_sentence_transformers(model: Any, loaded: Any) -> None:
+    queries, documents = (loaded.predict(TEXTS, params={"role": role}) for role in ("query", "document"))
+    expected = model.similarity(model.encode_query(TEXTS), model.encode_document(TEXTS)).to_dense().tolist()
+    for asked, row in zip(queries, expected, strict=True):
+        weight = dict(zip(asked["terms"], asked["weights"], strict=True))
+        for document, score in zip(documents, row, strict=True):
+            product = zip(document["terms"], document["weights"], strict=True)
+            assert sum(weight.get(term, 0.0) * value for term, value in product) == pytest.approx(score, rel=1e-5)
+
+
+def test_the_heaviest_term_stands_first_and_texts_are_documents_by_default(loaded: Any) -> None:
+    found = loaded.predict(TEXTS)
+    assert (
+        found == loaded.predict(TEXTS, params={"role": "document"}) != loaded.predict(TEXTS, params={"role": "query"})
+    )
+    for row in found:
+        assert row["weights"] == sorted(row["weights"], reverse=True)
+        assert min(row["weights"], default=1.0) > 0
+    assert found == loaded.predict(pd.DataFrame({"text": TEXTS})), "a table of one column, too"
+
+
+def test_a_text_has_one_of_two_roles(loaded: Any) -> None:
+    with pytest.raises(AnmiError, match='the role of texts is "answer": give document or query'):
+        loaded.predict(TEXTS, params={"role": "answer"})
+
+
+def test_its_signature_tells_what_it_answers(loaded: Any) -> None:
+    told = loaded.metadata.signature
+    assert [column.name for column in told.outputs] == ["terms", "weights"]
+    assert [(param.name, param.default) for param in told.params] == [("role", "document")]
+    assert Path(loaded.metadata.saved_input_example_info["artifact_path"]).name == "input_example.json"
