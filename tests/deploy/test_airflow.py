@@ -203,7 +203,7 @@ def test_airflow_runs_every_stage_as_one_run(airflow: Airflow, folders: dict[str
         tags = dict(database.execute("select key, value from tags where run_uuid = ?", (run,)).fetchall())
     assert tags["run_id"] == place.name
     assert tags["scheduler.key"].startswith("anmi_default_test/")
-    assert {"save.corpus", "save.trained_model", "save.report"} <= tags.keys()
+    assert {"digest.selection", "digest.training_rows"} <= tags.keys()
 
 
 @pytest.mark.slow
