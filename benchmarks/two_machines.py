@@ -7,7 +7,7 @@ actors that hold the documents is, as it is in each run. Medians; processor seco
 it. Both write the same bytes, or it fails. It needs a data root in which ``kedro run --pipelines mining`` has run. Rows
 go to benchmarks/results/speed.json.
 
-    ANMI_DATA_ROOT=/tmp/medquad python benchmarks/two_machines.py --times 3
+    ANMI_DATA_ROOT=FOLDER python benchmarks/two_machines.py --times 3
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -30,19 +29,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.rare]
 MODEL = "anmi-sparse"
 # What MLflow's own pages say of themselves on a server without users.
 OWN_NOISE = re.compile(r"ResizeObserver|404 \(Not Found\)|users/current")
-
-
-@pytest.fixture(scope="module")
-def browsing(project: Path) -> Any:
-    """The script that takes the picture of the documentation, by whose browser this is opened, too."""
-    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    spec = importlib.util.spec_from_file_location("docs_viz", project / "docs" / "images" / "viz.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    if script.chromium() is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    return script
 
 
 @pytest.fixture(scope="module")

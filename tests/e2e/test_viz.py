@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 from pathlib import Path
@@ -122,19 +121,6 @@ def test_no_secret_is_shown(whole_run: Any, in_process: Any, tmp_path: Path, mon
     assert done.exit_code == 1
     assert "holds the value of the environment variable JUDGE_API_KEY" in done.stderr
     assert not (tmp_path / "viz").exists()
-
-
-@pytest.fixture(scope="module")
-def browsing(project: Path) -> Any:
-    """The script that takes the picture of the documentation, by whose browser this is opened, too."""
-    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    spec = importlib.util.spec_from_file_location("docs_viz", project / "docs" / "images" / "viz.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    if script.chromium() is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    return script
 
 
 @pytest.mark.rare

@@ -31,7 +31,7 @@ class DenseParams(BaseModel):
         64,
         ge=1,
         description="Texts per forward pass at most. On a processor long ones go fewer at a time, some 2,048 tokens, "
-        "which was a sixth faster for abstracts; a large GPU takes more than 64.",
+        "whose layers fit its caches; a large GPU takes more than 64.",
     )
     prompt_query: Prompt = Field(
         None,
