@@ -34,7 +34,7 @@ def best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[
     place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     keys = np.full((len(full), max(int(counts.max()), k)), np.iinfo(np.uint64).max, np.uint64)
     keys[row, place] = _keys(document, full[row, document])
-    return _of_keys(np.sort(keys, axis=1)[:, :k])
+    return of_keys(np.sort(keys, axis=1)[:, :k])
 
 
 def best_of(
@@ -48,7 +48,7 @@ def best_of(
     >>> best_of(*lists, 2)[0].tolist(), best_of(*lists, 4)[1].tolist()
     ([[0, 4]], [[2.0, 2.0, 1.0, 0.0]])
     """
-    return _of_keys(np.sort(_keys(documents, scores), axis=1)[:, :k])
+    return of_keys(np.sort(_keys(documents, scores), axis=1)[:, :k])
 
 
 def _keys(documents: NDArray[Any], scores: NDArray[np.float32]) -> NDArray[np.uint64]:
@@ -57,7 +57,7 @@ def _keys(documents: NDArray[Any], scores: NDArray[np.float32]) -> NDArray[np.ui
     return falling.astype(np.uint64) << np.uint64(32) | documents.astype(np.uint32)
 
 
-def _of_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def of_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return documents and scores; of the highest key, and of those with score 0, -1 and 0."""
     documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
     return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.errors import AnmiError, nearest
-from anmi.retrieval.best import best
-from anmi.retrieval.terms import Terms
+from anmi.retrieval.best import best, of_keys
+from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, tokenizer
 
 ENGINES: Final = ("bm25s", "rank_bm25")
@@ -148,8 +148,28 @@ class BM25Index:
         scores
             float32 [Q, k], 0 where there is no document.
         """
-        documents, scores, _ = self.search_and_spread(queries, k)
+        documents, scores, _ = self.search_and_look(queries, k, np.zeros((len(queries), 0), np.int32))
         return documents, scores
+
+    def search_and_look(
+        self, queries: Sequence[str], k: int, wanted: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+        """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1."""
+        k = min(k, self.settings["documents"])
+        values = np.full(wanted.shape, np.nan, np.float32)
+        if isinstance(self._engine, _RankBM25):
+            documents, scores = np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32)
+            for part, full in self.scored(queries, max(k, wanted.shape[1])):
+                documents[part], scores[part] = best(full, k)
+                values[part] = np.take_along_axis(full, np.maximum(wanted[part], 0), axis=1)
+            values[wanted < 0] = np.nan
+            return documents, scores, values
+        from anmi.retrieval.sums import best_by_postings
+
+        rows, terms = self._terms(self._tokenize(queries))
+        firsts, keys = np.searchsorted(rows, np.arange(len(queries) + 1)), np.zeros((len(queries), k), np.uint64)
+        best_by_postings(firsts, terms, *self._postings, self.settings["documents"], wanted, values, keys)
+        return *of_keys(np.sort(~keys, axis=1)), values
 
     def search_and_spread(
         self, queries: Sequence[str], k: int
@@ -216,11 +236,20 @@ class BM25Index:
         from anmi.retrieval.sums import add_postings
 
         # As bm25s does itself, in the same order, less the scores that it makes anew for each query.
-        weights, documents, starts = (np.asarray(self._engine.scores[name]) for name in ("data", "indices", "indptr"))
+        add_postings(*self._terms(rows), *self._postings, scores)
+
+    def _terms(self, rows: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the row and the number of each known token, [T] each."""
         number = self._engine.vocab_dict
         found = [(row, number[token]) for row, tokens in enumerate(rows) for token in tokens if token in number]
         pairs = np.array(found, np.int64).reshape(-1, 2)
-        add_postings(pairs[:, 0].copy(), pairs[:, 1].copy(), starts, documents, weights, scores)
+        return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+    @property
+    def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], NDArray[np.float32]]:
+        """Where the postings of each term begin, their documents and their weights."""
+        starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in ("indptr", "indices", "data"))
+        return unsigned(starts), unsigned(documents), weights
 
 
 def score_and_rank(

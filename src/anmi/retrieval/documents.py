@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anmi.engine.parts import Parts
 from anmi.errors import AnmiError
 from anmi.retrieval import exact
-from anmi.retrieval.best import best, best_of
+from anmi.retrieval.best import best_of
 from anmi.retrieval.bm25 import BM25Index, above
 from anmi.retrieval.dense import DenseIndex
 
@@ -118,13 +118,11 @@ class DocumentRange:
     def _find(self, asked: Search) -> Found:
         nearest, scores = self._nearest(asked)
         count, places = len(asked.texts), np.concatenate([self._inside(asked.given), nearest], axis=1)
-        values = np.full(places.shape, np.nan, np.float32)
-        width = min(asked.bm25, self.count) if self.bm25 is not None else 0
-        lexical, lexical_scores = np.empty((count, width), np.int32), np.empty((count, width), np.float32)
-        for some, full in self.bm25.scored(asked.texts, max(width, places.shape[1])) if self.bm25 is not None else ():
-            lexical[some], lexical_scores[some] = best(full, width)
-            values[some] = np.take_along_axis(full, np.maximum(places[some], 0), axis=1)
-        values[places < 0] = np.nan
+        if self.bm25 is None:
+            lexical, lexical_scores = np.empty((count, 0), np.int32), np.empty((count, 0), np.float32)
+            values = np.full(places.shape, np.nan, np.float32)
+        else:
+            lexical, lexical_scores, values = self.bm25.search_and_look(asked.texts, asked.bm25, places)
         given = asked.given.shape[1]
         return Found(
             self._outside(lexical), lexical_scores, self._outside(nearest), scores, values[:, given:], values[:, :given]

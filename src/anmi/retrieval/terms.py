@@ -192,8 +192,8 @@ class Terms:
 
         found, left = np.zeros((2, *documents.shape), np.float32), (first, second)
         row_products(
-            documents, _unsigned(self.counts.indptr), _unsigned(self.counts.indices), right.data,
-            tuple(_unsigned(each.indptr) for each in left), tuple(_unsigned(each.indices) for each in left),
+            documents, unsigned(self.counts.indptr), unsigned(self.counts.indices), right.data,
+            tuple(unsigned(each.indptr) for each in left), tuple(unsigned(each.indices) for each in left),
             tuple(each.data for each in left), np.zeros((len(self.idf), 2), np.float32), found,
         )  # fmt: skip
         return found
@@ -235,6 +235,6 @@ def _lengths(counts: sparse.csr_matrix) -> NDArray[np.float32]:
     return lengths
 
 
-def _unsigned(numbers: NDArray[Any]) -> NDArray[Any]:
+def unsigned(numbers: NDArray[Any]) -> NDArray[Any]:
     """Return whole numbers, none of them below 0, as unsigned ones of the same bytes."""
     return numbers.view(f"u{numbers.itemsize}")
