@@ -44,6 +44,8 @@ UNSET: Final = (
     "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONDONTWRITEBYTECODE",
 )  # fmt: skip
 GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35}
+# For each second of looking at memory and processor, so many without.
+_RESTS: Final = 50
 _NODE: Final = re.compile(r"^(\S+ \S+) INFO +anmi\.hooks\.timing: +\d+/\d+ +(\w+) +([\d.]+) s +(\d+) MiB", re.MULTILINE)
 
 
@@ -107,13 +109,15 @@ def measured(command: list[str], environment: dict[str, str], limit: float = mat
         while not ended:
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             wall = time.perf_counter() - start
+            looked = time.perf_counter()
             with suppress(psutil.Error):
                 processes = [tree, *tree.children(recursive=True)] if not ended else []
                 most = max(most, sum(map(proportional, processes)))
                 samples.append((datetime.now(), sum(map(processor, processes))))
             if wall > limit:
                 child.terminate()
-            time.sleep(0.2 if most else 0.02)
+            # To add up the pages of a large process takes the kernel a while, so it is not asked all the time.
+            time.sleep(max(0.2 if most else 0.02, _RESTS * (time.perf_counter() - looked)))
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         printed = out.read().decode(errors="replace")
@@ -140,11 +144,13 @@ def processor(process: psutil.Process) -> float:
         return 0.0
 
 
-def mined(recipe: str, collection: Path, root: Path, store: Path, limit: float = math.inf) -> dict[str, Any]:
-    """Mine with a recipe; besides seconds by node and until the first of them."""
+def mined(
+    recipe: str, collection: Path, root: Path, store: Path, limit: float = math.inf, more: str = ""
+) -> dict[str, Any]:
+    """Mine with a recipe, and ``more`` parameters; besides seconds by node and until the first of them."""
     began = datetime.now()
     environment = {"ANMI_DATA_ROOT": str(root), "ANMI_STORE": str(store)}
-    parameters = f"collection=beir:{collection},encoder=static,recipe={recipe}"
+    parameters = f"collection=beir:{collection},encoder=static,recipe={recipe}{more}"
     command = [kedro(), "run", "--pipelines", "mining", "--params", parameters]
     found = measured(command, environment, limit)
     log = (root / "logs" / "anmi.log").read_text(encoding="utf-8")

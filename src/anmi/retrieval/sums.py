@@ -130,7 +130,7 @@ def best_by_postings(
 
 
 @_compiled
-def _until(documents: NDArray[np.uint32], low: int, high: int, border: int) -> int:
+def _until(documents: NDArray[np.uint32], low: np.uint64, high: np.uint64, border: np.uint32) -> np.uint64:
     """Return the first place from ``low`` to ``high`` whose document is not below a border."""
     while low < high:
         middle = (low + high) >> np.uint64(1)
@@ -142,7 +142,7 @@ def _until(documents: NDArray[np.uint32], low: int, high: int, border: int) -> i
 
 
 @_compiled
-def _keep(bits: NDArray[np.int32], size: int, first: int, least: int, keys: NDArray[np.uint64]) -> int:
+def _keep(bits: NDArray[np.int32], size: int, first: int, least: np.int32, keys: NDArray[np.uint64]) -> np.int32:
     """Keep what is better than the worst of ``keys``, a heap with that in front, and return the bits of its score."""
     for start in range(0, size, _LOOKED_AT):
         end, highest = min(start + _LOOKED_AT, size), np.int32(0)
@@ -158,7 +158,7 @@ def _keep(bits: NDArray[np.int32], size: int, first: int, least: int, keys: NDAr
 
 
 @_compiled
-def _replace(keys: NDArray[np.uint64], key: int) -> None:
+def _replace(keys: NDArray[np.uint64], key: np.uint64) -> None:
     """Put a key in the place of the smallest of a heap; heapq would need a list."""
     place, child = 0, 1
     while child < len(keys):
