@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 _SPREAD: Final = 2.0
 # A query's hundred nearest candidates tell as much as about ten independent ones: they are alike.
 _INDEPENDENT: Final = 10.0
+# Log of f₁/f₀ beyond which a document is surely relevant, far below what a float holds.
+_HIGHEST: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,20 @@ def fit_contaminated(
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         slopes, odds = point[:width], float(point[width + 1])
+        of_pool, other = (float(share) for share in scipy.special.expit([odds, -odds]))
         ratio = values @ slopes + point[width]
-        # Log of π f₁/f₀ + 1 − π, and from it the log-odds of being labelled, both kinds weighing the same.
-        mixed = np.logaddexp(ratio - np.logaddexp(0, -odds), -np.logaddexp(0, odds))
-        score = ratio - mixed
-        relevant = scipy.special.expit(ratio + odds)
-        error = weight * (scipy.special.expit(score) - labelled)
+        # f₁/f₀, and from it the densities of the pool and of both kinds together, over f₀: one exponential and two
+        # logarithms, of which nearly all of the time is.
+        relevant = np.exp(np.minimum(ratio, _HIGHEST))
+        pool = of_pool * relevant + other
+        both = relevant + pool
+        losses = np.log(both) - np.where(labelled, ratio, np.log(pool))
+        error = weight * (relevant / both - labelled)
+        relevant *= of_pool / pool
         off = slopes - centre
-        loss = (weight * (np.logaddexp(0, score) - labelled * score)).sum() + ridge * (off**2).sum()
+        loss = (weight * losses).sum() + ridge * (off**2).sum()
         along = error * (1 - relevant)
-        of_share = -(error * (relevant - scipy.special.expit(odds))).sum() + pull * (odds - start)
+        of_share = -(error * (relevant - of_pool)).sum() + pull * (odds - start)
         gradient = np.concatenate([values.T @ along + 2 * ridge * off, [along.sum(), of_share]])
         return float(loss + 0.5 * pull * (odds - start) ** 2), gradient
 

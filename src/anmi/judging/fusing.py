@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.engine.threads import in_threads, outside_python
+from anmi.engine.threads import ahead, in_threads, outside_python
 from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability, weighted_auc
 from anmi.judging.contaminated import Contaminated, fit_contaminated, labelled_chance
@@ -160,7 +160,7 @@ class FusedJudge:
             ``mode: hidden`` with too few queries that have several positives, or that retrieval finds them for.
         """
         self.models, self.queries, several = [], 0, 0
-        for block in shards.only():
+        for block in ahead(shards.only()):
             self.queries += len(block)
             several += int(((block.positives != PADDING).sum(axis=1) > 1).sum())
         enough = several >= (self.options.least_queries if self.options.mode == "auto" else self.options.folds)
@@ -209,12 +209,14 @@ class FusedJudge:
         """Raise the shipped probabilities to the share of relevant documents that is to be reckoned with."""
         base, options = base_rate(self.encoder, self.without), self.options
         known = share_by_known(
-            (self._sample(block, self.queries) for block in shards.only("dense")), self.material,
+            (self._sample(block, self.queries) for block in ahead(shards.only("dense"))), self.material,
             depth=options.depth, ridge=options.ridge, expected=base, least=self._least_reached,
         )  # fmt: skip
         some = min(options.most_queries, _FOR_A_MEAN)
         values = most_similar(
-            (self._sample(block, self.queries, some) for block in shards.only("dense")), self.material, options.depth
+            (self._sample(block, self.queries, some) for block in ahead(shards.only("dense"))),
+            self.material,
+            options.depth,
         )
         mean = raised(shared, values, 0.0)[1]
         model, share = raised(shared, values, max(base, (known or 0.0) / options.overshoot))
@@ -244,7 +246,7 @@ class FusedJudge:
     def _hidden(self, shards: CandidateShards, several: int) -> Examples | None:
         """Gather hidden positives that retrieval would have found, and the candidates beside them."""
         parts: list[Examples] = []
-        for block in shards.only("dense"):
+        for block in ahead(shards.only("dense")):
             some = self._sample(block, several)
             hidden, _, _ = hidden_evidence(some, self.material, self.options.depth, self.options.hidden, self.seed)
             hidden = hidden.take(reached(hidden.columns["dense"]))

@@ -19,27 +19,16 @@ _ROWS: Final = 512
 _BLOCK: Final = 8192
 # Documents kept for each that is wanted before those below the threshold are thrown out again.
 _KEPT: Final = 4
-# Cells of gathered vectors, few enough for the cache next to a core.
-_CELLS: Final = 131_072
 
 
 def similarities(
     queries: NDArray[np.float32], embeddings: NDArray[np.float32], documents: NDArray[np.int32]
 ) -> NDArray[np.float32]:
     """Cosines of each query with its own documents: float32 [Q, M] from vectors [Q, D] and [N, D]; NaN in padding."""
-    embeddings, (count, width), size = np.asarray(embeddings), documents.shape, queries.shape[1]
-    values = np.full(documents.shape, np.nan, np.float32)
-    if not values.size:
-        return values
-    step = min(max(1, _CELLS // max(width * size, 1)), count)
-    room = np.empty((step * width, size), np.float32)
-    for start in range(0, count, step):
-        some = documents[start : start + step]
-        # Clipping skips a second look at the indexes; padding is the first document's for a moment.
-        found = np.take(embeddings, some.ravel(), axis=0, out=room[: some.size], mode="clip")
-        values[start : start + step] = np.einsum(
-            "qd,qmd->qm", queries[start : start + step], found.reshape(*some.shape, size)
-        )
+    from anmi.retrieval.sums import dot_products
+
+    values = np.empty(documents.shape, np.float32)
+    dot_products(np.ascontiguousarray(queries, np.float32), np.asarray(embeddings), documents, values)
     values[documents < 0] = np.nan
     return values
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.renamed import with_new_names
 from anmi.selection.contradictions import contradiction
@@ -291,8 +292,11 @@ class Runner:
         """Fit the steps that pool over queries, as far as they are not fitted yet."""
         for place, item in enumerate(self.recipe.steps):
             if item.type.fit is not None and place not in self._fitted:
-                before = shards.map(lambda block, upto=place: self._apply(block, upto))  # type: ignore[misc]
-                self._fitted[place] = item.type.fit(before, item.params, self._context(place))
+                self._fitted[place] = item.type.fit(self._before(place, shards), item.params, self._context(place))
+
+    def _before(self, place: int, shards: CandidateShards) -> CandidateShards:
+        """Return the shards as a step finds them; the next one is read while one is looked at."""
+        return CandidateShards(lambda: (self._apply(block, place) for block in ahead(shards)))
 
     def fits(self) -> list[dict[str, Any]]:
         """Return what was fitted, for JSON: ``place`` of the step from 1, its name, and what `plain_fit` makes."""

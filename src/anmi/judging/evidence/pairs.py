@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from scipy import sparse
 
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence.material import Material
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -56,24 +58,33 @@ class Pairs:
     block: Candidates
     documents: NDArray[np.int32]
     material: Material
+    _computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def queries(self) -> sparse.csr_matrix:
         """Terms of the queries weighted by idf, sparse [Q, V]."""
         texts = self.material.query_texts
-        return self.material.terms.queries([texts[str(query)] for query in self.block.query_ids])
+        asked = [texts[query] for query in self.block.query_ids.tolist()]
+        return self._once("queries", lambda: self.material.terms.queries(asked))
 
-    @cached_property
+    @property
     def asked(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Σ idf of the query's terms that a document holds, and that by BM25's saturated frequency; [Q, M] each."""
         terms, queries = self.material.terms, self.queries
-        saturated, held = terms.products(self.documents, queries, terms.saturated, queries)
+        saturated, held = self._once("asked", lambda: terms.products(self.documents, queries, terms.saturated, queries))
         return held, saturated
 
-    @cached_property
+    @property
     def beside(self) -> list[Beside]:
         """The documents beside the first positive of each query, beside the second, and so on."""
-        return list(self._beside())
+        return self._once("beside", lambda: list(self._beside()))
+
+    def _once(self, name: str, compute: Callable[[], Value]) -> Value:
+        # A cached_property of Python 3.11 has one lock for all instances, on which threads with others would wait.
+        if name not in self._computed:
+            self._computed[name] = compute()
+        found: Value = self._computed[name]
+        return found
 
     def nearest(self, compare: Callable[[Beside], NDArray[np.float32]]) -> NDArray[np.float32]:
         """Largest of the values [R, M] over the known positives, [Q, M]; a positive is not compared with itself."""

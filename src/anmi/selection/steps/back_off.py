@@ -50,8 +50,12 @@ def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates
 
 def _least(block: Candidates, among: np.ndarray, share: float) -> np.ndarray:
     """True for the share (rounded up) of those under ``among`` in each row that are least similar to the query."""
-    similarity = np.where(among, np.nan_to_num(block.columns["dense"], nan=np.inf), np.inf)
-    order = np.lexsort((block.documents, similarity), axis=1)
+    # Most columns hold what was retrieved.
+    some = np.flatnonzero(among.any(axis=0))
+    similarity = np.where(among, np.nan_to_num(block.columns["dense"], nan=np.inf), np.inf)[:, some]
+    order = np.lexsort((block.documents[:, some], similarity), axis=1)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    return among & (place < np.ceil(share * among.sum(axis=1))[:, None])
+    found = among.copy()
+    found[:, some] &= place < np.ceil(share * among.sum(axis=1))[:, None]
+    return found

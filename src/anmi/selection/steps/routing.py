@@ -336,7 +336,11 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         weight = np.where(between, block.weight * (1 - judged), block.weight).astype(np.float32)
         return replace(_last(block, between), weight=weight)
     if params.at_least:
-        spared = between & _least_doubted(block, judged, min(params.at_least, context.negatives), params.at_most)
+        rows = np.flatnonzero(between.any(axis=1))
+        spared = np.zeros_like(between)
+        spared[rows] = between[rows] & _least_doubted(
+            block.take(rows), judged[rows], min(params.at_least, context.negatives), params.at_most
+        )
         block, between = _last(block, spared), between & ~spared
     barred = bars.negative if params.barred is None else params.barred
     if barred > bars.negative:

@@ -25,7 +25,9 @@ def choose(
     usable = block.undecided & ~np.isnan(key)
     late = np.zeros_like(usable) if first is None else ~first
     tier = np.nan_to_num(block.columns.get("tier", np.zeros(key.shape, np.float32)))
-    order = np.lexsort((block.documents, -key, late, tier, ~usable), axis=1)
+    # What cannot be used is behind the last tier; one number sorts faster than three.
+    group = np.where(usable, 2 * tier + late, np.inf)
+    order = np.lexsort((block.documents, -key, group), axis=1)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
     taken = usable & (place < count)
