@@ -33,14 +33,8 @@ from numpy.typing import NDArray
 from anmi.judging.cross_encoder import CrossEncoderOptions, untrained
 from anmi.judging.pointwise import logits
 from anmi.retrieval.backend import score_parity
-from anmi.retrieval.encoders import (
-    embed,
-    keep_networks,
-    load_encoder,
-    load_table,
-    minilm_folder,
-    resolve_precision,
-)
+from anmi.retrieval.encoders import embed, keep_networks, load_encoder, load_table, minilm_folder
+from anmi.retrieval.kinds import resolve_precision
 from anmi.retrieval.onnx import WAYS
 from peer_mining import kedro, lines, measured
 from speed import RESULT, ROOT, row, show, write

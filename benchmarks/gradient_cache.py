@@ -88,8 +88,8 @@ def one(kind: str, rows: int, threads: int) -> dict[str, Any]:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from anmi.retrieval.encoders import minilm_folder, resolve_precision
-    from anmi.retrieval.kinds import quiet
+    from anmi.retrieval.encoders import minilm_folder
+    from anmi.retrieval.kinds import quiet, resolve_precision
 
     torch.set_num_threads(threads)
     with quiet():

@@ -27,8 +27,8 @@ from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.judging.calibration import Method
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, NetworkJudge, logits
-from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, resolve_precision, verify
-from anmi.retrieval.kinds import device, quiet
+from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, verify
+from anmi.retrieval.kinds import device, quiet, resolve_precision
 
 log = logging.getLogger(__name__)
 _LOADING: Final = threading.Lock()

@@ -15,8 +15,8 @@ from anmi.errors import AnmiError
 from anmi.judging.chat import ASKED, ChatJudge, ChatOptions
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, open_cross_encoder
 from anmi.judging.preferences import PairwiseJudge
-from anmi.retrieval.encoders import fingerprint, resolve_precision, short_name
-from anmi.retrieval.kinds import quiet
+from anmi.retrieval.encoders import fingerprint, short_name
+from anmi.retrieval.kinds import quiet, resolve_precision
 from anmi.store import Store
 
 

@@ -23,7 +23,6 @@ from anmi.retrieval.backend import Backend, Network, choose_way, score_parity
 from anmi.retrieval.encoders import (
     STORED,
     Role,
-    autocast,
     called,
     embedding_fingerprint,
     encode,
@@ -31,10 +30,9 @@ from anmi.retrieval.encoders import (
     keep_networks,
     load_encoder,
     onnx_folder,
-    resolve_precision,
     short_name,
 )
-from anmi.retrieval.kinds import device, quiet
+from anmi.retrieval.kinds import autocast, device, quiet, resolve_precision
 from anmi.retrieval.model_folder import checked_model
 from anmi.retrieval.onnx import WAYS, by_onnx
 from anmi.retrieval.passes import passes

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from anmi.errors import AnmiError
 from anmi.files import aside
 from anmi.fingerprint import hash_text
-from anmi.retrieval.encoders import embed, embedding_fingerprint, resolve_precision
-from anmi.retrieval.kinds import device, is_static
+from anmi.retrieval.encoders import embed, embedding_fingerprint
+from anmi.retrieval.kinds import device, exact_precision, is_static
 from anmi.retrieval.onnx import WAYS, Way, installed, is_exportable
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def choose(
     precision, batch_size
         Of torch.
     """
-    exact = "float32" if is_static(model) else resolve_precision(precision)
+    exact = exact_precision(model, precision)
     if backend == "torch" or is_static(model):
         return exact
     return choose_way(

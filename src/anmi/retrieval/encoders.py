@@ -9,7 +9,6 @@ import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -18,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, nearest
 from anmi.fingerprint import hash_file
-from anmi.retrieval.kinds import device, is_routed, is_static, quiet
+from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.onnx import FOLDER, WAYS, Way, by_onnx
@@ -234,7 +234,7 @@ def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> 
     """Return a hash of everything that changes the embedding of a text; of the prompts only that of its role does."""
     prompt = prompts_of(model)[role] if role else ""
     route = [str(role)] if is_routed(model) else []
-    return _digest(model, None, (_exact(model, precision), prompt, *route))
+    return _digest(model, None, (exact_precision(model, precision), prompt, *route))
 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
@@ -258,27 +258,6 @@ def _tensors(model: Any) -> Iterator[tuple[str, str, tuple[int, ...], Any]]:
     for name, tensor in sorted(model.state_dict().items()):
         content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         yield name, str(tensor.dtype), tuple(tensor.shape), content
-
-
-def resolve_precision(precision: str) -> str:
-    """Return ``bfloat16`` or ``float32`` for ``auto``: the former where the processor multiplies it in hardware."""
-    if precision != "auto":
-        return precision
-    import torch
-
-    if torch.cuda.is_available():
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    return "bfloat16" if ("avx512_bf16" in flags or "amx_bf16" in flags) else "float32"
-
-
-def autocast(precision: str) -> Any:
-    """Return a context in which matrix products run in the given precision."""
-    import torch
-
-    if resolve_precision(precision) == "bfloat16":
-        return torch.autocast(device_type=device(), dtype=torch.bfloat16)
-    return nullcontext()
 
 
 def encode(
@@ -343,9 +322,10 @@ def encode(
     name = called(model, prompts_of(model)[role] if role else "") + (f" by {precision}" if precision in WAYS else "")
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
         if elsewhere is None:
+            if not isinstance(model, TokenTable):
+                return store.vectors(prints, texts, compute, 1024, bar, name, number=STORED)
             # A table looks a word up once a batch, and each commit is a wait for the disk.
-            size = 4096 if isinstance(model, TokenTable) else 1024
-            return store.vectors(prints, texts, compute, size, bar, name, number=STORED)
+            return store.vectors(prints, texts, compute, 4096, bar, name, lambda do, some: ahead(map(do, some)), STORED)
         # Small enough for several workers to have some of even a small change.
         return store.vectors(prints, texts, elsewhere, batch_size, bar, name, store.run, STORED)
 
@@ -366,7 +346,7 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
     # A table of vectors passes nothing on that long texts would have more of.
     groups = passes(texts, batch_size, 1 if is_static(model) else model.max_seq_length)
     result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
-    with torch.inference_mode(), autocast(_exact(model, precision)):
+    with torch.inference_mode(), autocast(exact_precision(model, precision)):
         for group in groups:
             result[group] = model.encode(
                 [texts[place] for place in group], prompt=prompt, batch_size=len(group), normalize_embeddings=True,
@@ -391,8 +371,3 @@ def _network_print(model: Any) -> str:
     if model not in _PRINTS:
         _PRINTS[model] = _digest(model, None, ())[:16]
     return _PRINTS[model]
-
-
-def _exact(model: Encoder, precision: str) -> str:
-    """Resolve the precision; a table of token vectors has nothing to compute in another than its own."""
-    return "float32" if is_static(model) else resolve_precision(precision)

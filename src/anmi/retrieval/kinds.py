@@ -1,10 +1,11 @@
-"""What kind of encoder a model is, where models run, and how to load one without a word."""
+"""What kind of encoder a model is, where and in which precision models run, and how to load one without a word."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from anmi.retrieval.token_table import TokenTable
@@ -56,3 +57,29 @@ def is_routed(model: SentenceTransformer | TokenTable) -> bool:
 def is_sparse(model: Any) -> bool:
     """Tell whether the model gives weights of terms, compared by inner products, instead of directions."""
     return type(model).__name__ == "SparseEncoder"
+
+
+def resolve_precision(precision: str) -> str:
+    """Return ``bfloat16`` or ``float32`` for ``auto``: the former where the processor multiplies it in hardware."""
+    if precision != "auto":
+        return precision
+    import torch
+
+    if torch.cuda.is_available():
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    return "bfloat16" if ("avx512_bf16" in flags or "amx_bf16" in flags) else "float32"
+
+
+def autocast(precision: str) -> Any:
+    """Return a context in which matrix products run in the given precision."""
+    import torch
+
+    if resolve_precision(precision) == "bfloat16":
+        return torch.autocast(device_type=device(), dtype=torch.bfloat16)
+    return nullcontext()
+
+
+def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> str:
+    """Resolve the precision for a model; a table of token vectors has nothing to compute in another than its own."""
+    return "float32" if is_static(model) else resolve_precision(precision)

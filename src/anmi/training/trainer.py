@@ -24,8 +24,8 @@ from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import Role, encode, resolve_precision
-from anmi.retrieval.kinds import is_sparse, is_static
+from anmi.retrieval.encoders import Role, encode
+from anmi.retrieval.kinds import is_sparse, is_static, resolve_precision
 from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.training.batch import Batcher, Row, read_rows

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anmi.retrieval.encoders import resolve_precision
+from anmi.retrieval.kinds import resolve_precision
 
 _HNSW_NEIGHBOURS = 16
 # Vectors for each centroid of a product quantiser, and dimensions that share a code.
