@@ -28,6 +28,7 @@ from anmi.retrieval.encoders import Role, encode
 from anmi.retrieval.kinds import is_sparse, is_static, resolve_precision
 from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
+from anmi.store.room import room
 from anmi.training.batch import Batcher, Row, read_rows
 from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
 from anmi.training.curriculum import Curriculum, build_curriculum
@@ -156,7 +157,7 @@ def train(
         kept = Checkpoints(checkpoints, wanted, options.checkpoints_kept)
     with (
         _quiet(),
-        tempfile.TemporaryDirectory(prefix="anmi-training-") as scratch,
+        tempfile.TemporaryDirectory(dir=room("anmi-training-")) as scratch,
         working(encoder, options, precision, seed) as team,
     ):
         layout = Layout.of(len(data), pseudo, options)

@@ -20,6 +20,7 @@ from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
+from anmi.store.room import room
 
 if TYPE_CHECKING:
     from anmi.training.pseudo import PseudoRows
@@ -158,7 +159,8 @@ def train_retriever(
             "dev_loss": _dev_loss(corpus, queries, qrels, knowledge, related_documents, params, dense.precision, seed),
         },
     )  # fmt: skip
-    folder = Path(tempfile.mkdtemp(prefix="anmi-model-"))
+    # Gone with this process, however that ends, if nothing takes it over.
+    folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     result, options = training.run(merged.alone, folder, plan)
     summary = result.summary | {
         "trained_on": ["train"] if dev_rows.empty else ["train", "dev"],
