@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pandas as pd
 import pytest
 from kedro.io import DataCatalog, MemoryDataset
@@ -22,6 +23,7 @@ from kedro.io import DataCatalog, MemoryDataset
 from anmi.datasets.model_registry import ModelRegistry
 from anmi.datasets.registered import model_folder
 from anmi.hooks import RunRecord, TrackingHooks
+from anmi.hooks.mlflow_traces import log_traces
 from anmi.judging.pairwise import answers_of
 from anmi.retrieval.sparse.model import inference_free
 
@@ -46,13 +48,17 @@ def database(whole_run: Any, tmp_path_factory: pytest.TempPathFactory, word_enco
     ModelRegistry(uri, run).register(MODEL, model_folder(model, folder / "model", {}, None), {})
     hooks = TrackingHooks(RunRecord())
     hooks._client, hooks._run_id = client, run
-    asked = MemoryDataset(metadata={"anmi": {"mlflow": "table"}})
-    hooks._catalog = DataCatalog({"judge_answers": asked, "nobody_asked": asked})
-    told = {"question": ["Which is better?"], "answer": ["TIE"], "milliseconds": [31.5], "judge": ["llm"]}
-    hooks.after_dataset_saved("judge_answers", pd.concat([answers_of({}), pd.DataFrame(told)]), None)  # type: ignore[arg-type]
-    hooks.after_dataset_saved("nobody_asked", answers_of({}), None)  # type: ignore[arg-type]
-    assert [found.path for found in client.list_artifacts(run)] == ["judge_answers.json", "model"]
+    hooks._catalog = DataCatalog({"judge_answers": MemoryDataset(metadata={"anmi": {"mlflow": "traces"}})})
+    for told in (answered(), answers_of({})):
+        hooks.after_dataset_saved("judge_answers", told, None)  # type: ignore[arg-type]
     return uri
+
+
+def answered(**changes: Any) -> pd.DataFrame:
+    """Return what a chat judge was asked."""
+    told = {"question": "Which is better?", "answer": "TIE", "preference": 0.5, "problem": "", "milliseconds": 31.5,
+            "tokens_read": 21.0, "tokens_written": 1.0, "judge": "llm"}  # fmt: skip
+    return pd.concat([answers_of({}), pd.DataFrame([told | changes])])
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +133,25 @@ def test_the_page_of_a_version_shows_its_signature(browsing: Any, server: str) -
     assert [said for said in wrong if not OWN_NOISE.search(said)] == []
 
 
-def test_what_a_chat_judge_was_asked_is_a_table(browsing: Any, server: str, database: str) -> None:
+def test_what_a_chat_judge_was_asked_are_traces(browsing: Any, server: str, database: str) -> None:
+    from mlflow import MlflowClient
+
     (run,) = runs(database, "anmi-beside")
+    # By way of a server, too.
+    refused = {"answer": "", "preference": np.nan, "problem": "HTTP 500", "tokens_read": np.nan}
+    log_traces(MlflowClient(tracking_uri=server.rstrip("/")), run.info.run_id, answered(**refused))
+    client = MlflowClient(tracking_uri=database)
+    found = client.search_traces(locations=[run.info.experiment_id], run_id=run.info.run_id)
+    told = {
+        each.info.state: (each.info.execution_duration, each.info.token_usage, each.data.spans[0]) for each in found
+    }
+    (took, tokens, span), (failed_after, uncounted, failed) = told["OK"], told["ERROR"]
+    assert len(found) == 2 and (took, failed_after, span.name) == (31, 31, "llm")
+    assert span.inputs == {"messages": [{"role": "user", "content": "Which is better?"}]} and span.outputs == "TIE"
+    assert tokens == {"input_tokens": 21, "output_tokens": 1, "total_tokens": 22} and not uncounted
+    assert span.attributes["preference"] == 0.5 and "preference" not in failed.attributes
+    assert failed.status.description == "HTTP 500"
     with browsing.opened({}) as tab:
-        tab.goto(f"{server}{page(run)}/artifacts")
-        tab.get_by_text("judge_answers.json", exact=True).first.click()
-        for text in ("question", "milliseconds", "Which is better?", "TIE"):
+        tab.goto(f"{server}{page(run)}/traces")
+        for text in ("Which is better?", "TIE"):
             tab.get_by_text(text, exact=True).first.wait_for()

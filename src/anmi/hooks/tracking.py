@@ -27,6 +27,7 @@ from kedro.pipeline.node import Node
 from anmi.datasets.files import plain
 from anmi.datasets.model_registry import connect
 from anmi.errors import AnmiError, masked
+from anmi.hooks.mlflow_traces import log_traces
 from anmi.hooks.mlflow_values import LONGEST_VALUE, batches, curves_of, first_line, key_of, metrics_of, tag_of
 from anmi.report.inputs import by_pass
 from anmi.runs.record import RunRecord, all_masked, data_root, flatten, of_this_run
@@ -55,7 +56,7 @@ class TrackingHooks:
     A dataset takes part by its catalog metadata: ``metadata: {anmi: {mlflow: metrics}}`` for JSON whose numbers are
     metrics (a list of numbers becomes a curve), ``{anmi: {mlflow: artifact}}`` for a file to keep beside the run,
     ``{anmi: {mlflow: note}}`` for results whose verdict is to stand at the top of the run's page,
-    ``{anmi: {mlflow: table}}`` for one that MLflow shows as a table where it has a row,
+    ``{anmi: {mlflow: traces}}`` for what language models were asked and answered,
     ``{anmi: {mlflow: cells}}`` for a table of which each row becomes a run inside this one, and
     ``{anmi: {mlflow: history}}`` for a table of which each column becomes a curve over its column ``step``.
 
@@ -151,8 +152,8 @@ class TrackingHooks:
                 self._log_artifact(dataset_name, dataset)
             elif kind == "note":
                 self._log_note(data)
-            elif kind == "table" and len(data):
-                self._client.log_table(self._run_id, data, f"{dataset_name}.json")
+            elif kind == "traces" and len(data):
+                log_traces(self._client, self._run_id, data)
             elif kind == "cells":
                 self._log_cells(data)
             elif kind == "history":
