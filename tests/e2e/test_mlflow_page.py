@@ -56,7 +56,7 @@ def database(whole_run: Any, tmp_path_factory: pytest.TempPathFactory, word_enco
 
 def answered(**changes: Any) -> pd.DataFrame:
     """Return what a chat judge was asked."""
-    told = {"question": "Which is better?", "answer": "TIE", "preference": 0.5, "problem": "", "milliseconds": 31.5,
+    told = {"question": "Which is better?", "answer": "TIE", "preference": 0.5, "problem": "", "milliseconds": 40.0,
             "tokens_read": 21.0, "tokens_written": 1.0, "judge": "llm"}  # fmt: skip
     return pd.concat([answers_of({}), pd.DataFrame([told | changes])])
 
@@ -146,8 +146,9 @@ def test_what_a_chat_judge_was_asked_are_traces(browsing: Any, server: str, data
         each.info.state: (each.info.execution_duration, each.info.token_usage, each.data.spans[0]) for each in found
     }
     (took, tokens, span), (failed_after, uncounted, failed) = told["OK"], told["ERROR"]
-    assert len(found) == 2 and (took, failed_after, span.name) == (31, 31, "llm")
-    assert span.inputs == {"messages": [{"role": "user", "content": "Which is better?"}]} and span.outputs == "TIE"
+    assert len(found) == 2 and (took, failed_after, span.name) == (40, 40, "llm")
+    assert span.inputs == {"messages": [{"role": "user", "content": "Which is better?"}]}
+    assert span.outputs["choices"][0]["message"]["content"] == "TIE"
     assert tokens == {"input_tokens": 21, "output_tokens": 1, "total_tokens": 22} and not uncounted
     assert span.attributes["preference"] == 0.5 and "preference" not in failed.attributes
     assert failed.status.description == "HTTP 500"

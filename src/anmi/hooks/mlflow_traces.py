@@ -56,7 +56,7 @@ def _spans(answers: pd.DataFrame) -> Iterator[Any]:
             "mlflow.traceRequestId": f"tr-{number:032x}",
             "mlflow.spanType": SpanType.CHAT_MODEL,
             "mlflow.spanInputs": {"messages": [{"role": "user", "content": row["question"]}]},
-            "mlflow.spanOutputs": row["answer"],
+            "mlflow.spanOutputs": {"choices": [{"message": {"role": "assistant", "content": row["answer"]}}]},
         }
         if np.isfinite(row["preference"]):
             told["preference"] = row["preference"]
