@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kedro.config import MissingConfigException, OmegaConfigLoader
 
@@ -126,6 +126,7 @@ TREES = st.dictionaries(
     files=st.lists(TREES, min_size=1, max_size=2), chosen=st.none() | TREES, asked=TREES,
     part=st.sampled_from(["parameters", "catalog"]),
 )  # fmt: skip
+@example(files=[{"a": "${globals:data"}], chosen=None, asked={"a": None}, part="parameters")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_stands_in_the_files_is_read_as_kedro_reads_it(
     files: list[Any], chosen: Any, asked: Any, part: str, tmp_path_factory: pytest.TempPathFactory

@@ -92,10 +92,13 @@ class ConfigLoader(OmegaConfigLoader):  # type: ignore[misc]
                 raise _Unusual
             content = content or {}
             names = set(_leaves(content)) if key == "parameters" else set(content)
-            # YAML keeps under an underscore what entries share, and each file its own.
-            if any(not name.startswith("_") for name in seen & names):
+            # YAML keeps under an underscore what entries of the catalog share, and each file its own.
+            if any(key == "parameters" or not name.startswith("_") for name in seen & names):
                 raise _Unusual
             seen |= names
+            if content:
+                # What is put over later must be well-formed all the same.
+                _resolved(content, self["globals"])
             found = _over(found, content)
         if key == "parameters":
             found = _over(found, self.runtime_params) if found and self.runtime_params else found
