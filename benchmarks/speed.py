@@ -2,8 +2,8 @@
 
 Each runs beside its peer on this machine and in the same minutes, so their ratios carry over to other machines where
 seconds do not. What is committed in benchmarks/results/speed.json is the measure: a benchmark with a ratio that is a
-fifth worse is run once more, and what is so bad both times is refused, with exit status 1. Nothing committed is changed;
-to take new figures, run the benchmark of the row itself.
+fifth worse is run once more, and what is so bad both times is refused, with exit status 1. Nothing committed is
+changed; to take new figures, run the benchmark of the row itself.
 
     python benchmarks/speed.py --data ../shared/data
 """
