@@ -225,7 +225,8 @@ def mining(collection: Path, size: int) -> dict[str, Any]:
         found = json.loads(alone["printed"].splitlines()[-1])
     note = (
         f"nv_retriever, whole process, beside sentence-transformers' encode of the same {found['texts']} texts alone, "
-        f"processor seconds; all of a process that only encodes them: {alone['cpu']:.1f}"
+        f"{size:,} documents and the queries, processor seconds; all of a process that only encodes them: "
+        f"{alone['cpu']:.1f}"
     )
     return row("MiniLM, mining", mined["cpu"], found["seconds"], ENCODED_ALONE, "s", note, BENCHMARK)
 

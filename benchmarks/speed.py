@@ -1,9 +1,8 @@
 """The quick benchmarks of speed, and whether any ratio got worse: ``make bench``.
 
 Each runs beside its peer on this machine and in the same minutes, so their ratios carry over to other machines where
-seconds do not. What is committed in benchmarks/results/speed.json is the measure: a benchmark with a ratio that is a
-fifth worse is run once more, and what is so bad both times is refused, with exit status 1. Nothing committed is
-changed; to take new figures, run the benchmark of the row itself.
+seconds do not. What is committed in benchmarks/results/speed.json is the measure: a ratio that is a fifth worse is
+refused, with exit status 1. Nothing committed is changed; to take new figures, run the benchmark of the row itself.
 
     python benchmarks/speed.py --data ../shared/data
 """
@@ -17,7 +16,6 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -71,47 +69,18 @@ def show(made: list[dict[str, Any]]) -> None:
         print(each["case"], each["ours"], each["peer"], each["ratio"], "goal", each["goal"], each["unit"], flush=True)
 
 
-def loss(row: dict[str, Any], was: float) -> float:
-    """Return by which factor the ratio of a row is worse than another; below 1 where it is better."""
-    return float(was / row["ratio"] if row["unit"] in RATES else row["ratio"] / was)
-
-
-def better(fresh: list[dict[str, Any]], again: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return each row as it was measured the better time; those without a peer as they were at first."""
-    second = {(each["benchmark"], each["case"]): each for each in again if each["ratio"]}
-    found = []
-    for each in fresh:
-        other = second.get((each["benchmark"], each["case"]))
-        found.append(other if other and each["ratio"] and loss(other, each["ratio"]) < 1 else each)
-    return found
-
-
-def worse(fresh: list[dict[str, Any]], committed: list[dict[str, Any]]) -> dict[str, str]:
-    """Return by benchmark a sentence on each ratio that is a fifth worse than the committed one of the same case.
+def worse(fresh: list[dict[str, Any]], committed: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence on each ratio that is a fifth worse than the committed one of the same case and benchmark.
 
     Rows without a peer are seconds of one machine, so they are not compared.
     """
     before = {(each["benchmark"], each["case"]): each["ratio"] for each in committed}
-    found: dict[str, str] = {}
+    found = []
     for each in fresh:
         was, now = before.get((each["benchmark"], each["case"])), each["ratio"]
-        if was and now and loss(each, was) > ALLOWED:
-            said = f"{each['case']}: {now} times the peer's {each['unit']}, committed is {was}"
-            found[each["benchmark"]] = "\n".join(filter(None, (found.get(each["benchmark"]), said)))
+        if was and now and (was / now if each["unit"] in RATES else now / was) > ALLOWED:
+            found.append(f"{each['case']}: {now} times the peer's {each['unit']}, committed is {was}")
     return found
-
-
-def measured(data: Path, scripts: Sequence[str]) -> list[dict[str, Any]]:
-    """Run quick benchmarks and return their rows."""
-    FRESH.unlink(missing_ok=True)
-    for script, *arguments in (each for each in QUICK if each[0] in scripts):
-        command = [sys.executable, str(ROOT / "benchmarks" / script), *(each.format(data=data) for each in arguments)]
-        print(f"==> {script}", flush=True)
-        # As what is committed was measured; what runs whole processes leaves them their own number.
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        subprocess.run([*command, "--result", str(FRESH)], check=True, cwd=ROOT, env=environment)
-    rows: list[dict[str, Any]] = json.loads(FRESH.read_text(encoding="utf-8"))["rows"]
-    return rows
 
 
 def main() -> None:
@@ -122,19 +91,21 @@ def main() -> None:
     missing = [name for name in ("scifact", "medquad") if not (data / name / "corpus.jsonl").is_file()]
     if missing:
         raise SystemExit(f"no collection {' and '.join(missing)} in {data}: name the folder by --data or ANMI_DATA")
+    FRESH.unlink(missing_ok=True)
     began = time.monotonic()
-    rows = measured(data, [script for script, *_ in QUICK])
+    for script, *arguments in QUICK:
+        command = [sys.executable, str(ROOT / "benchmarks" / script), *(each.format(data=data) for each in arguments)]
+        print(f"==> {script}", flush=True)
+        # As what is committed was measured; what runs whole processes leaves them their own number.
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        subprocess.run([*command, "--result", str(FRESH)], check=True, cwd=ROOT, env=environment)
+    rows = json.loads(FRESH.read_text(encoding="utf-8"))["rows"]
     committed = json.loads(RESULT.read_text(encoding="utf-8"))["rows"]
     compared = {(each["benchmark"], each["case"]) for each in committed if each["ratio"]}
-    if suspects := worse(rows, committed):
-        # A neighbour on the same machine slows one of two for a minute as well.
-        print(*suspects.values(), "once more:", sep="\n", flush=True)
-        rows = better(rows, measured(data, list(suspects)))
     count = sum((each["benchmark"], each["case"]) in compared for each in rows)
-    found = "\n".join(worse(rows, committed).values())
-    minutes = (time.monotonic() - began) / 60
-    print(f"{count} ratios compared in {minutes:.0f} minutes; {len(found.splitlines())} are a fifth worse")
-    raise SystemExit(found or 0)
+    found = worse(rows, committed)
+    print(f"{count} ratios compared in {(time.monotonic() - began) / 60:.0f} minutes; {len(found)} are a fifth worse")
+    raise SystemExit("\n".join(found) or 0)
 
 
 if __name__ == "__main__":

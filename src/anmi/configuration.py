@@ -96,15 +96,11 @@ class ConfigLoader(OmegaConfigLoader):  # type: ignore[misc]
             if any(key == "parameters" or not name.startswith("_") for name in seen & names):
                 raise _Unusual
             seen |= names
-            if content:
-                # What is put over later must be well-formed all the same.
-                _resolved(content, self["globals"])
-            found = _over(found, content)
-        if key == "parameters":
-            found = _over(found, self.runtime_params) if found and self.runtime_params else found
-        known = self["globals"] if found else {}
-        resolved = {name: _resolved(value, known) for name, value in found.items()}
-        return {name: value for name, value in resolved.items() if key == "parameters" or not name.startswith("_")}
+            # Before another is put over it, since it must be well-formed all the same.
+            found = _over(found, _resolved(content, self["globals"]) if content else {})
+        if key == "parameters" and found and self.runtime_params:
+            found = _over(found, _resolved(self.runtime_params, self["globals"]))
+        return {name: value for name, value in found.items() if key == "parameters" or not name.startswith("_")}
 
     def _damaged(self) -> str | None:
         """Say which file cannot be what Kedro takes it for; its error names none."""

@@ -7,7 +7,6 @@ end in, is given spans instead that are made here from what was noted.
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -17,7 +16,7 @@ import pandas as pd
 
 from anmi.hooks.mlflow_values import batches
 
-# A database takes some 5 ms for each, so these take a few seconds; the dataset has all that were noted.
+# A database takes milliseconds for each, so these take some seconds; the dataset has all that were noted.
 MOST: Final = 1000
 
 
@@ -45,24 +44,26 @@ def log_traces(client: Any, run_id: str, answers: pd.DataFrame) -> None:
 def _spans(answers: pd.DataFrame) -> Iterator[Any]:
     """Yield a span each, which ends now and began as long before as the answer took."""
     from mlflow.entities.span import Span, SpanType
+    from mlflow.tracing.constant import SpanAttributeKey
     from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-    end = time.time_ns()
+    end, made = time.time_ns(), RandomIdGenerator()
     for row in answers.to_dict("records"):
-        number = int.from_bytes(secrets.token_bytes(16), "big")
-        context = SpanContext(number, int.from_bytes(secrets.token_bytes(8), "big"), False, TraceFlags(1))
+        number = made.generate_trace_id()
+        context = SpanContext(number, made.generate_span_id(), False, TraceFlags(TraceFlags.SAMPLED))
         told: dict[str, Any] = {
-            "mlflow.traceRequestId": f"tr-{number:032x}",
-            "mlflow.spanType": SpanType.CHAT_MODEL,
-            "mlflow.spanInputs": {"messages": [{"role": "user", "content": row["question"]}]},
-            "mlflow.spanOutputs": {"choices": [{"message": {"role": "assistant", "content": row["answer"]}}]},
+            SpanAttributeKey.REQUEST_ID: f"tr-{number:032x}",
+            SpanAttributeKey.SPAN_TYPE: SpanType.CHAT_MODEL,
+            SpanAttributeKey.INPUTS: {"messages": [{"role": "user", "content": row["question"]}]},
+            SpanAttributeKey.OUTPUTS: {"choices": [{"message": {"role": "assistant", "content": row["answer"]}}]},
         }
         if np.isfinite(row["preference"]):
             told["preference"] = row["preference"]
         read, written = row["tokens_read"], row["tokens_written"]
         if np.isfinite(read) and np.isfinite(written):
-            told["mlflow.chat.tokenUsage"] = {
+            told[SpanAttributeKey.CHAT_USAGE] = {
                 "input_tokens": int(read), "output_tokens": int(written), "total_tokens": int(read + written)
             }  # fmt: skip
         yield Span(ReadableSpan(

@@ -63,21 +63,26 @@ class Pairs:
     @property
     def queries(self) -> sparse.csr_matrix:
         """Terms of the queries weighted by idf, sparse [Q, V]."""
-        texts = self.material.query_texts
-        asked = [texts[query] for query in self.block.query_ids.tolist()]
-        return self._once("queries", lambda: self.material.terms.queries(asked))
+        return self._once("queries", self._queries)
 
     @property
     def asked(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Σ idf of the query's terms that a document holds, and that by BM25's saturated frequency; [Q, M] each."""
-        terms, queries = self.material.terms, self.queries
-        saturated, held = self._once("asked", lambda: terms.products(self.documents, queries, terms.saturated, queries))
-        return held, saturated
+        return self._once("asked", self._asked)
 
     @property
     def beside(self) -> list[Beside]:
         """The documents beside the first positive of each query, beside the second, and so on."""
         return self._once("beside", lambda: list(self._beside()))
+
+    def _queries(self) -> sparse.csr_matrix:
+        texts = self.material.query_texts
+        return self.material.terms.queries([texts[query] for query in self.block.query_ids.tolist()])
+
+    def _asked(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        terms, queries = self.material.terms, self.queries
+        saturated, held = terms.products(self.documents, queries, terms.saturated, queries)
+        return held, saturated
 
     def _once(self, name: str, compute: Callable[[], Value]) -> Value:
         # A cached_property of Python 3.11 has one lock for all instances, on which threads with others would wait.
