@@ -66,7 +66,7 @@ POINTS = (
     Point("consistency", "written", "consistency"),
     Point("dense", "middle", "dense_index"),
     Point("dense", "store", 1),
-    Point("denoising", "node", "judge_candidates"),
+    Point("denoising", "node", "denoising.judge_candidates"),
     Point("denoising", "middle", "judgments"),
     Point("elo", "visible", "ratings"),
     Point("selection", "manifest", "selection"),

@@ -211,7 +211,7 @@ def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
             limit = 1.0 if value == "mib" else goal
             made.append(row(f"{case}: {what}", of(case, value), of("peer", value), limit, unit, note, BENCHMARK))
     mining = median(
-        sum(seconds for node, seconds in turn["nv_retriever"]["nodes"].items() if node != "encode_collection")
+        sum(seconds for node, seconds in turn["nv_retriever"]["nodes"].items() if node != "dense.encode_collection")
         for turn in turns
     )
     theirs = median(turn["peer"]["parts"]["mining"] + turn["peer"]["parts"]["writing"] for turn in turns)

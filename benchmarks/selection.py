@@ -147,7 +147,7 @@ def mined(name: str) -> dict[str, Any]:
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
     summary = json.loads(max((data / "selection" / "selection_summary.json").glob("*/*.json")).read_text())
     manifest = json.loads(max((data / "runs").glob("*/manifest.json")).read_text())
-    node = next(entry for entry in manifest["nodes"] if entry["node"] == "select_negatives")
+    node = next(entry for entry in manifest["nodes"] if entry["node"] == "selection.select_negatives")
     total = next(entry for entry in summary["funnel"] if entry["kind"] == "total")
     return {
         "case": "coverage", "collection": "medquad", "recipe": name, "queries": total["queries"],

@@ -377,10 +377,10 @@ def test_every_parameter_says_what_it_is_and_why_its_default(stages: dict[str, P
 def test_the_planted_truth_never_reaches_mining_or_training(stages: dict[str, Pipeline]) -> None:
     whole = sum(stages.values(), Pipeline([]))
     readers = [node for node in whole.nodes if "equivalents" in node.inputs]
-    counting = {"summarise_selection", "collect_results"}
+    counting = {"selection.summarise_selection", "reporting.collect_results"}
     assert {node.name for node in readers} == counting
-    after = {node.name for node in whole.from_nodes(*counting).nodes} - {"summarise_selection"}
-    reporting = {node.name for node in stages["reporting"].nodes} - {"draw_training"}
+    after = {node.name for node in whole.from_nodes(*counting).nodes} - {"selection.summarise_selection"}
+    reporting = {node.name for node in stages["reporting"].nodes} - {"reporting.draw_training"}
     assert after == reporting, "what is counted with it may only be reported"
 
 

@@ -27,9 +27,9 @@ def code_lines(text: str) -> int:
     """Count the lines that are neither docstring nor comment nor blank."""
     skipped: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
-            if ast.get_docstring(node, clean=False) is not None:
-                skipped.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            skipped.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     lines = enumerate(text.splitlines(), 1)
     return sum(n not in skipped and bool(line.strip()) and not line.strip().startswith("#") for n, line in lines)
 
@@ -52,7 +52,8 @@ def measured() -> Iterator[tuple[str, int]]:
 
 
 def test_lines_of_code_are_counted_without_docstrings_comments_and_blank_lines() -> None:
-    text = '"""Module."""\n\n# comment\nx = """kept\ntwice"""\n\ndef f():\n    """Two\n    lines."""\n    return x  # kept\n'
+    function = 'def f():\n    """Two\n    lines."""\n    return x  # kept\n'
+    text = f'"""Module."""\n\n# comment\nx = """kept\ntwice"""\n\n\n{function}'
     assert code_lines(text) == 4
 
 

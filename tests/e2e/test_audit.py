@@ -100,7 +100,7 @@ def test_an_audit_from_start_to_gate(
     truth.assign(document_id=answers).drop_duplicates().to_parquet(
         other.versions("audit", "planted_truth.parquet")[-1], index=False
     )
-    rerun = "audit.build_bm25_index,audit.encode_collection,audit.audit_recipes"
+    rerun = "audit.bm25.build_bm25_index,audit.dense.encode_collection,audit.scoring.audit_recipes"
     done = in_process(other, "run", "--pipelines", "audit", "--from-nodes", rerun, "--params", SMALL)
     assert done.exit_code == 0, done.output
     assert len(other.versions("audit", "evidence")) == 2, "judged again, in a store without judgments"

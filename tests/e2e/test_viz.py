@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -91,14 +90,6 @@ def test_what_a_run_made_can_be_looked_at(graph: dict[str, Any], site: Path, pro
     assert len(tables["corpus"]["data"]) == 5
     assert len(tables["metrics"]["data"]) > 100, "who looks at results wants all of them"
     assert max(len(cell) for table in tables.values() for row in table["data"] for cell in row) <= 121
-
-
-def test_every_node_says_what_it_does(graph: dict[str, Any], site: Path, project: Path) -> None:
-    bootstrap_project(project)
-    functions = {node.name: node.func for node in pipelines["__default__"].nodes}
-    for name, node in of_type(graph, "task").items():
-        told = response(site, f"nodes/{node['id']}")["preview"]["content"]
-        assert told == str(inspect.getdoc(functions[name])).replace("``", "`")
 
 
 def test_a_site_is_replaced_and_nothing_else(site: Path, whole_run: Any, in_process: Any, tmp_path: Path) -> None:

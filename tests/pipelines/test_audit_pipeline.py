@@ -63,7 +63,7 @@ def behind(pipeline: Pipeline, name: str, stop: str = "") -> set[str]:
 def test_only_scoring_ever_sees_the_planted_truth(registered: dict[str, Pipeline]) -> None:
     audit = registered["audit"]
     seers = {node.name for node in audit.nodes if "planted_truth" in behind(audit, node.name)}
-    assert seers == {f"audit.{name}" for name in SCORING}
+    assert seers == {f"audit.scoring.{name}" for name in SCORING}
     of_scoring = {output for node in audit.nodes if node.name in seers for output in node.outputs}
     others = [node for node in audit.nodes if node.name not in seers]
     assert not [node.name for node in others if of_scoring & set(node.inputs)]
@@ -74,15 +74,15 @@ def test_judges_and_recipes_see_of_the_labels_only_what_planting_left(registered
     audit = registered["audit"]
     hidden = {"audit.qrels", "audit.queries", "audit.equivalents"}
     for node in audit.nodes:
-        if node.name != "audit.plant_truth":
-            assert not hidden & behind(audit, node.name, stop="audit.plant_truth"), node.name
+        if node.name != "audit.collection.plant_truth":
+            assert not hidden & behind(audit, node.name, stop="audit.collection.plant_truth"), node.name
 
 
 def test_the_stages_of_mining_are_audited_as_they_are(registered: dict[str, Pipeline]) -> None:
     audited = {node.name: node for node in registered["audit"].nodes}
     # What the filter did to queries is told of a mining, not of an audit.
     nodes = {node.name: node for stage in MINING for node in registered[stage].nodes}
-    assert nodes.pop("summarise_consistency").name not in {name.removeprefix("audit.") for name in audited}
+    assert nodes.pop("consistency.summarise_consistency").name not in {name.removeprefix("audit.") for name in audited}
     for node in nodes.values():
         twin = audited[f"audit.{node.name}"]
         assert twin.func is node.func

@@ -136,7 +136,7 @@ class Nights:
         entries |= {name: CandidateShardsDataset(filepath=str(folder / name)) for name in BLOCKS}
         entries |= {name: ColumnsDataset(filepath=str(folder / name)) for name in COLUMNS}
         entries["training_rows"] = TrainingRowsDataset(filepath=str(folder / "training_rows.parquet"))
-        stages = ingestion.create_pipeline().only_nodes("plan_mining")
+        stages = ingestion.create_pipeline().only_nodes("ingestion.plan_mining")
         for stage in STAGES:
             stages += stage.create_pipeline()
         made = stages.all_outputs() - entries.keys()

@@ -109,7 +109,7 @@ class CheckHooks:
 
         # A process may run several pipelines, and the hooks are those of all.
         self._draws_on_facts = self._asks_corpus = False
-        nodes = {node.name for node in pipeline.nodes}
+        nodes = {node.short_name for node in pipeline.nodes}
         if "train_retriever" in nodes:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             options = merged_options(recipe, catalog.load("params:training"))
@@ -135,9 +135,9 @@ class CheckHooks:
     @hook_impl
     def after_node_run(self, node: Node, outputs: dict[str, Any], inputs: dict[str, Any]) -> None:
         """Refuse a collection that lacks what the end of the run needs; training or evaluation would, hours later."""
-        if node.name == "ask_corpus":
+        if node.short_name == "ask_corpus":
             self._check_pseudo_queries(outputs["pseudo_queries"])
-        if node.name != "ingest":
+        if node.short_name != "ingest":
             return
         split, self._unlabelled = self._evaluated, None
         if split is not None and not (outputs["queries"]["split"] == split).any():

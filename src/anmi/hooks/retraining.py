@@ -126,7 +126,7 @@ class RetrainHooks:
     @hook_impl
     def before_node_run(self, node: Node) -> None:
         """Make sure that the claim is still ours before the registry is changed."""
-        if node.name == "register_challenger" and self._claim is not None and not self._claim.is_held():
+        if node.short_name == "register_challenger" and self._claim is not None and not self._claim.is_held():
             raise AlreadyRetraining(
                 "another retraining took the claim on the registered model while this one ran, so nothing is promoted: "
                 "let the scheduler run one at a time, and give retrain.claim_minutes more time than a retraining takes"

@@ -91,7 +91,7 @@ class TrackingHooks:
             return
         self._catalog = catalog
         uri = tracking_uri(self._settings, self._root)
-        reads = _READS in {node.name for node in pipeline.nodes} - self._record.taken_over.keys()
+        reads = _READS in {node.short_name for node in pipeline.nodes} - self._record.taken_over.keys()
         at_once = run_params.get("only_missing_outputs") or "model_registry" in pipeline.inputs()
         # A server's address that is wrong is better told now than after the collection has been read.
         if at_once or not reads or not uri.startswith("sqlite:"):

@@ -46,7 +46,7 @@ def create_pipeline() -> Pipeline:
 
 
 def _collection() -> Pipeline:
-    read = ingestion.create_pipeline().only_nodes("ingest").outputs()
+    read = ingestion.create_pipeline().only_nodes("ingestion.ingest").outputs()
     return stage("collection", [
         Node(
             ingest_all,
@@ -68,7 +68,7 @@ def _collection() -> Pipeline:
 
 def _mining() -> Pipeline:
     """Return the stages of mining as they are, on the audited queries and labels, judging for all recipes at once."""
-    checked = consistency.create_pipeline().only_nodes("check_consistency")
+    checked = consistency.create_pipeline().only_nodes("consistency.check_consistency")
     stages = Pipeline([checked, *(stage.create_pipeline() for stage in (bm25, dense, denoising, elo))])
     return Pipeline(stages, inputs=_AUDITED, parameters={"params:recipe": "params:audit_judges_for"})
 

@@ -20,9 +20,9 @@ from anmi.selection.rated import RATED
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
 # the rule ends by keeping the champion.
-_REPLACED: Final = {f"{NAMESPACE}.audit_recipes", f"{NAMESPACE}.gate"}
+_REPLACED: Final = {f"{NAMESPACE}.scoring.audit_recipes", f"{NAMESPACE}.scoring.gate"}
 # Made for all recipes as in an audit, which measures hardness by the encoder whatever the recipe reads.
-_RETRIEVING: Final = {f"{NAMESPACE}.encode_collection", f"{NAMESPACE}.retrieve"}
+_RETRIEVING: Final = {f"{NAMESPACE}.dense.encode_collection", f"{NAMESPACE}.dense.retrieve"}
 
 
 def create_pipeline() -> Pipeline:
@@ -106,19 +106,19 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
         ),
         outputs="audit_recipes",
         name="audit_recipes",
-        namespace=NAMESPACE,
+        namespace=f"{NAMESPACE}.scoring",
     )  # fmt: skip
     mapped = {f"params:{name}": f"params:retrain.{name}" for name in ("keep_judges", "update")}
     stages = Pipeline(way + mine, parameters=mapped)
-    return _unfolded(stages + stage(f"{NAMESPACE}.scoring", [measured])) + create_pipeline()
+    return _unfolded(stages + Pipeline([measured])) + create_pipeline()
 
 
 def _unfolded(whole: Pipeline) -> Pipeline:
-    """Put what an audit measures of the trained recipe beside the audit's own stages, the nodes called as before.
+    """Put what an audit measures of the trained recipe beside the audit's own stages.
 
     Within them it would make the audit, as one folded box, come both before training and after it, and Kedro-Viz draws
     no layers of a pipeline that comes round in a circle.
     """
     measuring = [node for node in whole.nodes if node.namespace == f"{NAMESPACE}.scoring"]
     others = Pipeline([node for node in whole.nodes if node not in measuring])
-    return others + stage("scoring", [node._copy(name=node.name) for node in measuring])
+    return others + Pipeline([node._copy(namespace="scoring") for node in measuring])
