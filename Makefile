@@ -58,7 +58,7 @@ define RARE_TESTS
 ^src/anmi/(training|store|datasets|hooks|runs|pipelines)/ tests/e2e/test_interruption.py tests/training tests/cli
 ^src/anmi/(datasets|hooks|runs)/ tests/e2e/test_concurrent_runs.py
 ^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py
-^src/anmi/.*ablation|^conf/base/.*ablation tests/e2e/test_ablation.py tests/pipelines
+^src/anmi/cli/ablate tests/e2e/test_ablate.py
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py
 ^src/anmi/(corpus|retrieval)/ tests/e2e/test_collections.py
 ^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py

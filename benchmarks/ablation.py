@@ -1,173 +1,175 @@
-"""The recipes of the project beside their controls: the set ``judged_by_evidence``, by the command that users have.
+"""Experiment matrices as `kedro anmi ablate` runs them: recipes, collections, seeds, settings.
 
-Cells that are there are kept, so the script may be interrupted. The table of docs/results.md is made from the result.
-Run from the repository's root (``--readme`` makes nothing but that table, from the result that is there):
+Cells that are there are kept, so the script may be interrupted. The set `judged_by_evidence` makes the table of
+docs/results.md (``--page`` makes nothing but that table, from the result that is there). From the repository's root:
 
-    python benchmarks/ablation.py
+    python benchmarks/ablation.py [SET]
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from anmi.report.ablation import bucket_table, cells, legend, mean_table, note, sentences, tables
+import pandas as pd
 
-ROOT = Path(__file__).parents[1]
-RESULT = ROOT / "benchmarks" / "results" / "ablation.json"
-TABLE = RESULT.with_suffix(".md")
-PAGE = ROOT / "docs" / "results.md"
+ROOT: Final = Path(__file__).parents[1]
+WORK: Final = ROOT / "data" / "benchmarks" / "ablation"
+RESULT: Final = ROOT / "benchmarks" / "results" / "ablation.json"
+PAGE: Final = ROOT / "docs" / "results.md"
 # Between these lines of the page.
-MARKS = ("<!-- made by benchmarks/ablation.py -->\n", "<!-- end -->")
-# Heading, collection and judgments.
-COLUMNS = (
+MARKS: Final = ("<!-- made by benchmarks/ablation.py -->\n", "<!-- end -->")
+METRIC: Final = "ndcg@10"
+SHARED: Final = "beir:../shared/data"
+COLLECTIONS: Final = {
+    "scifact": f"scifact={SHARED}/scifact", "api_docs": "api_docs=api_docs",
+    "kg_webnlg/beir_en": f"kg_webnlg/beir_en={SHARED}/kg_webnlg/beir_en,ingestion.max_queries=3000",
+    "kg_webnlg/graph": "kg_webnlg/graph=kg:../shared/data/kg_webnlg/beir_en,ingestion.max_queries=3000",
+    "medquad": f"medquad={SHARED}/medquad,ingestion.max_queries=1500",
+    "sae4k_ko": f"sae4k_ko={SHARED}/sae4k_ko,ingestion.max_queries=2000",
+    "xquad/es": f"xquad/es={SHARED}/xquad/es", "hinglish_top": f"hinglish_top={SHARED}/hinglish_top",
+}  # fmt: skip
+STATIC: Final = "encoder=static,training.refit=false"
+SHARE: Final = "training.options.sources.mixed"
+
+
+class Matrix(NamedTuple):
+    """Systems, of which the first is what the others are tested against; names of collections; seeds; settings."""
+
+    systems: list[str]
+    collections: list[str]
+    seeds: str = "1,2,3"
+    params: str = STATIC
+
+
+def dnh(name: str, random: float, graph: float, latent: float, schedule: str = "none") -> str:
+    """Return a system of dynamic negative hardening: the shares of its sources, and the schedule."""
+    shares = {"random": random, "graph": graph, "latent": latent}
+    settings = [f"{SHARE}.{source}={value}" for source, value in shares.items()]
+    return f"{name}=dnh_linear:training.options.curriculum={schedule},{','.join(settings)}"
+
+
+FOUR: Final = ["scifact", "api_docs", "kg_webnlg/beir_en", "medquad"]
+MATRICES: Final = {
+    "smoke": Matrix(["in_batch", "naive_top"], ["api_docs"], "1", f"{STATIC},training.options.epochs=1"),
+    "judged_by_evidence": Matrix(
+        ["anmi_labels_only", "in_batch", "random", "bm25_random", "naive_top", "nv_retriever", "clean_top"], FOUR
+    ),
+    "adaptation": Matrix(
+        ["in_batch", "anmi_labels_only", "anmi_pseudo_only", "labels_1=anmi:training.options.labels=0.01",
+         "labels_10=anmi:training.options.labels=0.1", "anmi"], ["scifact", "api_docs"], params="encoder=static",
+    ),
+    "adaptation_more": Matrix(
+        ["anmi_labels_only", "anmi_pseudo_only", "anmi"], ["sae4k_ko", "medquad", "xquad/es", "kg_webnlg/beir_en"], "1",
+        "encoder=static",
+    ),
+    "companion": Matrix(
+        ["anmi", "anmi_and_sparse"],
+        ["scifact", "api_docs", "medquad", "sae4k_ko", "xquad/es", "kg_webnlg/beir_en"], "1", "encoder=static",
+    ),
+    "claims": Matrix(
+        ["naive_top", "in_batch", "nv_retriever", "simans", "progcl", "rocketqa", "clean_top", "anmi_2_0", "anmi_2_1",
+         "hans", "hans_as_published", "anmi_labels_only", "anmi_2_0_as_published", "anmi_2_1_as_published"], FOUR[:3],
+    ),
+    "dnh": Matrix(
+        [dnh("random", 1, 0, 0), dnh("random_graph", 0.3, 0.7, 0), dnh("random_latent", 0.4, 0, 0.6),
+         "linear=dnh_linear", "step=dnh_linear:training.options.curriculum=step", "triggered=dnh_triggered"],
+        ["kg_webnlg/graph"],
+    ),
+    "hans": Matrix(
+        ["naive_top", "hans", "hans_two=hans:training.options.encoders=two", "hans_as_published"], ["hinglish_top"]
+    ),
+}  # fmt: skip
+# Heading, collection and judgments of the page's table.
+COLUMNS: Final = (
     ("scifact", "scifact", "original"), ("api_docs, completed", "api_docs", "completed"),
     ("WebNLG, completed", "kg_webnlg/beir_en", "completed"), ("WebNLG, original", "kg_webnlg/beir_en", "original"),
     ("medquad", "medquad", "original"),
 )  # fmt: skip
-TRUE_SHARE = ("relevant in truth, WebNLG", "kg_webnlg/beir_en", "completed")
-ROWS = (
-    "collection", "encoder", "recipe", "seed_count", "queries", "judgments", "ndcg_10", "low", "high", "spread",
-    "baseline", "difference", "p_holm", "focus", "focus_difference", "p_holm_focus", "false_negative_rate",
-    "false_negative_rate_low", "false_negative_rate_high",
-    "false_negative_rate_from", "without", "coverage", "rows", "promoted", "train_seconds", "search_seconds",
-    "memory_mb", "buckets",
-)  # fmt: skip
-KEPT = ("date", "machine", "versions", "set", "description", "seeds", "level", "confidence", "resamples", "from")
+
+
+def run(name: str, work: Path = WORK) -> int:
+    """Run a matrix by the command that users have; its cells and table lie in a folder of its name."""
+    matrix = MATRICES[name]
+    places = ",".join(COLLECTIONS[each] for each in matrix.collections)
+    command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", *matrix.systems, "--collections", places]
+    command += ["--seeds", matrix.seeds, "--params", matrix.params, "--output", str(work / name)]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def newest(name: str, work: Path = WORK) -> tuple[dict[str, Any], pd.DataFrame] | None:
+    """Return the results of a matrix and its queries, a row for each cell, judgments and query; None without a run."""
+    from anmi.pipelines.reporting.nodes import machine, versions
+
+    file = work / name / "ablation.json"
+    if not file.is_file():
+        return None
+    results = json.loads(file.read_text(encoding="utf-8"))
+    date = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC).isoformat(timespec="seconds")
+    places = {each: COLLECTIONS[each] for each in MATRICES[name].collections}
+    results |= {"date": date, "machine": machine(), "versions": versions(), "from": places, "encoder": "static"}
+    tables = []
+    for cell in results["cells"]:
+        about = {"collection": cell["collection"], "recipe": cell["system"], "seed": cell["seed"]}
+        table = pd.read_parquet(file.parent / cell["folder"] / "queries.parquet")
+        keys = ["query_id", "judgments", "bucket"]
+        wide = table.pivot_table(METRIC, keys, "system").rename(columns=lambda kind: f"{kind}_{METRIC}").reset_index()
+        tables.append(wide.rename(columns={f"trained_{METRIC}": METRIC, "bucket": "documents"}).assign(**about))
+    return results, pd.concat(tables)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", default="judged_by_evidence")
-    parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "ablation")
+    parser.add_argument("set", nargs="?", default="judged_by_evidence", choices=MATRICES)
     parser.add_argument("--page", action="store_true", help="only make the table of docs/results.md")
     arguments = parser.parse_args()
-    if arguments.page:
-        write_page(json.loads(RESULT.read_text(encoding="utf-8")))
-        return
-    kedro = Path(sys.executable).with_name("kedro")
-    environment = os.environ | {"ANMI_DATA_ROOT": str(arguments.work.resolve())}
-    command = [str(kedro), "run", "--pipelines", "ablation", "--params", f"ablation.set={arguments.set}"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
-    versions = sorted((arguments.work / "ablation" / "ablation_results.json").glob("*/ablation_results.json"))
-    if not versions or json.loads(versions[-1].read_text(encoding="utf-8"))["set"] != arguments.set:
-        sys.exit(done.returncode or 1)
-    results = json.loads(versions[-1].read_text(encoding="utf-8"))
-    document = {name: results[name] for name in KEPT} | {
-        "rows": [{name: rounded(row[name]) for name in ROWS} for row in results["rows"]],
-        "means": [{name: rounded(value) for name, value in row.items()} for row in results["means"]],
-        "failed": results["failed"],
-    }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    TABLE.write_text(markdown(results), encoding="utf-8")
-    write_page(document)
-    # A cell that failed stands in the file; whoever runs this is to notice.
-    sys.exit(done.returncode)
-
-
-def markdown(results: Mapping[str, Any]) -> str:
-    """Return an ablation as Markdown: what it says, a table per collection and judgments, means, kinds of query.
-
-    Parameters
-    ----------
-    results
-        As the node ``compare_recipes`` returns.
-    """
-    counts, machine = results["cells"], results["machine"]
-    lines = [
-        f"# Ablation: {results['set']}",
-        "",
-        f"{results['description']} Encoder {results['encoder']}, seeds {', '.join(map(str, results['seeds']))}, "
-        f"{results['date']}, {machine['processor']} with {machine['cores']} cores, {machine['device']}. "
-        f"{counts['finished']} cells, {counts['failed']} failed.",
-        "",
-        *(f"- {_escaped(sentence)}" for sentence in sentences(results)),
-        "",
-    ]
-    header, rows = mean_table(results)
-    if header:
-        lines += ["## Mean over the collections", "", *_table(header, rows, bold=0), ""]
-    for collection, judgments, found in tables(results):
-        texts = [cells(row, results) for row in found]
-        lines += [f"## {collection}, {judgments}", "", note(results, collection, judgments), ""]
-        lines += [*_table(list(texts[0]), [list(text.values()) for text in texts], bold=0), ""]
-        header, rows = bucket_table(found)
-        if header:
-            lines += ["nDCG@10 by kind of query:", "", *_table(header, rows), ""]
-    return "\n".join([*lines, legend(results), ""])
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], bold: int | None = None) -> list[str]:
-    """Return the lines of a table; one row may be set in bold."""
-    return [
-        _line(header),
-        _line(["---", *["---:"] * (len(header) - 1)]),
-        *(_line([f"**{_escaped(cell)}**" for cell in row] if i == bold else list(map(_escaped, row)))
-          for i, row in enumerate(rows)),
-    ]  # fmt: skip
-
-
-def _line(values: Sequence[str]) -> str:
-    return f"| {' | '.join(values)} |"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def write_page(document: Mapping[str, Any]) -> None:
-    """Put the table of a result into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    start, end = map(re.escape, MARKS)
-    PAGE.write_text(
-        re.sub(f"({start}).*?({end})", lambda found: found[1] + page_table(document) + found[2], text, flags=re.S),
-        encoding="utf-8",
-    )
+    if not arguments.page:
+        code = run(arguments.set)
+        found = newest(arguments.set)
+        if found and arguments.set == "judged_by_evidence":
+            kept = ("date", "machine", "versions", "from", "failed")
+            document = {name: found[0][name] for name in kept}
+            document["rows"] = [row | row.pop("facts") for row in found[0]["rows"] if row["bucket"] == "all"]
+            RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        if code or arguments.set != "judged_by_evidence":
+            sys.exit(code)
+    text, (start, end) = PAGE.read_text(encoding="utf-8"), map(re.escape, MARKS)
+    table = page_table(json.loads(RESULT.read_text(encoding="utf-8")))
+    made = re.sub(f"({start}).*?({end})", lambda found: found[1] + table + found[2], text, flags=re.DOTALL)
+    PAGE.write_text(made, encoding="utf-8")
 
 
 def page_table(document: Mapping[str, Any]) -> str:
-    """Return nDCG@10 of every recipe, the best mean first; ▼ where the focus is significantly better.
-
-    Parameters
-    ----------
-    document
-        The result: ``rows``, ``means`` and ``level``.
-    """
-    found = {(row["recipe"], row["collection"], row["judgments"]): row for row in document["rows"]}
-    header = ["recipe", *(name for name, *_ in COLUMNS), "mean", TRUE_SHARE[0], "training, s"]
+    """Return nDCG@10 of every recipe, the best mean first; ▼ where it is significantly behind the first system."""
+    found = {(row["system"], row["collection"], row["judgments"]): row for row in document["rows"]}
+    # Of collections with completed judgments these count.
+    best = {row["collection"]: "original" for row in document["rows"]}
+    best |= {row["collection"]: "completed" for row in document["rows"] if row["judgments"] == "completed"}
+    systems = dict.fromkeys(row["system"] for row in document["rows"])
+    means = {name: sum(found[name, *each]["ndcg_10"] for each in best.items()) / len(best) for name in systems}
+    header = ["recipe", *(name for name, *_ in COLUMNS), "mean", "relevant in truth, WebNLG", "training, s"]
     lines = [header, ["---"] * len(header)]
-    for mean in (each for each in document["means"] if each["judgments"] == "best known"):
-        recipe = mean["recipe"]
-        values = [marked(found[recipe, *place], document["level"]) for _, *place in COLUMNS]
-        rate = found[recipe, *TRUE_SHARE[1:]]["false_negative_rate"]
-        # Of a collection once, by whatever judgments it is scored.
-        seconds = {row["collection"]: row["train_seconds"] for key, row in found.items() if key[0] == recipe}
+    for name in sorted(means, key=lambda name: -means[name]):
+        rate = found[name, "kg_webnlg/beir_en", "completed"].get("false_negative_rate")
+        seconds = [found[name, *each]["train_seconds"] for each in best.items()]
         lines.append([
-            f"`{recipe}`", *values, f"{mean['ndcg_10']:.3f}", "–" if rate is None else f"{100 * rate:.1f} %",
-            f"{sum(seconds.values()) / len(seconds):.0f}",
+            f"`{name}`", *(marked(found[name, *place]) for _, *place in COLUMNS), f"{means[name]:.3f}",
+            "–" if rate is None else f"{100 * rate:.1f} %", f"{sum(seconds) / len(seconds):.0f}",
         ])  # fmt: skip
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- ", "|---").replace("--- |", "---|")
 
 
-def marked(row: Mapping[str, Any], level: float) -> str:
+def marked(row: Mapping[str, Any]) -> str:
     """Return a mean with its mark."""
-    behind = row["p_holm_focus"] is not None and row["p_holm_focus"] < level and row["focus_difference"] > 0
+    behind = row["p_holm"] is not None and row["p_holm"] < 0.05 and row["difference"] < 0
     return f"{row['ndcg_10']:.3f}" + (" ▼" if behind else "")
-
-
-def rounded(value: object) -> object:
-    """Round to five decimals, in depth."""
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    return round(value, 5) if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a corpus teaches without labels, and what a hybrid adds: the sets ``adaptation`` and ``adaptation_more``.
+"""What a corpus teaches without labels, and what a hybrid adds: the matrices ``adaptation`` and ``adaptation_more``.
 
 Every cell trains as a run does, refit included, and is measured alone and together with BM25, on three kinds of test
 queries: ``seen`` (a relevant document was a positive in training), ``unseen`` (none was), ``added`` (the relevant ones
-were also held out of adaptation). Settings were chosen on dev (`adapt_search`, `benchmarks/fusion.py`). Cells that are
+were also held out of adaptation). Settings were chosen on dev (`benchmarks/fusion.py`). Cells that are
 there are kept, so the script may be interrupted. Run from the repository's root (``--collect`` runs no cell, and takes
 what the last runs of the sets left):
 
@@ -14,15 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from ablation import newest, run
 from anmi.evaluation.significance import compare, interval
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +54,7 @@ SYSTEMS = {
     "anmi": ("anmi", 1.0), "labels_10": ("anmi", 0.1), "labels_1": ("anmi", 0.01), "anmi_pseudo_only": ("anmi", 0.0),
     "anmi_labels_only": ("anmi_labels_only", 1.0), "in_batch": ("in_batch", 1.0),
 }  # fmt: skip
-KEPT = ("date", "machine", "versions", "from", "resamples")
+KEPT = ("date", "machine", "versions", "from")
 
 
 def main() -> None:
@@ -91,25 +89,6 @@ def main() -> None:
     for page, made in ((README, brief_table(document)), (PAGE, whole_table(document))):
         before, rest = page.read_text(encoding="utf-8").split(MARKS[0])
         page.write_text(before + MARKS[0] + made + MARKS[1] + rest.split(MARKS[1], 1)[1], encoding="utf-8")
-
-
-def run(name: str, work: Path) -> None:
-    """Run a set by the command that users have."""
-    environment = os.environ | {"ANMI_DATA_ROOT": str(work.resolve())}
-    kedro = Path(sys.executable).with_name("kedro")
-    command = [str(kedro), "run", "--pipelines", "ablation", "--params", f"ablation.set={name}"]
-    subprocess.run(command, cwd=ROOT, env=environment, check=False)
-
-
-def newest(name: str, work: Path) -> tuple[dict[str, Any], pd.DataFrame] | None:
-    """Return the results of the last run of a set, and its queries."""
-    for path in sorted((work / "ablation" / "ablation_results.json").glob("*/ablation_results.json"), reverse=True):
-        results = json.loads(path.read_text(encoding="utf-8"))
-        if results["set"] == name:
-            version = path.parent.name
-            table = work / "ablation" / "ablation_queries.parquet" / version / "ablation_queries.parquet"
-            return results, pd.read_parquet(table)
-    return None
 
 
 def beside(work: Path) -> list[dict[str, Any]]:

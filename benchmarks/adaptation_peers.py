@@ -25,9 +25,9 @@ import torch
 
 from anmi.adaptation.held_out import splits
 from anmi.corpus.texts import document_texts
-from anmi.evaluation.metrics import evaluate
+from anmi.evaluation import generalisation
+from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import Ranking, vectors
-from anmi.pipelines.ablation.cells import measure
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.encoders import load_encoder
@@ -219,12 +219,29 @@ def measured(mined: Mined, documents: Any, model: Any, trained: tuple[str, ...])
     lexical = Ranked(*ranking.lists(lexical_found, lexical_scores))
     fused = fuse({"bm25": lexical, "dense": dense}, DEPTH, {"bm25": lexical_spread, "dense": spread}, "convex", weights)
     away = set(np.array(mined.document_ids)[splits(mined.texts, SEED, HELD_OUT) != "train"])
-    truth = "equivalents" if len(mined.equivalents) else "none"
     of = [
-        measure(ranking.run(*part), asked, mined.qrels, {"equivalents": mined.equivalents}, truth, trained, away)
+        by_judgments(ranking.run(*part), asked, mined, trained, away)
         for part in ((dense.documents, dense.scores), (fused.documents, fused.scores), tuple(lexical))
     ]
     return on_dev, *of
+
+
+def by_judgments(
+    run: pd.DataFrame, asked: pd.DataFrame, mined: Mined, trained: tuple[str, ...], away: set[str]
+) -> dict[str, dict[str, list[Any]]]:
+    """Return for original and, where truth is known, completed judgments the columns of a table of queries."""
+    own = mined.qrels[mined.qrels.query_id.isin(asked.query_id)]
+    judgments = {"original": own}
+    if len(mined.equivalents):
+        judgments["completed"] = completed_judgments(own, mined.equivalents)
+    positives = generalisation.trained_positives(mined.qrels[["query_id", "split"]], mined.qrels, trained)
+    bucket = generalisation.buckets(asked.query_id, mined.qrels, positives, away).tolist()
+    ids = asked.query_id.tolist()
+    return {
+        name: {"query_id": ids, "documents": bucket}
+        | {"ndcg@10": evaluate(labels, run, (10,), ignore_identical_ids=False).loc[ids, "ndcg@10"].tolist()}
+        for name, labels in judgments.items()
+    }
 
 
 if __name__ == "__main__":

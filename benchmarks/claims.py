@@ -1,6 +1,6 @@
 """What reports claim of a method beside what was measured for exactly that comparison: docs/claims.md.
 
-Runs the ablation set ``claims`` (cells that are there are kept, so it may be interrupted; ``--collect`` runs none), and
+Runs the matrix ``claims`` (cells that are there are kept, so it may be interrupted; ``--collect`` runs none), and
 compares each system with what it is claimed over: nDCG@10 on test, the mean over seeds per query, paired by query.
 Improvements are in percent of the other system's mean, as reports give them. Consistency, HANS and DNH are taken from
 the results of their own scripts. Run from the repository's root:
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from adaptation import METRIC, ROOT, newest, run
+from ablation import METRIC, ROOT, newest, run
 from anmi.evaluation.significance import compare
 
 RESULTS: Final = ROOT / "benchmarks" / "results"
@@ -85,7 +85,7 @@ def main() -> None:
         raise SystemExit(f"no run of the set {SET} in {arguments.work}: run it without --collect")
     results, queries = found
     rows = [*improvements(queries), *shares(results)]
-    about = {key: results[key] for key in ("date", "machine", "versions", "from", "seeds", "failed")}
+    about = {key: results[key] for key in ("date", "machine", "versions", "from", "failed")}
     # What an earlier run measured on other collections stays; `about` says what is new.
     committed = json.loads((RESULTS / "letter.json").read_text(encoding="utf-8"))["rows"]
     new, of_others = {row["collection"] for row in rows}, list(of_other_scripts())
@@ -139,17 +139,17 @@ def percent(part: float, whole: float) -> float:
 
 
 def shares(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield shares of false negatives where the collection's truth, or an audit, tells them."""
+    """Yield shares of false negatives where the collection's truth tells them."""
     for claim in SHARES:
         for row in results["rows"]:
-            if row["recipe"] != claim.system or row["judgments"] != "original" or row["false_negative_rate"] is None:
+            share = row["facts"].get("false_negative_rate")
+            if (row["system"], row["judgments"], row["bucket"]) != (claim.system, "original", "all") or share is None:
                 continue
-            value, low, high = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))
             yield {
                 "claim": claim.name, "system": claim.system, "over": "", "collection": row["collection"],
-                "encoder": "static", "judgments": row["false_negative_rate_from"], "bucket": "all",
-                "measure": "false negatives, %", "claimed": claim.claimed, "measured": percent(value, 1),
-                "low": percent(low, 1), "high": percent(high, 1), "p": None, "seeds": 1, "queries": row["queries"],
+                "encoder": "static", "judgments": "equivalents", "bucket": "all",
+                "measure": "false negatives, %", "claimed": claim.claimed, "measured": percent(share, 1),
+                "low": None, "high": None, "p": None, "seeds": row["seeds"], "queries": row["queries"],
             }  # fmt: skip
 
 

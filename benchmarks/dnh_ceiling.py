@@ -33,9 +33,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.evaluation.completed import completed_judgments
 from anmi.evaluation.factuality import TRUE_KINDS, factuality, factuality_pairs, pair_similarities
-from anmi.evaluation.metrics import evaluate
+from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import run_table, search
 from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.retrieval.encoders import encode, load_encoder

@@ -2,7 +2,7 @@
 
 Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that dev chose, and on
 pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of collections that are not asked for
-stay. ``--page`` only writes the tables of docs/sparse.md; ``--companion ROOT`` takes what a run of the ablation set
+stay. ``--page`` only writes the tables of docs/sparse.md; ``--companion ROOT`` takes what a run of the matrix
 `companion` left there, hybrids as they are deployed. From the repository's root, with a data root of a mining of the
 collection with ``encoder=static``:
 
@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from adaptation import METRIC, newest
+from ablation import METRIC, newest
 from adaptation_peers import Mined, fresh
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import Ranking, dev_metric, vectors
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hybrid", action="store_true", help="measure hybrids with a dense encoder instead")
     parser.add_argument("--curve", action="store_true", help="keep the rows as the curve of λ, and draw it")
-    parser.add_argument("--companion", type=Path, help="compare the hybrids of the ablation set companion, run there")
+    parser.add_argument("--companion", type=Path, help="compare the hybrids of the matrix companion, run there")
     parser.add_argument("--page", action="store_true", help="only write the tables of docs/sparse.md")
     asked = parser.parse_args()
     if asked.page:
@@ -109,7 +109,7 @@ def deployed(work: Path) -> Iterator[dict[str, Any]]:
     """Yield nDCG@10 on test of the hybrid with a sparse retriever beside that without, paired by query."""
     found = newest("companion", work)
     if found is None:
-        raise SystemExit(f"no run of the set companion in {work}: kedro run --pipelines ablation, see docs/sparse.md")
+        raise SystemExit(f"no run of the set companion in {work}: python benchmarks/ablation.py companion")
     for (collection, judgments), cells in found[1].groupby(["collection", "judgments"], sort=False):
         of = {name: cells.pivot_table(name, "query_id", "recipe") for name in (f"hybrid_{METRIC}", f"bm25_{METRIC}")}
         mean, lexical = of.values()

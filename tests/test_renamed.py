@@ -8,7 +8,6 @@ import pytest
 
 from anmi import renamed
 from anmi.evaluation.promotion import PromotionRule
-from anmi.pipelines.ablation.params import AblationCollection
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.selection.recipe import Step
@@ -31,7 +30,6 @@ def test_an_old_name_is_read_and_the_new_one_named_once(caplog: pytest.LogCaptur
 def test_all_old_names_stand_for_the_new_ones() -> None:
     assert DenoisingParams(**{"teacher": {"folds": 4}}).cross_encoder.folds == 4
     assert PromotionRule(**{"max_leak": 0.2}).max_false_negative_rate == 0.2
-    assert AblationCollection(**{"collection": "api_docs", "leak": "none"}).false_negatives == "none"
     assert Step(**{"route": {"max_leak": 0.02}}).params.max_expected_share == 0.02
 
 

@@ -18,8 +18,7 @@ from anmi.corpus.sources import load_collection
 from anmi.corpus.splits import position
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
-from anmi.evaluation.completed import completed_judgments
-from anmi.evaluation.metrics import evaluate
+from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import Ranking, vectors
 from anmi.evaluation.shares import share
 from anmi.retrieval.dense import DenseIndex

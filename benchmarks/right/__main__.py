@@ -25,7 +25,6 @@ CASES: Final = {
     "two_runs": "two_runs_equal_alone",
     "hindi": "hindi_ndcg10",
     "copies": "copies",
-    "shares": "shares",
     "bad_inputs": "bad_inputs",
     "refit": "refit_gain",
     "many_positives": "many_positives",

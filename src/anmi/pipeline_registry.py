@@ -27,20 +27,20 @@ def register_pipelines() -> dict[str, Pipeline]:
 
     Mining asks the corpus for no pseudo-queries: it reads none, and training does.
 
-    Besides there are ``audit`` and ``ablation``, which run stages of their own on collections of their own, and
-    ``retrain``: all stages, the audit of the recipe, and the promotion of what was trained.
+    Besides there are ``audit``, which runs stages of its own on a collection of its own, and ``retrain``: all stages,
+    the audit of the recipe, and the promotion of what was trained.
 
     Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of that name.
     """
     stages = {name: importlib.import_module(f"anmi.pipelines.{name}").create_pipeline() for name in STAGES}
     mining = STAGES[: STAGES.index("selection") + 1]
     whole = sum(stages.values(), Pipeline([]))
-    beside = {n: importlib.import_module(f"anmi.pipelines.{n}").create_pipeline() for n in ("audit", "ablation")}
+    audit = importlib.import_module("anmi.pipelines.audit").create_pipeline()
     retraining = importlib.import_module("anmi.pipelines.retrain.pipeline")
     return {
         **stages,
         "mining": sum((stages[name] for name in mining), Pipeline([])),
         "__default__": whole,
-        **beside,
-        "retrain": retraining.with_stages(whole, beside["audit"]),
+        "audit": audit,
+        "retrain": retraining.with_stages(whole, audit),
     }

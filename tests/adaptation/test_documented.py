@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml
-
 from anmi.adaptation.filters import reasons
 from anmi.adaptation.kinds import KINDS
 
@@ -24,8 +22,3 @@ def test_the_docs_list_every_reason() -> None:
     listed = [name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)]
     described = (reasons.__doc__ or "").partition("Returns")[2]
     assert listed == re.findall(r"``(\w+)``", described)
-
-
-def test_the_set_that_chooses_kinds_is_there_and_measures_on_dev() -> None:
-    raw = yaml.safe_load((ROOT / "conf/base/parameters_ablation.yml").read_text(encoding="utf-8"))
-    assert raw["ablation"]["sets"]["adapt_search"]["split"] == "dev"

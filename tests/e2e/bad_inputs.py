@@ -273,7 +273,6 @@ PARAMETERS: Final = _of_parameters({
     "recipes=null": ('"recipes"', *_BRANCH), "elo.judges=null": ('"elo.judges"', *_BRANCH),
     "training.options=3": ('"training.options"', *_BRANCH), "recipes.mine=3": ('"recipes.mine"', *_BRANCH),
     "recipes.anmi.training=[1]": ('"recipes.anmi.training"', *_BRANCH),
-    "ablation.sets=[1]": ('"ablation.sets"', *_BRANCH),
     "audit=x": ('"audit"', *_BRANCH),
     # Values out of range or of a wrong kind, of any stage.
     "bm25.k1=high": ("bm25.k1", "number"), "bm25.k1=.nan": ('"bm25.k1"', "finite"),
@@ -340,14 +339,6 @@ PARAMETERS: Final = _of_parameters({
     "recipes.anmi.training.los=0": ('"los"', 'did you mean "loss"'),
     "recipes.anmi.training.epochs=true": ('"recipes.anmi.training.epochs"', *_NUMBER),
     "recipes.naive_top.training.loss=hybrid": ('"naive_top" trains on elo', "does not mine", "reads: [elo]"),
-    # Sets of the ablation.
-    "ablation.set=foo": ('"foo"', "smoke"), "ablation.workers=-1": ('"ablation.workers"',),
-    "ablation.sets.smoke.seeds=[-1]": ('"ablation.sets.smoke.seeds.0"',),
-    "ablation.sets.smoke.seeds=[]": ('"ablation.sets.smoke.seeds"',),
-    "ablation.sets.smoke.recipes=[bm25]": ("naive_top", "none of its recipes"),
-    "ablation.collections.api_docs_small.ingestion.max_queries=-3":
-        ("ingestion.max_queries", "greater than or equal to 0"),
-    "ablation.sets.smoke.collections=[none]": ('"none"', "not below"),
 })  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import Result
-from tests.e2e.test_ablation import write_collection
+from tests.e2e.test_ablate import write_collection
 
 from anmi.cli.compare import compare
 

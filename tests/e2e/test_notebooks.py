@@ -154,16 +154,6 @@ def test_own_data_and_model(run: Callable[..., Read]) -> None:
 
 
 @pytest.mark.rare
-def test_compare_recipes(run: Callable[..., Read]) -> None:
-    read = run("compare_recipes")
-    plot = read.figures["Retrieval quality of each recipe"]
-    assert {name for trace in plot["data"] for name in trace["y"]} == {"in_batch", "random", "naive_top", "clean_top"}
-    assert all(trace["error_x"]["array"] for trace in plot["data"])
-    assert "'failed': 0" in read.text
-    assert {"Quality against false negatives", "nDCG@10 of each query, less that of in_batch"} <= set(read.figures)
-
-
-@pytest.mark.rare
 def test_published_bm25_mining(run: Callable[..., Read]) -> None:
     read = run("published_bm25_mining")
     counts = re.search(r"consistent queries: ours (\d+) \| the pipeline's (\d+)", read.text)

@@ -16,7 +16,7 @@ SMALL = "denoising.depth=8,denoising.cross_encoder.max_pairs=32,training.options
 
 # What no finished run is enough for, or what would change it; each of these is run by a test of its own.
 ELSEWHERE = re.compile(
-    "kedro run|kedro package|audit|ablation|champion|rollback|opensearch|"
+    "kedro run|kedro package|audit|ablate|champion|rollback|opensearch|"
     "anmi (compare|init|reproduce|resume|serve|task|viz)"
 )
 
@@ -67,12 +67,12 @@ def test_commands_that_look_at_the_last_run(
     assert found.output.strip()
 
 
-# Those of an ablation are run by test_ablation.py, those of retraining by test_retrain.py.
+# Those of retraining are run by test_retrain.py.
 @pytest.mark.slow
 @pytest.mark.rare
 @pytest.mark.data
 @pytest.mark.parametrize(
-    "command", [c for c in commands() if c.startswith("kedro run") and not re.search("audit|ablation|retrain", c)]
+    "command", [c for c in commands() if c.startswith("kedro run") and not re.search("audit|retrain", c)]
 )
 def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data: Path, tmp_path: Path) -> None:
     place = new_place(tmp_path)

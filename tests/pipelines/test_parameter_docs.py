@@ -37,7 +37,7 @@ def test_every_branch_is_listed_once(models: dict[str, Any]) -> None:
 
 
 def test_what_is_listed_as_a_default_is_the_default(models: dict[str, Any]) -> None:
-    for branch in models.keys() - {"recipes", "ablation"}:
+    for branch in models.keys() - {"recipes"}:
         text = listed(branch, models[branch])
         values = dict(re.findall(r"^# ([\w.]+) = (.+?)(?: \(.*\))?$", text, re.M))
         # What stands below something that is empty by default is told, too.

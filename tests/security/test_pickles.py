@@ -196,7 +196,6 @@ COMPUTED_IMPORTS = {
     "corpus/word_languages.py": "constants of the module",
     "pipeline_registry.py": "anmi.pipelines.<stage> for the constants in STAGES",
     "retrieval/tokenize.py": "constants of the module",
-    "pipelines/ablation/mining.py": "anmi.pipelines.<stage> for the constants in STAGES",
 }
 
 

@@ -90,10 +90,7 @@ def test_a_sentence_for_the_user_quotes_no_secret_and_no_command(monkeypatch: py
     [
         ({"collection": f"beir:https://u:{MARK}@h/x"}, "collection"),
         ({"denoising": {"chat": {"base_url": f"https://{MARK}@h/v1"}}}, "denoising.chat.base_url"),
-        (
-            {"ablation": {"collections": {"a": {"collection": [f"s3://k:{MARK}@b"]}}}},
-            "ablation.collections.a.collection",
-        ),
+        ({"bm25": {"places": [f"s3://k:{MARK}@b"]}}, "bm25.places"),
         ({"encoder": f"sk-{MARK}-123"}, "encoder"),
     ],
 )

@@ -6,7 +6,7 @@ import click
 from kedro.framework.cli.utils import CONTEXT_SETTINGS
 
 from anmi.cli import (
-    ablation,
+    ablate,
     airflow,
     audit,
     champion,
@@ -37,7 +37,7 @@ SECTIONS: Final = {
     "Begin": [doctor.doctor, init.init],
     "Look at what a run brought": [results.results, negatives.negatives, explain.explain, serve.serve, viz.viz],
     "Search": [search.search, opensearch.opensearch],
-    "Compare": [compare.compare, champion.champion, audit.audit, ablation.ablation],
+    "Compare": [compare.compare, champion.champion, audit.audit, ablate.ablate],
     "Mine": [recipes.recipes, collections.collections, export.export],
     "Schedule": [airflow.airflow, task.task, champion.rollback],
     "Keep house": [runs.runs, runs.resume, runs.reproduce, runs.prune, store.store],

@@ -162,8 +162,8 @@ def prune(keep: int, dry_run: bool, yes: bool, as_json: bool, env: str | None) -
     with _found(env, as_json=as_json) as (context, known):
         manifests = known.all()
         reasons = pruning.kept(manifests, keep, pruning.aliased_runs(context, known.root))
-        places, work, store = _places(context, known.root)
-        removals = pruning.plan(known, manifests, reasons, places, work, store)
+        places, store = _places(context, known.root)
+        removals = pruning.plan(known, manifests, reasons, places, store=store)
         if not as_json:
             _tell_plan(reasons, removals)
         if not dry_run and removals:
@@ -183,27 +183,22 @@ def _tell_plan(reasons: Mapping[str, str], removals: Sequence[Removal]) -> None:
         console(_WIDTH).print(_removals_table(removals))
 
 
-def _places(context: Any, root: str) -> tuple[list[str], list[str], Path | None]:
-    """Return where versioned artifacts lie, where ablations work, from the root, and the store."""
-    catalog, artifacts, work, store = context.catalog, [], [], None
+def _places(context: Any, root: str) -> tuple[list[str], Path | None]:
+    """Return where versioned artifacts lie, and the store."""
+    catalog, artifacts, store = context.catalog, [], None
     for name, entry in context.config_loader["catalog"].items():
         if entry.get("versioned"):
             artifacts.append(str(catalog.get(name)._filepath))
         elif entry["type"].endswith("StoreDataset"):
             store = Path(catalog.get(name)._describe()["filepath"])
-        elif entry["type"].endswith("WorkFolderDataset") and "://" not in root:
-            place = Path(catalog.get(name)._describe()["filepath"]).resolve()
-            # Another entry names the store by its place.
-            if place.is_relative_to(Path(root).resolve()) and place.name == "ablation":
-                work.append(place.relative_to(Path(root).resolve()).as_posix())
-    return artifacts, work, store
+    return artifacts, store
 
 
 def _with_sizes(context: Any, known: Runs) -> list[tuple[dict[str, Any], int]]:
     """Return the manifests, the newest first, each with the bytes of its artifacts that are there."""
     from anmi.runs import prune as pruning
 
-    places, _, _ = _places(context, known.root)
+    places, _ = _places(context, known.root)
     sizes: dict[str, int] = defaultdict(int)
     for item in pruning.plan(known, [], (), places):
         if item.kind == "version":

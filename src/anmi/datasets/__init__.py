@@ -6,7 +6,6 @@ from anmi.datasets.earlier import EarlierDataset
 from anmi.datasets.files import FigureDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset, TrainingRowsDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
 from anmi.datasets.model_registry import ModelRegistryDataset
-from anmi.datasets.work import WorkFolderDataset
 
 __all__ = [
     "ArtifactDataset",
@@ -23,5 +22,4 @@ __all__ = [
     "TableDataset",
     "TextDataset",
     "TrainingRowsDataset",
-    "WorkFolderDataset",
 ]

@@ -177,3 +177,21 @@ def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[st
         str(query): dict(zip(documents[start:end], values[start:end], strict=True))
         for query, start, end in zip(queries, starts, ends, strict=True)
     }
+
+
+def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.DataFrame:
+    """Return the labels with what else is known to be relevant: own documents 2, the others 1.
+
+    Every label above 0 is an own document; equivalents are relevant though no label says so. For scoring only.
+
+    Examples
+    --------
+    >>> qrels = pd.DataFrame({"query_id": ["q"], "document_id": ["own"], "relevance": [1]})
+    >>> same = pd.DataFrame({"query_id": ["q", "other"], "document_id": ["twin", "x"]})
+    >>> completed_judgments(qrels, same).values.tolist()
+    [['q', 'own', 2], ['q', 'twin', 1]]
+    """
+    pair = ["query_id", "document_id"]
+    own = qrels.loc[qrels.relevance > 0, pair].assign(relevance=2)
+    known = equivalents.loc[equivalents.query_id.isin(own.query_id), pair].assign(relevance=1)
+    return pd.concat([own, known], ignore_index=True).drop_duplicates(pair, ignore_index=True)

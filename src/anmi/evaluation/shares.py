@@ -2,8 +2,8 @@
 
 The negatives of one query are alike: where one of them is relevant, others tend to be. A share of 3 % of 7,500
 negatives of 500 queries may therefore be known less well than 7,500 independent draws would tell, by the *design
-effect*: about 1 where a query has one or two hidden positives, several times that where equivalents come in groups
-(``benchmarks/right/shares.py``). So queries are what is resampled, never negatives.
+effect*: about 1 where a query has one or two hidden positives, several times that where equivalents come in groups.
+So queries are what is resampled, never negatives.
 """
 
 from __future__ import annotations

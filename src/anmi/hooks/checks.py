@@ -18,7 +18,6 @@ from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 from kedro.validation.type_extractor import TypeExtractor
-from pydantic import ValidationError
 
 from anmi.candidates import MEASURED
 from anmi.corpus.kinds import kind_and_place
@@ -36,7 +35,6 @@ from anmi.hooks.parameters import (
 )
 from anmi.hooks.secrets import check_no_secrets, mask_logs
 from anmi.judging.pairwise import check_given
-from anmi.pipelines.ablation.params import AblationParams
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -101,12 +99,9 @@ class CheckHooks:
 
     @hook_impl
     def before_pipeline_run(self, run_params: Mapping[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
-        """Check where it is written to, and what only some runs ask for: an ablation's set, packages, queries."""
+        """Check where it is written to, and what only some runs ask for: packages, queries."""
         for place, setting in self._roots:
             make_root(place, setting)
-        if "ablation" in (run_params.get("pipeline_names") or ()):
-            check_ablation(catalog.load("params:ablation"), catalog.load("params:recipes"), Path.cwd())
-
         # A process may run several pipelines, and the hooks are those of all.
         self._draws_on_facts = self._asks_corpus = False
         nodes = {node.short_name for node in pipeline.nodes}
@@ -274,35 +269,6 @@ def check_evaluation(training: TrainingParams, evaluation: EvaluationParams) -> 
     from anmi.pipelines.evaluation.splits import check_held_out
 
     check_held_out(evaluation.split, ["train", "dev"] if training.refit else ["train"])
-
-
-def check_ablation(ablation: AblationParams, recipes: RecipeBook, project: Path) -> None:
-    """Refuse a set with a recipe, an encoder, a collection or a training option that is not there."""
-    from anmi.corpus.contents import files_of
-
-    chosen = ablation.chosen
-    recipes = recipes.with_variants(chosen.variants)
-    ablation.check_recipes(recipes.names())
-    check_encoder(chosen.encoder, project)
-    for name in chosen.collections:
-        entry = ablation.collections[name]
-        check_collection(entry.collection)
-        if entry.collection.startswith(("beir:", "pairs:", "docs:", "kg:")) and not files_of(entry.collection):
-            raise AnmiError(
-                f'ablation set "{ablation.set}": there is nothing at {entry.collection}, which is its collection '
-                f'"{name}"; correct ablation.collections or take another set'
-            )
-        for recipe in chosen.recipes:
-            try:
-                training = TrainingParams(options={**chosen.training, **entry.training})
-                options = merged_options(recipes.get(recipe), training)
-                check_numbers("training", training.options, options)
-                check_packages(options)
-                if options.masked_lm is not None:
-                    check_base(options.masked_lm)
-            except (AnmiError, ValidationError) as error:
-                reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-                raise AnmiError(f'ablation set "{ablation.set}", recipe "{recipe}", {reason}') from None
 
 
 def check_encoder(encoder: Any, project: Path) -> None:

@@ -1,0 +1,250 @@
+# mypy: allow-untyped-decorators
+"""``kedro anmi ablate``: recipes side by side, one ``kedro run`` for each cell, over one store."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import pandas as pd
+from kedro.framework.cli.utils import env_option
+
+from anmi.cli.common import example, json_option, plain_errors, project, store_path
+from anmi.errors import AnmiError, nearest
+from anmi.evaluation.significance import compare, holm, interval
+
+METRIC: Final = "ndcg@10"
+_NAMED: Final = re.compile(r"([\w/-]+)=(.*)")
+_SETTING: Final = re.compile(r"[\w-]+(\.[\w-]+)+=.*")
+_FOLDER: Final = re.compile(r"[^\w.-]+")
+
+
+class Cell(NamedTuple):
+    """One run: a system, which is a recipe with settings, on a collection, with a seed."""
+
+    folder: Path
+    collection: str
+    system: str
+    seed: int
+    params: dict[str, str]
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """What the finished cell left; None where it has to run, since nothing or other settings lie there."""
+        file = self.folder / "cell.json"
+        found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return found if found.get("params") == self.params else None
+
+
+def named(text: str, settings: Sequence[str] = ()) -> tuple[str, str, dict[str, str]]:
+    """Return the name, the value and the settings of ``[NAME=]VALUE`` and ``SETTING=VALUE`` parts.
+
+    Examples
+    --------
+    >>> named("random=dnh_linear", ["training.options.curriculum=none"])
+    ('random', 'dnh_linear', {'training.options.curriculum': 'none'})
+    """
+    found = _NAMED.fullmatch(text)
+    name, value = found.groups() if found else (",".join([text, *settings]), text)
+    return name, value, dict(part.split("=", 1) for part in settings)
+
+
+def cells(
+    systems: Sequence[str], collections: str, seeds: str, common: str, output: Path, env: str | None = None
+) -> list[Cell]:
+    """Return all cells, collection by collection."""
+    groups: list[list[str]] = []
+    for part in filter(None, collections.split(",")):
+        if _SETTING.fullmatch(part) and groups:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    base = {"env": env} if env else {}
+    base |= dict(part.split("=", 1) for part in filter(None, common.split(",")))
+    found = []
+    for group in groups:
+        place, collection, of_collection = named(group[0], group[1:])
+        for text in systems:
+            recipe, _, settings = text.partition(":")
+            name, recipe, own = named(recipe, list(filter(None, settings.split(","))))
+            for seed in map(int, seeds.split(",")):
+                folder = output / _FOLDER.sub("_", place) / _FOLDER.sub("_", name) / f"seed{seed}"
+                params = {"collection": collection, "recipe": recipe, "seed": str(seed)}
+                found.append(Cell(folder, place, name, seed, base | params | of_collection | own))
+    return found
+
+
+@click.command(
+    short_help="Compare recipes over collections and seeds.",
+    epilog=example("kedro anmi ablate in_batch naive_top --collections api_docs --seeds 1,2,3"),
+)
+@click.argument("systems", nargs=-1, required=True)
+@click.option("--collections", default="api_docs", show_default=True, help="`[NAME=]COLLECTION[,SETTING=VALUE…],…`.")
+@click.option("--seeds", default="1", show_default=True, help="Of the whole run, separated by commas.")
+@click.option("--params", default="", help="Settings of all cells, as of `kedro run`.")
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path("data/ablations"),
+              show_default=True, help="Where cells and the table lie.")  # fmt: skip
+@json_option
+@env_option
+def ablate(
+    systems: tuple[str, ...], collections: str, seeds: str, params: str, output: Path, env: str | None, *, as_json: bool
+) -> None:
+    """Run every recipe on every collection with every seed, and compare the others with the first recipe.
+
+    SYSTEMS are recipes, `[NAME=]RECIPE[:SETTING=VALUE,…]`. Each cell is a `kedro run` under a folder of its own; all of
+    them share the store. A cell that is there with the same settings is not run again. `ablation.md` and
+    `ablation.json` in the output folder hold the table: means with intervals, and paired tests over queries.
+    """
+    with plain_errors():
+        try:
+            todo = cells(systems, collections, seeds, params, output.resolve(), env)
+        except ValueError as error:
+            raise AnmiError(f"SETTING=VALUE and whole numbers as seeds are expected ({error})") from None
+        with project(env) as context:
+            store = store_path(context).resolve()
+            known = context.params["recipes"].names()
+        for name in (cell.params["recipe"] for cell in todo):
+            if name not in known:
+                raise AnmiError(f'there is no recipe "{name}": {nearest(name, known)}')
+        failed = [cell for cell in todo if cell.kept is None and not run(cell, store, env)]
+        document = write(output, [cell for cell in todo if cell not in failed], failed)
+    click.echo(json.dumps(document, indent=1, ensure_ascii=False) if as_json else f"table {output / 'ablation.md'}")
+    if failed:
+        sys.exit(1)
+
+
+def run(cell: Cell, store: Path, env: str | None) -> bool:
+    """Run a cell and keep what is compared; tell whether it came to its end."""
+    started = time.monotonic()
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    (cell.folder / "cell.json").unlink(missing_ok=True)
+    settings = ",".join(f"{name}={value}" for name, value in cell.params.items() if name != "env")
+    command = [str(Path(sys.executable).with_name("kedro")), "run", "--params", settings]
+    command += ["--env", env] if env else []
+    tracking = f"sqlite:///{cell.folder.parents[2] / 'mlflow.db'}"
+    place = {"ANMI_DATA_ROOT": str(cell.folder), "ANMI_STORE": str(store)}
+    environment = {"MLFLOW_TRACKING_URI": tracking, **os.environ, **place}
+    log = cell.folder / "log.txt"
+    click.echo(f"{cell.collection}, {cell.system}, seed {cell.seed}: ", nl=False, err=True)
+    with log.open("w", encoding="utf-8") as stream:
+        code = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False).returncode
+    if code:
+        last = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()][-1:]
+        click.echo(f"failed, {log} says why: {''.join(last)}", err=True)
+        return False
+    # For what is left of this command, which opens nothing else.
+    os.environ.update(place)
+    with project(env, as_json=True) as context:
+        queries, facts = measured(context.catalog, cell.params["recipe"])
+    queries.to_parquet(cell.folder / "queries.parquet", index=False)
+    seconds = round(time.monotonic() - started, 1)
+    text = json.dumps({"params": cell.params, "seconds": seconds, "facts": facts}, indent=1)
+    (cell.folder / "cell.json").write_text(text, encoding="utf-8")
+    mean = queries[(queries.judgments == "original") & (queries.system == "trained")][METRIC].mean()
+    click.echo(f"nDCG@10 {mean:.4f}, {seconds:.0f} s", err=True)
+    return True
+
+
+def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the metrics of every query by labels, and by completed judgments where more is known; and facts."""
+    from anmi.evaluation.metrics import completed_judgments, evaluate
+
+    scores, runs, equivalents = (catalog.load(name) for name in ("query_metrics", "runs", "equivalents"))
+    names = {recipe: "trained", "hybrid": "hybrid", "bm25": "bm25", "zero_shot": "zero_shot"}
+    tables = [scores[["query_id", "system", METRIC]].assign(judgments="original")]
+    qrels = catalog.load("qrels")
+    qrels = qrels[qrels.query_id.isin(scores.query_id)]
+    if len(equivalents) and len(qrels):
+        judged = completed_judgments(qrels, equivalents)
+        for system, ranking in runs.groupby("system"):
+            table = evaluate(judged, ranking, (10,), ignore_identical_ids=False).reset_index()
+            tables.append(table[["query_id", METRIC]].assign(system=system, judgments="completed"))
+    queries = pd.concat(tables).merge(catalog.load("query_buckets"), on="query_id")
+    queries = queries[queries.system.isin(names)].replace({"system": names})
+    summary, selected = catalog.load("training_summary"), catalog.load("selection_summary")
+    knowledge = catalog.load("knowledge_metrics").get(recipe, {})
+    facts = {
+        "train_seconds": summary.get("seconds"),
+        "rows": selected.get("rows"),
+        "coverage": selected.get("coverage"),
+    }
+    facts["false_negative_rate"] = (catalog.load("results")["false_negatives"] or {}).get("share")
+    numbers = {key: value for key, value in knowledge.items() if isinstance(value, float)}
+    return queries.reset_index(drop=True), facts | numbers
+
+
+def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each collection, judgments, bucket and system; tests are against the first system."""
+    if not done:
+        return
+    names = {one.folder: {"collection": one.collection, "cell": one.system} for one in done}
+    queries = pd.concat(pd.read_parquet(place / "queries.parquet").assign(**name) for place, name in names.items())
+    buckets = pd.concat([queries.assign(bucket="all"), queries])
+    for (collection, judgments, bucket), part in buckets.groupby(["collection", "judgments", "bucket"], sort=False):
+        means = {
+            kind: part[part.system == kind].pivot_table(index="query_id", columns="cell", values=METRIC, sort=False)
+            for kind in ("trained", "hybrid")
+        }
+        # Queries that every system was measured on in this bucket.
+        values = means["trained"].dropna()
+        if values.empty:
+            continue
+        first, *others = values
+        settings: Any = {"seed": 1}
+        tests = [compare(values[name].to_numpy(), values[first].to_numpy(), **settings) for name in others]
+        adjusted = holm([test.p_value for test in tests]).tolist()
+        tested = {
+            name: {"difference": test.difference, "p_value": test.p_value, "p_holm": p}
+            for name, test, p in zip(others, tests, adjusted, strict=True)
+        } | {first: dict.fromkeys(("difference", "p_value", "p_holm"))}
+        for name in values:
+            mean, low, high = interval(values[name].to_numpy(), **settings)
+            kept = [cell.kept or {} for cell in done if (cell.collection, cell.system) == (collection, name)]
+            facts = pd.DataFrame([each["facts"] for each in kept]).mean().to_dict()
+            yield {
+                "collection": collection, "judgments": judgments, "bucket": bucket, "system": name, "seeds": len(kept),
+                "queries": len(values), "ndcg_10": mean, "low": low, "high": high, "baseline": first, **tested[name],
+                "hybrid_ndcg_10": float(means["hybrid"][name].mean()), "facts": facts,
+            }  # fmt: skip
+
+
+def write(output: Path, done: Sequence[Cell], failed: Sequence[Cell]) -> dict[str, Any]:
+    """Write the table of the cells, as JSON and as Markdown."""
+    from anmi.files import aside
+
+    found = list(rows(done))
+    document = {
+        "cells": [{"collection": c.collection, "system": c.system, "seed": c.seed, "params": c.params,
+                   "folder": str(c.folder.relative_to(output.resolve()))} for c in done],
+        "failed": [{"collection": c.collection, "system": c.system, "seed": c.seed} for c in failed], "rows": found,
+    }  # fmt: skip
+    lines = ["# Ablation", "", f"{len(done)} cells, {len(failed)} failed. Queries count by their mean over seeds."]
+    before = None
+    for row in found:
+        title = f"## {row['collection']}, {row['judgments']} judgments, {row['bucket']} queries"
+        if title != before:
+            before = title
+            lines.append("")
+            lines += [
+                title,
+                "",
+                f"| recipe | nDCG@10 of {row['queries']} | 95 % | − {row['baseline']} | p (Holm) | with BM25 |",
+            ]
+            lines.append("|---|---:|---:|---:|---:|---:|")
+        tested = ["", ""] if row["p_holm"] is None else [f"{row['difference']:+.4f}", f"{row['p_holm']:.4f}"]
+        bounds = f"{row['low']:.4f} to {row['high']:.4f}"
+        figures = [row["system"], f"{row['ndcg_10']:.4f}", bounds, *tested, f"{row['hybrid_ndcg_10']:.4f}"]
+        lines.append(f"| {' | '.join(figures)} |")
+    with aside(output / "ablation.json") as path:
+        path.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+    with aside(output / "ablation.md") as path:
+        path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return document
