@@ -36,7 +36,7 @@ from speed import RESULT, ROOT, row, show, write
 BENCHMARK: Final = Path(__file__).name
 STORED: Final = (
     "bm25_index", "dense_index", "document_embeddings", "query_embeddings", "corpus", "queries", "qrels",
-    "related_documents", "mining_plan",
+    "related_documents",
 )  # fmt: skip
 STATED: Final = ("recipes", "bm25", "dense", "seed")
 

@@ -209,11 +209,6 @@ def test_a_stage_reads_only_what_an_earlier_one_made(stages: dict[str, Pipeline]
                 continue
             if dataset in made_by:
                 assert STAGES.index(made_by[dataset]) < STAGES.index(stage), f"{stage} reads {dataset}"
-            elif dataset.startswith("earlier_"):
-                # That of the run before, by another name.
-                entries = [configuration["catalog"][name] for name in (dataset, dataset.removeprefix("earlier_"))]
-                assert entries[0]["type"] == "anmi.datasets.EarlierDataset"
-                assert entries[0]["filepath"] == entries[1]["filepath"]
             elif dataset == NODE_TIMES:
                 # Given by a hook, since no node knows what it took.
                 assert (stage, configuration["catalog"][dataset]["data"]) == ("reporting", [])

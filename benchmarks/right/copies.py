@@ -30,7 +30,6 @@ from anmi.pipelines.dense.nodes import retrieve
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.selection.nodes import make_training_rows
 from anmi.retrieval.pool import positives_of
-from anmi.selection.plan import MiningPlan
 from anmi.selection.recipe import recipe_book
 from anmi.training.batch import Row, assemble, read_rows
 
@@ -150,7 +149,6 @@ def _themselves() -> int:
         queries=read.queries,
         qrels=read.qrels,
         related_documents=_related(read),
-        mining_plan=MiningPlan().as_dict(),
         recipe="lexical",
         recipes=BOOK,
         bm25=params,

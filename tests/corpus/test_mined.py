@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.corpus.difference import contents_of
 from anmi.corpus.mined import mined_dev, of_dev, of_train, to_mine, with_mined
 from anmi.corpus.sources import load_collection
 
@@ -37,13 +36,6 @@ def test_training_queries_come_first_and_test_queries_never(queries: pd.DataFram
     asked = to_mine(with_mined(queries, 1.0, seed=1).assign(mined=True))
     assert asked.split.tolist() == ["train"] * 20 + ["dev"] * 20
     assert to_mine(queries).split.unique().tolist() == ["train"], "an earlier release mined no others"
-
-
-def test_an_update_notices_a_dev_query_that_is_mined(queries: pd.DataFrame) -> None:
-    corpus = pd.DataFrame({"document_id": ["d"], "title": "", "text": "fox", "metadata": "{}"})
-    qrels = pd.DataFrame({"query_id": queries.query_id, "document_id": "d", "relevance": 1})
-    noted = [contents_of(corpus, with_mined(queries, share, seed=1), qrels) for share in (0.0, 0.5, 1.0)]
-    assert [int((found.kind == "query").sum()) for found in noted] == [20, 30, 40]
 
 
 def test_shards_are_told_apart_by_split(queries: pd.DataFrame, tmp_path: Path) -> None:

@@ -245,7 +245,6 @@ PARAMETERS: Final = _of_parameters({
     "collection=ir_datasets:no/such/one": ("no/such/one",),
     "update=maybe": ('"update"', "true or false"), "update=1": ('"update"', "true or false"),
     "update=null": ('"update"', "true or false"), "force=maybe": ('"force"', "true or false"),
-    "keep_judges=3": ('"keep_judges"', "true or false"), "keep_judges=[]": ('"keep_judges"', "true or false"),
     "audit_judges_for=foo": ('no recipe "foo"',), "audit_judges_for=3": ('"audit_judges_for"',),
     # What cannot be read as YAML, or refers to nothing.
     "recipe=*": ('"recipe"', *_YAML), "collection={a": ('"collection"', *_YAML),
@@ -288,7 +287,7 @@ PARAMETERS: Final = _of_parameters({
     "dense.random=-1": ('"dense.random"',), "dense.depth=[10]": ('"dense.depth"', "integer"),
     "dense.batch_size=0": ('"dense.batch_size"',), "dense.precision=int8": ('"dense.precision"', "'bfloat16'"),
     "consistency.top=0": ('"consistency.top"',), "denoising.depth=-3": ('"denoising.depth"',),
-    "denoising.most_new=2": ('"denoising.most_new"',), "elo.degree=3": ('"elo.degree"', "multiple of 2"),
+    "elo.degree=3": ('"elo.degree"', "multiple of 2"),
     "elo.judges.foo=1": ('"foo"', "no stage measures"), "elo.judges.bm25=-1": ('"elo.judges.bm25"',),
     "elo.pairwise_judges.x=1": ('"x"', "describe"), "elo.depth=1": ('"elo.depth"', "greater than or equal to 2"),
     "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"),

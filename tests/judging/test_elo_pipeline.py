@@ -19,7 +19,6 @@ from anmi.engine import IN_PROCESS
 from anmi.judging.pairwise import LocalPairwise
 from anmi.pipelines.elo import create_pipeline
 from anmi.pipelines.elo.params import EloParams
-from anmi.selection.plan import MiningPlan
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
@@ -65,7 +64,7 @@ def run(params: EloParams, store: Store, recipe: str = "by_elo") -> tuple[Candid
         "candidates": CandidateShards.of([candidates()]), "evidence": ColumnShards.none(),
         "judgments": ColumnShards.none(), "params:recipe": recipe, "params:recipes": BOOK,
         "params:elo": params, "params:seed": 3, "params:engine": IN_PROCESS,
-        "corpus": corpus, "queries": queries, "store": store, "mining_plan": MiningPlan().as_dict(),
+        "corpus": corpus, "queries": queries, "store": store,
     }  # fmt: skip
     catalog = DataCatalog({name: MemoryDataset(value, copy_mode="assign") for name, value in inputs.items()})
     made = SequentialRunner().run(create_pipeline(), catalog)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.mined import of_dev, of_train, with_mined
-from anmi.judging.stacking import Stack
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
@@ -27,12 +26,10 @@ from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
 from anmi.retrieval.terms import Terms
-from anmi.selection.plan import MiningPlan
 from anmi.selection.rated import believed
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
-ALL = MiningPlan()
 DENOISE = {"denoise": {"threshold": 0.3}}
 BOOK = recipe_book({
     "clean": {"description": "Reads the judgment.", "steps": [DENOISE, {"top": {"by": "dense"}}]},
@@ -56,12 +53,12 @@ class Mined:
     store: Store
 
     def judged(
-        self, recipe: str, candidates: CandidateShards | None = None, plan: MiningPlan = ALL, **params: Any
+        self, recipe: str, candidates: CandidateShards | None = None, **params: Any
     ) -> tuple[CandidateShards, dict[str, Any], dict[str, Any]]:
         """Run both nodes, and join what they add."""
         candidates = self.candidates if candidates is None else candidates
         shared: dict[str, Any] = {
-            "candidates": candidates, "corpus": self.corpus, "queries": self.queries, "mining_plan": plan.as_dict(),
+            "candidates": candidates, "corpus": self.corpus, "queries": self.queries,
             "recipe": recipe, "recipes": BOOK, "params": DenoisingParams.model_validate(params), "seed": 1,
         }  # fmt: skip
         evidence, fused = judge_by_evidence(
@@ -104,7 +101,6 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
         queries=queries,
         qrels=qrels,
         related_documents=pd.DataFrame({"document_id": [], "other_id": [], "kind": []}),
-        mining_plan=MiningPlan().as_dict(),
         bm25=bm25,
         dense=dense,
         seed=1,
@@ -172,33 +168,6 @@ def test_a_second_judge_is_weighed_on_hidden_positives(mined: Mined, caplog: pyt
     np.testing.assert_allclose(block.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-4)
 
 
-def test_a_few_queries_are_judged_later_as_they_were_among_all(mined: Mined) -> None:
-    ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
-    params = {"fused": {"least_queries": 30}, "cross_encoder": ready, "depth": 8}
-    shards, fused, teacher = mined.judged("rated", **params)
-    # The weight fitted here is about 0, which says little of whether it is kept.
-    stack = Stack(**teacher["stack"] | {"weight": 0.5})
-    teacher["stack"] = stack.as_dict()
-    block = shards.whole()
-    block = stack(block.with_columns(None, {"p_heldout": block.positive_columns["p_evidence"]}))
-    several = (block.positives >= 0).sum(axis=1) > 1
-    rows = np.array([np.flatnonzero(several)[0], np.flatnonzero(~several)[0]])
-    few = mined.candidates.whole().take(rows)
-    plan = MiningPlan(queries=(*few.query_ids.tolist(),), fits={"fused_judge": fused, "cross_encoder": teacher})
-    judged, again, later = mined.judged("rated", CandidateShards.of([few]), plan, **params)
-    # As stored: without the padding of the wider rows of others.
-    found, expected = (Candidates.from_bytes(each.to_bytes()) for each in (judged.whole(), block.take(rows)))
-    assert found.columns.keys() == expected.columns.keys() >= {*EVIDENCE, "cross", "p_relevant"}
-    for name, values in found.columns.items():
-        np.testing.assert_array_equal(values, expected.columns[name], err_msg=name)
-    for name, values in found.positive_columns.items():
-        np.testing.assert_array_equal(values, expected.positive_columns[name], err_msg=name)
-    assert again == fused
-    assert later["judged_pairs"] == np.isfinite(found.columns["cross"]).sum() + (few.positives >= 0).sum()
-    kept = {"stack", "calibration", "folds", "fitted"}
-    assert {name: later[name] for name in kept} == {name: teacher[name] for name in kept}, "for the next update"
-
-
 def test_dev_queries_are_judged_and_rated_by_what_was_fitted_without_them(mined: Mined) -> None:
     split = np.where(np.arange(len(mined.queries)) % 4 == 1, "dev", "train")
     told = replace(mined, queries=with_mined(mined.queries.assign(split=split), 1.0, seed=1))
@@ -211,7 +180,7 @@ def test_dev_queries_are_judged_and_rated_by_what_was_fitted_without_them(mined:
         none = ColumnShards.none()
         ratings, elo, _ = rate_candidates(
             candidates=judged, evidence=none, judgments=none, corpus=told.corpus, queries=told.queries,
-            store=told.store, mining_plan=ALL.as_dict(), recipe="elo", recipes=BOOK, params=EloParams(), seed=1,
+            store=told.store, recipe="elo", recipes=BOOK, params=EloParams(), seed=1,
         )  # fmt: skip
         found.append((judged.by_positive().joined(ratings), fused, teacher, elo))
     (rated, fused, teacher, elo), (alone, *fits) = found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,31 +14,24 @@ from rich.console import Console
 from tests.selection.conftest import with_lists
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
-from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.mined import with_mined
 from anmi.corpus.types import empty
 from anmi.datasets.files import plain
 from anmi.errors import AnmiError
 from anmi.pipelines.adaptation.params import AdaptationParams
-from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.denoising.params import DenoisingParams
-from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
 from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import run_systems
-from anmi.pipelines.ingestion.nodes import plan_mining
-from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
 from anmi.pipelines.selection.nodes import (
     export_pairs,
-    fit_recipe,
     make_training_rows,
-    record_mining,
     select_negatives,
     summarise_selection,
 )
@@ -48,16 +40,17 @@ from anmi.pipelines.training.nodes import check_dev_is_mined, check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.report.console import results_table
 from anmi.report.inputs import BM25, HYBRID, ZERO_SHOT
-from anmi.selection.plan import MiningPlan, MiningRecord
 from anmi.selection.recipe import Recipe, RecipeBook, recipe_book
-from anmi.store import Store
 
 NONE_RELATED = empty("document_id", "other_id", "kind")
-ALL = MiningPlan().as_dict()
 BOOK = recipe_book({
     "nearest": {"description": "Nearest.", "negatives": 2, "steps": [{"top": {"by": "dense"}}]},
     "checked": {"description": "Of BM25.", "negatives": 2, "steps": ["consistency", {"top": {"by": "bm25"}}]},
     "nothing": {"description": "None.", "steps": [{"max_ratio": {"column": "dense", "max_ratio": 0.01}}, "random"]},
+})  # fmt: skip
+
+MIXED = recipe_book({
+    "mixed": {"description": "", "negatives": 1, "steps": [{"simans": {"a": 1.0}}]},
 })  # fmt: skip
 
 
@@ -89,14 +82,15 @@ def columns_of(shards: CandidateShards) -> dict[str, ColumnShards]:
 
 
 def selected(
-    recipe: str, shards: CandidateShards = SHARDS, book: RecipeBook = BOOK, fits: Any = None, **more: Any
+    recipe: str,
+    shards: CandidateShards = SHARDS,
+    book: RecipeBook = BOOK,
+    asked: pd.DataFrame | None = None,
+    seed: int = 1,
 ) -> CandidateShards:
-    fits = {"steps": []} if fits is None else fits
-    return select_negatives(shards, recipe=recipe, recipes=book, seed=1, fits=fits, **columns_of(shards), **more)
-
-
-def fitted(queries: pd.DataFrame, shards: CandidateShards = SHARDS, plan: dict[str, Any] = ALL) -> dict[str, Any]:
-    return fit_recipe(shards, queries, mining_plan=plan, recipe="mixed", recipes=MIXED, seed=1, **columns_of(shards))
+    ids = ["q0", "q1", "q2", "t0"]
+    queries = pd.DataFrame({"query_id": ids, "split": [*["train"] * 3, "test"]}) if asked is None else asked
+    return select_negatives(shards, queries, recipe=recipe, recipes=book, seed=seed, **columns_of(shards))
 
 
 def rows_of(chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str) -> pd.DataFrame:
@@ -123,7 +117,7 @@ def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.Da
     (found,) = SHARDS.joined(checked(SHARDS))
     assert found.query_columns["positive_rank"].tolist() == [10, 11, 1]
     assert found.query_columns["consistent"].tolist() == [1, 0, 0]
-    summary = summarise_consistency(SHARDS, checked(SHARDS), queries, ALL)
+    summary = summarise_consistency(SHARDS, checked(SHARDS), queries)
     assert summary["pass_rate"] == pytest.approx(1 / 3)
     assert summary["median_positive_rank_of_failed"] == 6
 
@@ -131,14 +125,13 @@ def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.Da
 def test_without_bm25_nothing_is_said_of_consistency(queries: pd.DataFrame) -> None:
     found = check_consistency(SHARDS, "nearest", BOOK, ConsistencyParams())
     assert not found
-    for plan in (ALL, only("q1")):
-        assert summarise_consistency(SHARDS, found, queries, plan, SHARDS) == {}
+    assert summarise_consistency(SHARDS, found, queries) == {}
 
 
 def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     nothing: Any = None
     shared: dict[str, Any] = {
-        "candidates": SHARDS, "corpus": corpus, "queries": queries, "mining_plan": ALL, "recipe": "nearest",
+        "candidates": SHARDS, "corpus": corpus, "queries": queries, "recipe": "nearest",
         "recipes": BOOK, "seed": 1,
     }  # fmt: skip
     evidence, fused_judge = judge_by_evidence(
@@ -240,8 +233,16 @@ def test_nothing_is_fitted_on_dev_queries_and_no_summary_counts_them(
     corpus: pd.DataFrame, queries: pd.DataFrame
 ) -> None:
     told, alone = with_dev(queries, "q2"), CandidateShards.of([block().take(slice(0, 2))])
-    assert fitted(told) == fitted(told, alone) != fitted(queries)
-    summary = summarise_consistency(SHARDS, checked(SHARDS), told, ALL)
+    differ = False
+    for seed in range(60):
+        drawn = [
+            [row.tolist() for row in selected("mixed", shards, MIXED, asked, seed).whole().negatives[:3]]
+            for shards, asked in ((SHARDS, told), (alone, told), (SHARDS, queries))
+        ]
+        assert drawn[0] == drawn[1], "q0, which stands twice, and q1"
+        differ = differ or drawn[0] != drawn[2]
+    assert differ
+    summary = summarise_consistency(SHARDS, checked(SHARDS), told)
     assert (summary["queries"], summary["consistent"]) == (2, 1)
     found = {}
     for name, shards in (("with", SHARDS), ("without", alone)):
@@ -426,201 +427,3 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
             search_index=nothing, corpus=corpus, queries=queries, qrels=qrels, pseudo_queries=None, encoder="static",
             recipe="nearest", params=EvaluationParams(), dense=nothing, store=nothing, training_summary={},
         )  # fmt: skip
-
-
-def only(*mined: str, removed: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
-    """The plan to mine a few queries."""
-    return MiningPlan(queries=mined, removed=removed, **more).as_dict()
-
-
-def test_of_queries_that_are_not_mined_again_consistency_is_as_it_was(queries: pd.DataFrame) -> None:
-    before = selected("nearest")
-    mined = block().take(np.array([2, 1]))
-    mined.positive_columns["bm25"][:] = mined.positive_columns["bm25_rank"][:] = 5
-    shards = CandidateShards.of([mined])
-    plan = only("q2", "q1", removed=("gone",))
-    found = summarise_consistency(shards, checked(shards), queries, plan, before)
-    # q0 stands twice in the selection, once for each positive, and counts once.
-    expected = {"queries": 3, "consistent": 3, "pass_rate": 1.0, "median_positive_rank": 5.0}
-    assert found == expected | {"median_positive_rank_of_failed": 0.0}
-    for plan in (only("q2", "q1", removed=("q0",)), ALL):
-        found = summarise_consistency(shards, checked(shards), queries, plan, before)
-        assert found["queries"] == 2, "what is gone, or all where all is mined, is not kept"
-
-
-MIXED = recipe_book({
-    "mixed": {"description": "", "steps": [{"simans": {"a": 1.0}}]},
-})  # fmt: skip
-
-
-def test_new_rows_are_chosen_by_what_was_fitted_when_all_was_mined(queries: pd.DataFrame) -> None:
-    fits = fitted(queries)
-    (fit,) = fits["steps"]
-    assert (fit["place"], fit["step"]) == (1, "simans") and fit["fitted"] > 0
-    one = CandidateShards.of([block().take(slice(1, 2))])
-    assert fitted(queries, one)["steps"][0]["fitted"] != fit["fitted"], "one row has another variance than all"
-    assert fitted(queries, one, only("q1", fits={"recipe_fits": fits})) == fits
-    whole = selected("mixed", SHARDS, MIXED, fits).whole()
-    again = selected("mixed", CandidateShards.of_parts(SHARDS.parts), MIXED, fits).whole()
-    assert again.to_bytes() == whole.to_bytes()
-
-
-def test_a_mining_leaves_what_its_stages_fitted_and_what_was_mined() -> None:
-    plan = MiningPlan(settings="s", since_all={"documents": 2, "queries": 1}).as_dict()
-    contents = pd.DataFrame({"kind": ["document"], "id": ["d0"], "digest": ["1"]})
-    fits: dict[str, Any] = {
-        "fused_judge": {"mode": "hidden"},
-        "cross_encoder": {"folds": []},
-        "recipe_fits": {"steps": []},
-    }
-    found = record_mining(contents, plan, SHARDS, **fits)
-    assert (found.settings, found.since_all, found.fits) == ("s", {"documents": 2, "queries": 1}, fits)
-    assert found.documents == ["d0"]
-
-
-def test_rows_that_are_kept_stand_beside_new_ones_under_the_places_of_now(
-    corpus: pd.DataFrame, queries: pd.DataFrame
-) -> None:
-    first = selected("nearest")
-    before = rows_of(first, corpus, queries, "nearest").set_index(["query_id", "positive_id"])
-    contents = pd.DataFrame({"kind": "document", "id": corpus.document_id, "digest": "1"})
-    # d4 goes, one comes, and they stand in another order; q1 is mined again, q2 is gone.
-    texts = {**dict(zip(corpus.document_id, corpus.text, strict=True)), "new": "text new"}
-    names = ["new", "d5", "d3", "d2", "d1", "d0"]
-    now = pd.DataFrame({"document_id": names, "title": "", "text": [texts[name] for name in names]})
-    again = Candidates(
-        query_ids=np.array(["q1"]),
-        positives=np.array([[names.index("d1")]], np.int32),
-        documents=np.array([[names.index("new"), names.index("d0"), names.index("d2")]], np.int32),
-        source=np.ones((1, 3), np.uint8),
-        columns={"dense": np.array([[0.1, 0.3, 0.2]], np.float32)},
-        positive_columns={name: np.ones((1, 1), np.float32) for name in ("dense", "bm25", "bm25_rank")},
-    )
-    record = MiningRecord(contents, "s", {"documents": 0, "queries": 0}, {})
-    earlier = {"earlier_mining_record": record, "earlier_selection": CandidateShards.of_parts(first.parts)}
-    plan = only("q1", removed=("q2",))
-    found = selected("nearest", CandidateShards.of([again]), mining_plan=plan, corpus=now, **earlier)
-    rows = rows_of(found, now, queries, "nearest").set_index(["query_id", "positive_id"])
-    assert rows.index.tolist() == [("q0", "d0"), ("q0", "d5"), ("q1", "d1")]
-    kept = rows.loc[["q0"]]
-    pd.testing.assert_frame_equal(kept, before.loc[["q0"], kept.columns])
-    assert rows.loc[("q1", "d1"), "negative_ids"] == ["d0", "d2"]
-    ranks = found.whole().query_columns["positive_rank"].tolist()
-    assert ranks == [10, 10, 1], "of the kept as it was, of the other as it is"
-    for gone in earlier:
-        with pytest.raises(AnmiError, match="is not there any more: run it again, and all is mined"):
-            selected(
-                "nearest", CandidateShards.of([again]), mining_plan=plan, corpus=now, **earlier | {gone: None}
-            ).whole()
-
-
-class Nights:
-    """Plans night after night for the small collection of this file, from which q0 to q2 are mined."""
-
-    def __init__(self, corpus: pd.DataFrame, queries: pd.DataFrame, store: Store) -> None:
-        self.corpus, self.queries, self.store = corpus.assign(metadata="{}"), queries, store
-        labels = [("q0", "d0"), ("q0", "d5"), ("q1", "d1"), ("q2", "d2")]
-        self.qrels = pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1)
-        # Negatives: d2 and d1 of q0, d0 and d2 of q1, d3 and d0 of q2.
-        self.selection: CandidateShards | None = selected("nearest")
-        self.graph = pd.DataFrame([["d0", "see", "d1"]], columns=["head", "relation", "tail"])
-        self.record: MiningRecord | None = None
-
-    def next(self, **options: Any) -> MiningPlan:
-        given: dict[str, Any] = {
-            "update": True, "encoder": "static", "recipe": "nearest", "most_changed": 1.0, "seed": 1,
-            "cross_encoder": {},
-            "denoising": {}, "bm25": {}, "keep_judges": False,
-        } | options  # fmt: skip
-        if self.record is not None:
-            self.record = replace(self.record, fits={"cross_encoder": given["cross_encoder"]})
-        contents, plan = plan_mining(
-            corpus=self.corpus,
-            queries=self.queries,
-            qrels=self.qrels,
-            knowledge=Knowledge(empty("uri", "label", "types"), self.graph, empty("document_id")),
-            collection="mine",
-            recipes=BOOK,
-            ingestion=IngestionParams(most_changed=given["most_changed"]),
-            bm25=BM25Params(**given["bm25"]),
-            consistency=ConsistencyParams(),
-            dense=DenseParams(),
-            denoising=DenoisingParams.model_validate(given["denoising"]),
-            elo=EloParams(),
-            store=self.store,
-            earlier_mining_record=self.record,
-            earlier_selection=self.selection,
-            **{name: given[name] for name in ("update", "keep_judges", "encoder", "recipe", "seed")},
-        )
-        self.record = MiningRecord(contents, plan["settings"], plan["since_all"], {})
-        return MiningPlan.of(plan)
-
-
-@pytest.fixture
-def nights(corpus: pd.DataFrame, queries: pd.DataFrame, tmp_path: Path) -> Nights:
-    return Nights(corpus, queries, Store(tmp_path))
-
-
-@pytest.mark.parametrize("happens", ["removed", "corrected"])
-# q2 has d3 for a negative; d4 was left over by the only query that has it, so the first one stands for all.
-@pytest.mark.parametrize(("document", "mined"), [("d3", ["q2"]), ("d4", ["q0"])])
-def test_a_query_is_mined_again_when_a_negative_of_it_is_removed_or_corrected(
-    nights: Nights, document: str, mined: list[str], happens: str
-) -> None:
-    assert nights.next().mines_all
-    there = nights.corpus.document_id == document
-    if happens == "removed":
-        nights.corpus = nights.corpus[~there].reset_index(drop=True)
-    else:
-        nights.corpus.loc[there, "text"] = "a correction"
-    found = nights.next()
-    assert (found.queries, found.removed) == ((*mined,), ())
-    assert found.documents_changed == ((document,) if happens == "corrected" else ())
-    assert found.counts["documents"] == {"added": 0, "changed": 0, "removed": 0} | {
-        "changed" if happens == "corrected" else happens: 1
-    }
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({}, "no query changed"),
-        ({"most_changed": 0.5}, "no query changed"),
-        ({"bm25": {"shard": 7}}, "no query changed"),
-        ({"update": False}, "not asked for"),
-        ({"seed": 2}, "settings, code or models"),
-        ({"recipe": "nothing"}, "settings, code or models"),
-        ({"encoder": "minilm"}, "settings, code or models"),
-        ({"bm25": {"depth": 7}}, "settings, code or models"),
-        ({"cross_encoder": {"folds": [{"fingerprint": "aa"}]}}, "the cross-encoders are not in"),
-        ({"cross_encoder": {"calibration": [{"slope": 1.0, "intercept": 0.0}]}}, "had no query, and so no calibration"),
-    ],
-    ids=str,
-)
-def test_all_is_mined_again_where_what_mined_is_another(nights: Nights, options: dict[str, Any], why: str) -> None:
-    nights.next()
-    found = nights.next(**options)
-    assert why in found.why
-    assert found.mines_all == (not why.startswith("no query"))
-
-
-def test_another_graph_may_be_evidence_for_any_query(nights: Nights) -> None:
-    nights.next()
-    nights.graph = pd.concat([nights.graph, nights.graph.assign(tail="d2")])
-    assert "settings, code or models" in nights.next().why
-
-
-def test_a_selection_that_was_pruned_leads_to_mining_all(nights: Nights) -> None:
-    nights.next()
-    nights.selection = None
-    found = nights.next()
-    assert found.mines_all and found.why == "the selection of the last mining is not there any more"
-
-
-def test_what_was_noted_of_the_cross_encoders_is_kept_where_it_is_asked_for_and_all_is_mined(nights: Nights) -> None:
-    nights.next()
-    noted = {"folds": [], "fitted": {"on": "these"}}
-    assert nights.next(update=False, keep_judges=True, cross_encoder=noted).judges == noted
-    assert nights.next(update=False, cross_encoder=noted).judges == {}
-    nights.record = None
-    assert nights.next(keep_judges=True).judges == {}, "there is none to keep"

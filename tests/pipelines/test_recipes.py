@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 import yaml
 from kedro.io import DataCatalog, MemoryDataset
+from kedro.pipeline import Pipeline
 from kedro.runner import SequentialRunner
 from numpy.typing import NDArray
-from tests.selection.conftest import with_lists
 
 from anmi.candidates import SOURCES, Candidates
 from anmi.corpus.knowledge import Knowledge
 from anmi.datasets import CandidateShardsDataset, ColumnsDataset, TrainingRowsDataset
 from anmi.engine import IN_PROCESS
-from anmi.pipelines import bm25, consistency, denoising, dense, elo, ingestion, selection
+from anmi.pipelines import bm25, consistency, denoising, dense, elo, selection
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.consistency.params import ConsistencyParams
 from anmi.pipelines.denoising.params import DenoisingParams
@@ -32,7 +32,6 @@ from anmi.pipelines.training.params import TrainingParams
 from anmi.report.console import rejections_table
 from anmi.report.negatives_console import dropped_table, expected_sentence, origins_table, source_lines, source_table
 from anmi.selection.inheritance import under
-from anmi.selection.plan import MiningPlan
 from anmi.selection.rated import rated
 from anmi.selection.recipe import RecipeBook, recipe_book
 from anmi.store import Store
@@ -111,16 +110,15 @@ class Nights:
     store: Store
     knowledge: Knowledge
     tables: dict[str, pd.DataFrame] = field(default_factory=collection)
-    left: dict[str, Any] = field(default_factory=lambda: {"earlier_mining_record": None, "earlier_selection": None})
     number: int = 0
 
-    def mine(self, recipe: str, *, update: bool = False, book: RecipeBook = BOOK) -> DataCatalog:
+    def mine(self, recipe: str, book: RecipeBook = BOOK) -> DataCatalog:
         self.number += 1
         info = {"collection": "mine", "language": "en"}
         params = {
             "collection": "mine", "encoder": "static", "recipe": recipe, "recipes": book, "seed": 5,
-            "engine": IN_PROCESS, "update": update, "keep_judges": False,
-            "ingestion": IngestionParams(most_changed=0.5),
+            "engine": IN_PROCESS,
+            "ingestion": IngestionParams(),
             "selection": SelectionParams(), "training": TrainingParams(), "training.refit": False,
         }  # fmt: skip
         settings = under(book.get(recipe).mining, SETTINGS)
@@ -128,7 +126,7 @@ class Nights:
         settings["elo"] = {**settings["elo"], "pairwise": judges}
         params |= {name: model.model_validate(settings[name]) for name, model in MODELS.items()}
         given = {
-            **self.tables, **self.left, "knowledge": self.knowledge, "collection_info": info, "store": self.store,
+            **self.tables, "knowledge": self.knowledge, "collection_info": info, "store": self.store,
             **{f"params:{name}": value for name, value in params.items()},
         }  # fmt: skip
         entries: dict[str, Any] = {name: MemoryDataset(value, copy_mode="assign") for name, value in given.items()}
@@ -136,20 +134,12 @@ class Nights:
         entries |= {name: CandidateShardsDataset(filepath=str(folder / name)) for name in BLOCKS}
         entries |= {name: ColumnsDataset(filepath=str(folder / name)) for name in COLUMNS}
         entries["training_rows"] = TrainingRowsDataset(filepath=str(folder / "training_rows.parquet"))
-        stages = ingestion.create_pipeline().only_nodes("ingestion.plan_mining")
-        for stage in STAGES:
-            stages += stage.create_pipeline()
+        stages = Pipeline([stage.create_pipeline() for stage in STAGES])
         made = stages.all_outputs() - entries.keys()
         entries |= {name: Kept(copy_mode="assign") for name in made}
         catalog = DataCatalog(entries)
         SequentialRunner().run(stages, catalog)
         return catalog
-
-    def keep(self, catalog: DataCatalog) -> None:
-        """What the next mining goes on with."""
-        self.left = {
-            "earlier_mining_record": catalog.load("mining_record"), "earlier_selection": catalog.load("selection"),
-        }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +185,6 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     rows, summary = catalog.load("training_rows"), catalog.load("selection_summary")
     assert len(rows) == summary["rows"] and not rows.query_id.duplicated().all()
     assert (rows.negative_ids.map(len) <= (chosen.pool or chosen.negatives)).all()
-    assert set(catalog.load("mining_record").fits) == {"fused_judge", "cross_encoder", "elo_summary", "recipe_fits"}
     negatives = {
         (query, document) for query, found in zip(rows.query_id, rows.negative_ids, strict=True) for document in found
     }
@@ -206,45 +195,6 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     assert all(table.row_count for table in shown[:2]) and source_lines(summary["by_source"])
     assert dropped_table(summary["funnel"]) is None or recipe.startswith("bm25_random")
     assert (expected_sentence(summary["expected"]) != "") == (chosen.judged and bool(negatives))
-
-
-def as_rows(catalog: DataCatalog) -> pd.DataFrame:
-    return with_lists(catalog.load("training_rows").sort_values(["query_id", "positive_id"], ignore_index=True))
-
-
-@pytest.mark.parametrize("recipe", ["naive_top", "nv_retriever", "bm25_random", "random", "anmi", "anmi_2_1"])
-def test_an_update_leaves_what_mining_everything_would(nights: Callable[[], Nights], recipe: str) -> None:
-    some, night, everything = collection(), nights(), nights()
-    # Copies have one score, but for its last bits, which are of how many queries are asked at a time.
-    some |= {"corpus": some["corpus"][:-1], "related_documents": some["related_documents"][1:]}
-    night.tables = some | {"queries": some["queries"][~some["queries"].query_id.isin(["q3", "q16"])]}
-    night.keep(night.mine(recipe))
-    night.tables = everything.tables = some
-    updated, whole = night.mine(recipe, update=True), everything.mine(recipe)
-    plan = MiningPlan.of(updated.load("mining_plan"))
-    assert plan.queries == ("q3", "q16"), plan.why
-    mined = updated.load("candidates").whole()
-    assert mined.query_ids.tolist() == list(plan.queries)
-    found, expected = as_rows(updated), as_rows(whole)
-    fitted = BOOK.get(recipe).judged or any(item.type.fit is not None for item in BOOK.get(recipe).steps)
-    # What was fitted stays, so a row may be chosen by a bar of a day before; without fits there is one way only.
-    if not fitted:
-        named = ["query_id", "positive_id", "positive_ids", "negative_ids", "negatives", "origin", "split"]
-        pd.testing.assert_frame_equal(found[named], expected[named])
-    assert set(found.query_id) == set(expected.query_id)
-    assert updated.load("consistency_summary").get("queries") == whole.load("consistency_summary").get("queries")
-    again = night.mine(recipe, update=False)
-    assert MiningPlan.of(again.load("mining_plan")).mines_all
-
-
-def test_a_selection_that_was_pruned_is_mined_anew(nights: Callable[[], Nights]) -> None:
-    night = nights()
-    night.keep(night.mine("naive_top"))
-    night.left["earlier_selection"] = None
-    again = night.mine("naive_top", update=True)
-    plan = MiningPlan.of(again.load("mining_plan"))
-    assert plan.mines_all and plan.why == "the selection of the last mining is not there any more"
-    assert len(as_rows(again)) == again.load("selection_summary")["rows"] > 25
 
 
 def test_what_stages_save_does_not_hold_the_block_again(nights: Callable[[], Nights]) -> None:

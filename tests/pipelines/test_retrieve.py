@@ -14,11 +14,9 @@ from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.dense.nodes import build_dense_index, retrieve
 from anmi.pipelines.dense.params import DenseParams
-from anmi.selection.plan import MiningPlan
 from anmi.selection.recipe import recipe_book
 
 DOCUMENTS, QUERIES, DEPTH = 120, 9, 6
-ALL = MiningPlan()
 Merge = Callable[..., Candidates]
 BOOK = recipe_book({
     "both": {"description": "Reads both.", "steps": [{"top": {"by": "fused"}}]},
@@ -56,7 +54,6 @@ def merge() -> Merge:
         documents: int = DOCUMENTS,
         pairs: list[tuple[str, str, str]] | None = None,
         recipe: str = "both",
-        plan: MiningPlan = ALL,
         splits: list[str] | None = None,
     ) -> Candidates:
         part = corpus[:documents]
@@ -74,7 +71,6 @@ def merge() -> Merge:
             queries=told,
             qrels=qrels,
             related_documents=table[table.document_id.isin(part.document_id)],
-            mining_plan=plan.as_dict(),
             recipe=recipe,
             recipes=BOOK,
             bm25=bm25,
@@ -172,20 +168,10 @@ def test_a_source_that_no_step_reads_is_not_asked(merge: Merge, recipe: str, col
             np.testing.assert_array_equal(alone.columns[name][row, held], expected, err_msg=name)
 
 
-def test_of_a_collection_that_changed_only_what_changed_is_searched(merge: Merge) -> None:
+def test_only_training_queries_are_searched_and_dev_queries_after_them(merge: Merge) -> None:
     splits = ["train"] * (QUERIES - 1) + ["test"]
     everything = merge(5, splits=splits)
     assert everything.query_ids.tolist() == [f"q{i}" for i in range(QUERIES - 1)]
-    # A test query is not mined, whoever names it.
-    found = merge(5, splits=splits, plan=MiningPlan(queries=("q3", "q1", f"q{QUERIES - 1}")))
-    assert found.query_ids.tolist() == ["q1", "q3"]
-    # As stored: without the padding of wider rows.
-    one, other = (Candidates.from_bytes(each.to_bytes()) for each in (everything.take(np.array([1, 3])), found))
-    np.testing.assert_array_equal(one.documents, other.documents)
-    np.testing.assert_array_equal(one.source, other.source)
-    for name, values in other.columns.items():
-        # The product with all vectors rounds by how many queries are asked at a time.
-        np.testing.assert_allclose(values, one.columns[name], rtol=1e-5, atol=1e-6, err_msg=name)
     # Dev queries come last, as those for training are not to depend on them.
     with_dev = merge(5, splits=["dev", *splits[1:]])
     assert with_dev.query_ids.tolist() == [*(f"q{i}" for i in range(1, QUERIES - 1)), "q0"]

@@ -68,15 +68,6 @@ def test_nothing_that_a_kept_run_refers_to_goes(rows: list[Any], number: int, al
             assert name in by_id[reason.split()[0]]["loaded"].values()
 
 
-def test_a_chain_of_nights_does_not_keep_all_of_them() -> None:
-    read = [{"earlier_selection": f"r{i - 1}", "audit.earlier_teacher": f"r{i - 1}"} if i else {} for i in range(6)]
-    runs = [manifest(f"r{i}", inputs=dict(each), loaded=each) for i, each in enumerate(read)]
-    runs[3]["loaded"] = {**read[3], "corpus": "r0"}
-    assert kept(runs, 2, ()) == {
-        "r5": "among the newest", "r4": "among the newest", "r3": "r4 refers to it", "r0": "r3 refers to it",
-    }  # fmt: skip
-
-
 def test_the_last_run_can_be_resumed_and_older_ones_that_failed_go() -> None:
     runs = [manifest("a", "failed"), manifest("b"), manifest("c", "killed")]
     assert kept(runs, 1, ()) == {"b": "among the newest", "c": "can be resumed"}

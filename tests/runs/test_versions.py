@@ -16,7 +16,7 @@ from kedro.io.core import Version
 from kedro.pipeline import Node, Pipeline
 from tests.runs.conftest import Driver, Selecting, write_selecting
 
-from anmi.datasets import EarlierDataset, JsonDataset
+from anmi.datasets import JsonDataset
 from anmi.errors import AnmiError
 from anmi.locks import process
 from anmi.runs.versions import Origins, fix, settle
@@ -135,12 +135,10 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
     catalog = DataCatalog(
         {
             **opened(tmp_path, ALL),
-            "earlier_teacher": EarlierDataset(filepath=f"{tmp_path}/cross_encoder.json", version=Version(None, "9")),
-            "earlier_fits": EarlierDataset(filepath=f"{tmp_path}/fits.json", version=Version(None, "9")),
         }
     )
-    training = Pipeline([node("rows corpus queries earlier_teacher earlier_fits", "model")])
-    fix(catalog, training, origins, "3")
+    training = Pipeline([node("rows corpus queries", "model")])
+    fix(catalog, training, origins)
     save("2", "fits", "rows", "model", "queries")
     save("99", "rows", "model")
     catalog.save("model", {"run": "9"})
@@ -149,8 +147,6 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
         catalog.release(name)
     assert {name: catalog.load(name) for name in sorted(training.datasets())} == {
         "corpus": {"run": "1"},
-        "earlier_fits": {"run": "1"},
-        "earlier_teacher": {},
         "model": {"run": "9"},
         "queries": {"run": "1"},
         "rows": {"run": "1"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from tests.selection.conftest import with_lists
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.datasets.files import plain
 from anmi.errors import AnmiError
 from anmi.hooks.checks import check_training
 from anmi.selection.recipe import Recipe, Runner, recipe_book
@@ -253,46 +251,6 @@ def test_pooled_steps_are_fitted_on_all_shards_after_the_steps_before_them() -> 
     pooled = Runner(recipe, 0).run(halves).whole()
     alone = Runner(recipe, 0).run(CandidateShards.of([block.take(slice(0, 15))])).whole()
     assert pooled.columns["p_negative"][:15].tolist() != alone.columns["p_negative"].tolist()
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        {"denoise": {"max_false_negative_rate": 0.2}},
-        {"denoise": {"threshold": 0.5}},
-        {"mixture": {"fewest": 50}},
-        {"mixture": {"fewest": 50, "family": "beta"}},
-        {"mixture": {"fewest": 10**6}},
-        {"route": {"column": "p_relevant"}},
-        {"route": {"column": "p_evidence", "negative": 0.1}},
-        {"simans": {}},
-    ],
-    ids=str,
-)
-def test_a_recipe_goes_on_with_what_it_fitted_before_as_json(step: dict[str, Any]) -> None:
-    recipe = recipe_book(recipe_of(step, *([] if "simans" in step else ["random"]))).get("mine")
-    block = make_block(2)
-    fitted = Runner(recipe, 0)
-    whole = fitted.run(CandidateShards.of([block])).whole()
-    again = Runner(recipe, 0)
-    again.restore(json.loads(json.dumps(plain(fitted.fits()), allow_nan=False)))
-    part = again.apply(block.take(slice(3, 9)))
-    assert (part.verdict == whole.verdict[3:9]).all() and (part.weight == whole.weight[3:9]).all()
-    assert part.rules == whole.rules
-    assert again.fits() == fitted.fits()
-
-
-def test_no_bar_for_positives_stays_none_as_json() -> None:
-    recipe = recipe_book(recipe_of({"route": {"column": "p_evidence", "negative": 0.1}}, "random")).get("mine")
-    block = make_block(2)
-    fitted = Runner(recipe, 0)
-    whole = fitted.run(CandidateShards.of([block.take(slice(0, 2))])).whole()
-    (fit,) = fitted.fits()
-    assert (fit["fitted"]["negative"], fit["fitted"]["positive"]) == (0.1, "inf")
-    assert 0 <= fit["fitted"]["low"] <= fit["fitted"]["expected"] <= fit["fitted"]["high"] <= 1
-    again = Runner(recipe, 0)
-    again.restore(json.loads(json.dumps(plain([fit]), allow_nan=False)))
-    assert again.apply(block.take(slice(0, 2))).to_bytes() == whole.to_bytes()
 
 
 def test_a_recipe_is_not_varied_into_one_that_contradicts_itself() -> None:

@@ -197,18 +197,12 @@ def left(context: Any, pipeline: Pipeline, version: str) -> Rest:
         Of what is made in this version or is there in it already. Inputs from outside the run are chosen as for any;
         see :func:`anmi.runs.versions.fix`.
     """
-    from anmi.datasets import EarlierDataset
     from anmi.runs.again import rest_of
 
     names = sorted(pipeline.datasets() & set(context.config_loader["catalog"]))
     catalog = context._get_catalog(save_version=version, load_versions=dict.fromkeys(names, version))
     datasets = {name: catalog.get(name) for name in names}
-    # What an earlier run made is never this one's, although it is called the same.
-    versioned = {
-        name
-        for name, dataset in datasets.items()
-        if getattr(dataset, "_version", None) and not isinstance(dataset, EarlierDataset)
-    }
+    versioned = {name for name, dataset in datasets.items() if getattr(dataset, "_version", None)}
     there = {name for name in versioned if catalog.exists(name)}
     rest = rest_of(pipeline, {"saved": dict.fromkeys(there, version)}, lambda *_: True)
     made = {name for node in pipeline.nodes if node.name in rest.nodes for name in node.outputs}

@@ -2,7 +2,6 @@
 
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.candidates import CandidateShardsDataset, ColumnsDataset
-from anmi.datasets.earlier import EarlierDataset
 from anmi.datasets.files import FigureDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset, TrainingRowsDataset
 from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
 from anmi.datasets.model_registry import ModelRegistryDataset
@@ -11,7 +10,6 @@ __all__ = [
     "ArtifactDataset",
     "CandidateShardsDataset",
     "ColumnsDataset",
-    "EarlierDataset",
     "FigureDataset",
     "FolderDataset",
     "JsonDataset",

@@ -97,9 +97,8 @@ class ManifestHooks:
             self._compare(pipeline, catalog)
         before = read_manifest(self._root, self._record.run_id)
         self._claim(run_params, before)
-        begun = str(before.get("start") or self._record.start)
         origins = versions.Origins(self._root, pipelines.values())
-        versions.fix(catalog, _to_run(pipeline, catalog, run_params), origins, begun)
+        versions.fix(catalog, _to_run(pipeline, catalog, run_params), origins)
         self._note_origin(run_params, pipeline, catalog)
         if before:
             # A scheduler's tasks share a run (see anmi.cli.task).

@@ -25,7 +25,7 @@ _TEXTS: Final = {
     "encoder": "a text such as static, a folder or ORG/NAME",
     "audit_judges_for": 'the name of a recipe, or "*" for all',
 }
-_SWITCHES: Final = ("keep_judges", "update", "force", "reuse")
+_SWITCHES: Final = ("force", "reuse")
 
 
 def configured(loader: AbstractConfigLoader) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -64,29 +63,6 @@ class Isotonic:
 
 
 Calibrator = Platt | Isotonic
-
-
-def calibrator_from_dict(values: Mapping[str, Any]) -> Calibrator:
-    """Rebuild a calibrator of either kind from its ``dataclasses.asdict``.
-
-    Raises
-    ------
-    AnmiError
-        When the values are of neither kind.
-
-    Examples
-    --------
-    >>> calibrator_from_dict({"slope": 2.0, "intercept": -1.0})
-    Platt(slope=2.0, intercept=-1.0)
-    """
-    if set(values) == {"slope", "intercept"}:
-        return Platt(float(values["slope"]), float(values["intercept"]))
-    if set(values) == {"x", "y"} and 0 < len(values["x"]) == len(values["y"]):
-        return Isotonic(tuple(map(float, values["x"])), tuple(map(float, values["y"])))
-    raise AnmiError(
-        "a stored calibration holds slope and intercept, or as many x as y, and this one holds "
-        f"{', '.join(sorted(values)) or 'nothing'}; run the judging on again"
-    )
 
 
 def labelled(

@@ -193,14 +193,6 @@ class TrainedCrossEncoder(NetworkJudge[TrainedOptions]):
         self.fingerprint = hash_text("".join(parts))
         self._called(pairs.fold)
 
-    @staticmethod
-    def kept(options: TrainedOptions, models: Path, fingerprint: str, fold: int) -> TrainedCrossEncoder:
-        """Return one that was trained by an earlier run; its files must be there."""
-        model = TrainedCrossEncoder.__new__(TrainedCrossEncoder)
-        model.options, model.models, model.fingerprint = options, models, fingerprint
-        model._called(fold)
-        return model
-
     def _called(self, fold: int | None) -> None:
         self.path = self.models / f"teacher-{self.fingerprint}"
         self.name = f"cross-encoder {self.options.base}, layers {self.options.layers}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tqdm import tqdm
 from anmi import seeds
 from anmi.candidates import MARKED, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.calibration import Calibrator, calibrator_from_dict, cross_fitted, fit_platt, reliability
+from anmi.judging.calibration import Calibrator, cross_fitted, fit_platt, reliability
 from anmi.judging.cascade import Cascade
 from anmi.judging.cross_encoder import (
     ConfirmOptions,
@@ -54,8 +54,6 @@ class Judge:
         Texts by query id and by document index.
     seed
         Of the run.
-    kept
-        Fingerprints of an earlier run's cross-encoders to judge by, one per fold; without any they are trained.
 
     Attributes
     ----------
@@ -72,7 +70,6 @@ class Judge:
     query_texts: dict[str, str]
     document_texts: Sequence[str]
     seed: int
-    kept: Sequence[str] = ()
     judges: list[PointwiseJudge] = field(default_factory=list)
     calibrators: dict[int, Calibrator] = field(default_factory=dict)
     judgments: Judgments | None = None
@@ -126,19 +123,6 @@ class Judge:
         both = RawScores.concatenate([self.judgments.raw, raw], self.depth)
         return Judgments(both, {fold: calibrator or some for fold, calibrator in known.items()})
 
-    def again(self, shards: CandidateShards, calibration: Sequence[Mapping[str, Any]]) -> Judgments:
-        """Score shards by kept judges, and by the calibration that an earlier run noted of them, by fold.
-
-        Nothing is fitted, so one query is enough.
-        """
-        self.judges = self._made(self.options, shards)
-        total = sum(self._to_judge(block) for block in shards.only())
-        raw = self._collect(shards.only(), [judge.score for judge in self.judges], "judging", total)
-        self.calibrators = {fold: calibrator_from_dict(values) for fold, values in enumerate(calibration)}
-        self.judgments = Judgments(raw, self.calibrators)
-        self.summary["judged_pairs"] = len(raw.pairs()[0])
-        return self.judgments
-
     def _to_judge(self, block: Candidates) -> int:
         """Count the pairs of a block that are judged."""
         return int(np.minimum(block.filled.sum(axis=1), self.depth).sum() + (block.positives != PADDING).sum())
@@ -159,8 +143,6 @@ class Judge:
 
     def _made(self, options: TrainedOptions, shards: CandidateShards) -> list[PointwiseJudge]:
         """One judge per fold; a ready-made one is the same for all."""
-        if options is self.options and self.kept:
-            return [TrainedCrossEncoder.kept(options, self.models, each, fold) for fold, each in enumerate(self.kept)]
         if not options.trained:
             return [load_pointwise(options, self.models)] * self.options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)

@@ -233,11 +233,6 @@ class FusedJudge:
     def _least_reached(self) -> int:
         return min(_LEAST_REACHED, self.options.least_queries)
 
-    def restore(self, summary: dict[str, Any]) -> None:
-        """Judge by the coefficients of an earlier run, of which the summary is given."""
-        self.models = [FusedModel.from_dict(model) for model in summary["models"]]
-        self.summary = summary
-
     def fold(self, block: Candidates) -> NDArray[np.int64]:
         """Fold of each row of a block, [Q]; queries of one text share a fold."""
         texts = [self.material.query_texts[str(query)] for query in block.query_ids]

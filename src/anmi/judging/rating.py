@@ -187,11 +187,6 @@ class Rater:
             if self.options.votes is None and self.options.variant == "star":
                 self.votes = self._agreement(shards, queries=len(next(iter(wins.values()))))
 
-    def restore(self, summary: Mapping[str, Any]) -> None:
-        """Take what an earlier run fitted from its :attr:`summary`."""
-        self.temperatures = dict(summary["temperatures"])
-        self.slope, self.votes = summary["slope"], summary["votes"]
-
     @property
     def _weights(self) -> dict[str, float]:
         return {name: weight for name, weight in self.options.judges.items() if name in self.temperatures}

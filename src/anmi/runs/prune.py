@@ -48,8 +48,7 @@ def kept(manifests: Sequence[Mapping[str, Any]], number: int, aliased: Collectio
 
     Kept are the newest finished runs, runs that made a model which an alias in the registry stands for, runs that are
     still running, the last run where it did not end well, since it can be resumed, and all runs that these refer to
-    by what they read or took over. Of a run that is kept for being referred to, what it had of the run before it is
-    not: every night refers to the night before.
+    by what they read or took over.
 
     Parameters
     ----------
@@ -81,24 +80,19 @@ def kept(manifests: Sequence[Mapping[str, Any]], number: int, aliased: Collectio
             reasons.setdefault(name, "can be resumed")
     # The registry knows runs whose manifest is somewhere else.
     reasons |= {name: "its model has an alias" for name in aliased if _VERSION.fullmatch(name) and name not in reasons}
-    waiting, own = list(reasons), set(reasons)
+    waiting = list(reasons)
     while waiting:
         name = waiting.pop()
-        for other in sorted(_referred(by_id.get(name, {}), earlier=name in own) - reasons.keys()):
+        for other in sorted(_referred(by_id.get(name, {})) - reasons.keys()):
             reasons[other] = f"{name} refers to it"
             waiting.append(other)
     return reasons
 
 
-def _referred(manifest: Mapping[str, Any], *, earlier: bool) -> set[str]:
-    """Return the runs that a run refers to, with or without those whose artifacts it read as of an earlier run."""
+def _referred(manifest: Mapping[str, Any]) -> set[str]:
+    """Return the runs that a run refers to."""
     kinds = ("loaded", "inputs", "reused", "saved")
-    found = {
-        version
-        for kind in kinds
-        for name, version in (manifest.get(kind) or {}).items()
-        if version and (earlier or not name.rpartition(".")[2].startswith("earlier_"))
-    }
+    found = {version for kind in kinds for version in (manifest.get(kind) or {}).values() if version}
     return found | ({manifest["resumed_from"]} if manifest.get("resumed_from") else set())
 
 

@@ -15,7 +15,6 @@ from kedro.io.core import AbstractVersionedDataset, Version
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
-from anmi.datasets.earlier import ABSENT, EarlierDataset
 from anmi.errors import AnmiError
 from anmi.runs.manifests import Runs, read_manifest, versions_of
 
@@ -72,24 +71,16 @@ class Origins:
                 found |= new
         return len(found)
 
-    def had_ended(self, version: str, moment: str) -> bool:
-        """Tell whether the run of a version had come to its end at a moment in UTC; one without a manifest had."""
-        manifest = self._manifest(version)
-        if not manifest:
-            return True
-        return self._runs.status(manifest) != "running" and (manifest.get("end") or "") <= moment
-
     def _manifest(self, version: str) -> dict[str, Any]:
         if version not in self._manifests:
             self._manifests[version] = read_manifest(self._runs.root, version)
         return self._manifests[version]
 
 
-def fix(catalog: CatalogProtocol, pipeline: Pipeline, origins: Origins, moment: str) -> None:
+def fix(catalog: CatalogProtocol, pipeline: Pipeline, origins: Origins) -> None:
     """Fix what a run loads, whatever others save meanwhile; versions that were asked for stay.
 
-    What the run makes is loaded in its own version. What it does not make is the newest that belongs together, and of
-    what earlier runs made for it to go on with, that of runs which had ended.
+    What the run makes is loaded in its own version. What it does not make is the newest that belongs together.
 
     Parameters
     ----------
@@ -99,8 +90,6 @@ def fix(catalog: CatalogProtocol, pipeline: Pipeline, origins: Origins, moment: 
         Its nodes.
     origins
         Of what is there.
-    moment
-        When the run began, in UTC.
 
     Raises
     ------
@@ -112,10 +101,7 @@ def fix(catalog: CatalogProtocol, pipeline: Pipeline, origins: Origins, moment: 
         dataset = catalog.get(name)
         if not (isinstance(dataset, AbstractVersionedDataset) and dataset._version):
             continue
-        if isinstance(dataset, EarlierDataset):
-            if not dataset._version.load:
-                _load(dataset, dataset.newest(lambda version: origins.had_ended(version, moment)) or ABSENT)
-        elif name not in made:
+        if name not in made:
             taken[name] = dataset
         elif not dataset._version.load:
             _load(dataset, str(dataset.resolve_save_version()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -13,7 +13,6 @@ from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.renamed import with_new_names
 from anmi.selection.contradictions import contradiction
-from anmi.selection.fits import fit_from, plain_fit
 from anmi.selection.inheritance import inherited
 from anmi.selection.steps import STEPS, Context, StepType, Threshold
 
@@ -297,20 +296,6 @@ class Runner:
     def _before(self, place: int, shards: CandidateShards) -> CandidateShards:
         """Return the shards as a step finds them; the next one is read while one is looked at."""
         return CandidateShards(lambda: (self._apply(block, place) for block in ahead(shards)))
-
-    def fits(self) -> list[dict[str, Any]]:
-        """Return what was fitted, for JSON: ``place`` of the step from 1, its name, and what `plain_fit` makes."""
-        names = [item.name for item in self.recipe.steps]
-        return [
-            {"place": place + 1, "step": names[place], "fitted": plain_fit(found)}
-            for place, found in sorted(self._fitted.items())
-        ]
-
-    def restore(self, fits: Iterable[Mapping[str, Any]]) -> None:
-        """Take what :meth:`fits` returned for the same recipe instead of fitting."""
-        for found in fits:
-            item = self.recipe.steps[found["place"] - 1]
-            self._fitted[found["place"] - 1] = fit_from(item.type.fitted(item.params), found["fitted"])
 
     def apply(self, block: Candidates) -> Candidates:
         """Return a block with verdicts and weights set; the steps must be fitted."""

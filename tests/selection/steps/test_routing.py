@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.selection.fits import fit_from
 from anmi.selection.recipe import Recipe, Runner, Step, recipe_book
 from anmi.selection.steps import Context
 from anmi.selection.steps.back_off import TIERS
@@ -113,7 +112,7 @@ def test_the_expected_share_is_that_of_what_is_taken_in_the_end(at_least: int) -
     steps = ({"back_off": {"last": 60}}, {"route": step}, "top")
     runner = Runner(Recipe(description="", negatives=3, steps=list(steps)), 1)
     after = runner.run(CandidateShards.of([block])).whole()
-    found = fit_from(Bars, runner.fits()[0]["fitted"])
+    found = runner._fitted[1]
     taken = after.columns["p_relevant"][after.negatives]
     assert found.expected == pytest.approx(taken.mean(), rel=1e-5)
     assert found.low < found.expected < found.high
@@ -141,9 +140,8 @@ def test_what_may_not_be_met_inside_a_batch_is_not_mined_either() -> None:
     assert held.expected < free.expected <= 0.015
 
 
-def test_bars_that_are_given_say_nothing_of_what_is_expected_and_old_fits_can_be_read() -> None:
+def test_bars_that_are_given_say_nothing_of_what_is_expected() -> None:
     assert bars(block_of(np.zeros((2, 2))), negative=0.1, positive=0.9).expected is None
-    assert fit_from(Bars, {"negative": 0.1, "positive": "inf"}) == Bars(0.1, np.inf)
 
 
 def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows() -> None:

@@ -12,7 +12,6 @@ from anmi.candidates import CandidateShards, ColumnShards
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.ingestion.nodes import ingest
 from anmi.pipelines.ingestion.params import IngestionParams
-from anmi.selection.plan import MiningPlan
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -27,11 +26,6 @@ def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str,
 
     made = ingest(collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed)
     return made | {"corpus": without_source(made["corpus"])}
-
-
-def mine_all() -> dict[str, Any]:
-    """Mine for every audited query: where truth is planted, no row of an earlier mining is of use."""
-    return MiningPlan().as_dict()
 
 
 def plant_truth(

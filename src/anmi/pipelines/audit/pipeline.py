@@ -12,7 +12,6 @@ from anmi.pipelines.audit.nodes import (
     audit_recipes,
     gate,
     ingest_all,
-    mine_all,
     plant_truth,
     render_audit,
     summarise_audit,
@@ -38,8 +37,7 @@ def create_pipeline() -> Pipeline:
     return Pipeline(
         whole,
         namespace=NAMESPACE,
-        # What an earlier audit noted is in the namespace, too.
-        inputs={name for name in whole.inputs() - parameters if not name.startswith("earlier_")},
+        inputs=set(whole.inputs() - parameters),
         outputs={*_AUDITED.values(), _TRUTH, *_FINDINGS},
         parameters=parameters,
     )
@@ -54,7 +52,6 @@ def _collection() -> Pipeline:
             outputs={name: name for name in sorted(read)},
             name="ingest",
         ),
-        Node(mine_all, inputs=None, outputs="mining_plan", name="mine_all"),
         Node(
             plant_truth,
             inputs=by_name(

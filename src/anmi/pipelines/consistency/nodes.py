@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -35,25 +35,12 @@ def check_consistency(
 
 
 def summarise_consistency(
-    candidates: CandidateShards,
-    consistency: ColumnShards,
-    queries: pd.DataFrame,
-    mining_plan: dict[str, Any],
-    earlier_selection: CandidateShards | None = None,
+    candidates: CandidateShards, consistency: ColumnShards, queries: pd.DataFrame
 ) -> dict[str, float]:
-    """Return how many training queries pass and where the positives of the others stand.
-
-    Of queries that are not mined again that is what the mining before found. Empty without BM25.
-    """
+    """Return how many training queries pass and where the positives of the others stand; empty without BM25."""
     from anmi.corpus.mined import of_train
-    from anmi.selection.plan import MiningPlan
 
-    plan = MiningPlan.of(mining_plan)
     found = _verdicts(of_train(candidates.joined(consistency).only(*_VERDICT), queries))
-    if not plan.mines_all and earlier_selection is not None:
-        anew = {*(plan.queries or ()), *plan.removed}
-        kept = _verdicts(of_train(earlier_selection.only(*_VERDICT), queries))
-        found = [table[~table.index.isin(anew)] for table in kept] + found
     if not found:
         return {}
     table = pd.concat(found)

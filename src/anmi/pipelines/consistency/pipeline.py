@@ -19,7 +19,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             summarise_consistency,
-            inputs=["candidates", "consistency", "queries", "mining_plan", "earlier_selection"],
+            inputs=["candidates", "consistency", "queries"],
             outputs="consistency_summary",
             name="summarise_consistency",
         ),

@@ -34,7 +34,6 @@ def judge_by_evidence(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     knowledge: Knowledge,
-    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     params: DenoisingParams,
@@ -44,7 +43,7 @@ def judge_by_evidence(
 ) -> tuple[ColumnShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
 
-    Coefficients are fitted on training queries; where rows of an earlier mining are kept, its coefficients are.
+    Coefficients are fitted on training queries.
     """
     if not recipes.get(recipe).judged:
         log.info("Recipe %s reads no judgment; no evidence is gathered", recipe)
@@ -61,10 +60,7 @@ def judge_by_evidence(
         facts=facts_of(corpus, knowledge.graph),
     )
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
-    if fitted := mining_plan["fits"].get("fused_judge"):
-        judge.restore(fitted)
-    else:
-        judge.fit(of_train(candidates, queries))
+    judge.fit(of_train(candidates, queries))
     material.terms.prepare()
     total = judge.queries + len(mined_dev(queries)) if judge.queries else None
     added = add_columns(engine, judge, candidates, description="gathering evidence", total=total)
@@ -77,21 +73,17 @@ def judge_candidates(
     evidence: ColumnShards,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
-    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     params: DenoisingParams,
     seed: int,
     store: Store,
     engine: EngineParams = IN_PROCESS,
-    collection: str = "",
     elo: EloParams = _EQUAL,
 ) -> tuple[ColumnShards, dict[str, Any]]:
     """Add the cross-encoder's judgment, if the recipe or an Elo that it reads asks it, and the final ``p_relevant``.
 
-    Everything is fitted on training queries; dev queries are judged by what was fitted on them. The plan says which
-    cross-encoders of the run before may be kept, so that only new pairs are judged; where rows of an earlier mining
-    are kept, all that was fitted then is.
+    Everything is fitted on training queries; dev queries are judged by what was fitted on them.
     """
     read = recipes.get(recipe).requires
     if not read & (OF_CROSS_ENCODER - OF_ELO) and not (read & OF_ELO and elo.judges.get("cross")):
@@ -103,35 +95,19 @@ def judge_candidates(
     from anmi.corpus.mined import mined_dev, of_dev, of_train
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
-    from anmi.judging.keeping import Fitted, kept, noted
     from anmi.judging.stacking import Stack, Stacked
 
     store.run = running(engine).ordered
-    models, query_texts = store.path / "models", dict(zip(queries.query_id, queries.text, strict=True))
-    fitted = Fitted.to(collection, params.cross_encoder, seed, queries.text[queries.split == "train"])
     candidates = candidates.joined(evidence)
-    again, earlier, names = mining_plan["fits"].get("cross_encoder"), mining_plan["judges"], list[str]()
-    if again:
-        names = [str(fold["fingerprint"]) for fold in again["folds"]] if params.cross_encoder.trained else []
-    elif earlier and params.cross_encoder.trained:
-        names, reason = kept(earlier, fitted, params.cross_encoder, models, params.most_new)
-        log.info("cross-encoder: %s", f"trained anew, since {reason}" if reason else "that of the last run is kept")
     judge = Judge(
         options=params.cross_encoder,
         depth=params.depth,
         store=store,
-        models=models,
-        query_texts=query_texts,
+        models=store.path / "models",
+        query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
         document_texts=document_texts(corpus),
         seed=seed,
-        kept=names,
     )
-    if again:
-        stacked = Stacked(judge.again(candidates, again["calibration"]), Stack(**again["stack"]))
-        return add_columns(engine, stacked, candidates), again | {
-            "kept": True,
-            "judged_pairs": judge.summary["judged_pairs"],
-        }
     # What is fitted looks at a few of many columns.
     some = of_train(candidates.only("dense", "p_evidence", "p_heldout", MARKED), queries)
     judgments = judge.fit(some)
@@ -143,8 +119,4 @@ def judge_candidates(
         stack.weight,
         "" if stack.hidden else ", since no positive can be hidden to fit one",
     )
-    return add_columns(engine, Stacked(judgments, stack), candidates), judge.summary | {
-        "stack": stack.as_dict(),
-        "kept": bool(names),
-        "fitted": earlier["fitted"] if names else noted(fitted),
-    }
+    return add_columns(engine, Stacked(judgments, stack), candidates), judge.summary | {"stack": stack.as_dict()}

@@ -23,13 +23,6 @@ class DenoisingParams(BaseModel):
         description="Candidates the cross-encoder judges per query, best by fused rank first; the expensive judge.",
     )
     cross_encoder: CrossEncoderOptions = Field(CrossEncoderOptions(), description="The cross-encoder.")
-    most_new: float = Field(
-        0.1,
-        ge=0,
-        le=1,
-        description="Where judges are kept: the share of queries new since the cross-encoder was trained, above which "
-        "it is trained anew. A tenth is a compromise, not measured: training anew costs the judging of all pairs.",
-    )
 
     @model_validator(mode="before")
     @classmethod

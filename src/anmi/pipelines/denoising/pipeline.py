@@ -11,7 +11,7 @@ from anmi.pipelines.wiring import by_name, stage
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     shared = by_name(
-        "candidates", "corpus", "queries", "mining_plan", "params:recipe", "params:recipes", "params:seed",
+        "candidates", "corpus", "queries", "params:recipe", "params:recipes", "params:seed",
         "params:engine", params="params:denoising",
     )  # fmt: skip
     return stage("denoising", [
@@ -24,7 +24,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             judge_candidates,
-            inputs=shared | by_name("evidence", "store", "params:collection", "params:elo"),
+            inputs=shared | by_name("evidence", "store", "params:elo"),
             outputs=["judgments", "cross_encoder"],
             name="judge_candidates",
         ),

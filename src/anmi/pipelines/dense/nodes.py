@@ -93,7 +93,6 @@ def retrieve(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     related_documents: pd.DataFrame,
-    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     bm25: BM25Params,
@@ -114,14 +113,10 @@ def retrieve(
     from anmi.retrieval.marked import Marked
     from anmi.retrieval.related import RelatedDocuments
     from anmi.retrieval.retrieve import Queries, Retrieve
-    from anmi.selection.plan import MiningPlan
 
-    asked, plan = recipes.get(recipe), MiningPlan.of(mining_plan)
+    asked = recipes.get(recipe)
     ids, encoded = corpus.document_id.tolist(), to_mine(queries)
-    chosen = encoded.query_id.isin(qrels.query_id)
-    if plan.queries is not None:
-        chosen &= encoded.query_id.isin(plan.queries)
-    rows = np.flatnonzero(chosen)
+    rows = np.flatnonzero(encoded.query_id.isin(qrels.query_id))
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
     positives, own = pool.positives_of(asking.query_id.tolist(), qrels, position), pool.own_documents(asking, position)

@@ -30,7 +30,7 @@ def create_pipeline() -> Pipeline:
             retrieve,
             inputs=by_name(
                 "bm25_index", "dense_index", "document_embeddings", "query_embeddings", "corpus", "queries", "qrels",
-                "marks", "related_documents", "mining_plan", "params:recipe", "params:recipes", "params:bm25",
+                "marks", "related_documents", "params:recipe", "params:recipes", "params:bm25",
                 "params:dense", "params:seed", "params:engine",
             ),
             outputs="candidates",

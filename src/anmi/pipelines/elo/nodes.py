@@ -24,7 +24,6 @@ def rate_candidates(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     store: Store,
-    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     params: EloParams,
@@ -35,7 +34,7 @@ def rate_candidates(
 
     What chat endpoints were asked now, and not in an earlier run, is told question by question.
 
-    Temperatures and votes are fitted on training queries; where rows of an earlier mining are kept, those of then are.
+    Temperatures and votes are fitted on training queries.
     """
     from anmi.judging.pairwise import answers_of
 
@@ -56,10 +55,7 @@ def rate_candidates(
         texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
     judged = candidates.joined(evidence, judgments)
     rater = Rater(params, seed, judges, texts)
-    if fitted := mining_plan["fits"].get("elo_summary"):
-        rater.restore(fitted)
-    else:
-        rater.fit(of_train(judged.only(*params.judges), queries))
+    rater.fit(of_train(judged.only(*params.judges), queries))
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     where = IN_PROCESS if judges else engine
     rated = add_columns(where, rater, judged.by_positive(), description="" if judges else "rating")

@@ -14,7 +14,7 @@ def create_pipeline() -> Pipeline:
         Node(
             rate_candidates,
             inputs=by_name(
-                "candidates", "evidence", "judgments", "corpus", "queries", "store", "mining_plan", "params:recipe",
+                "candidates", "evidence", "judgments", "corpus", "queries", "store", "params:recipe",
                 "params:recipes", "params:seed", "params:engine", params="params:elo",
             ),
             outputs=["ratings", "elo_summary", "judge_answers"],

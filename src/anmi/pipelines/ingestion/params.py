@@ -31,13 +31,6 @@ class IngestionParams(BaseModel):
         le=1,
         description="Share of damaged rows above which the run stops; 1 % is noise, more is a wrong file.",
     )
-    most_changed: float = Field(
-        0.1,
-        ge=0,
-        le=1,
-        description="With `update`, the share of documents or of mined queries that may have changed since all was "
-        "mined; above it all is mined again, since what was fitted then gets old. 10 % is ten nights of 1 %.",
-    )
     dev_share: float = Field(0.15, gt=0, lt=1, description="Of train, where a collection has no dev split.")
     test_share: float = Field(0.2, gt=0, lt=1, description="Of train, where a collection has no test split.")
     language: str | None = Field(

@@ -20,15 +20,6 @@ class RetrainParams(BaseModel):
         description="Name in the MLflow Model Registry; made from the collection when empty, so that models of "
         "different collections never compete. Name it where two folders of collections are called alike.",
     )
-    keep_judges: bool = Field(
-        True,
-        description="Judge by the cross-encoders of the last run where they fit, so that only what is new is judged.",
-    )
-    update: bool = Field(
-        True,
-        description="Mine only for queries that are new, changed or lost a document, and keep the rows of all others, "
-        "until a tenth has changed (`ingestion.most_changed`); false mines for all of them every time.",
-    )
     rule: PromotionRule = Field(PromotionRule(), description="When the challenger becomes champion.")
     claim_minutes: float = Field(
         720, gt=0, description="Another machine's claim counts as abandoned after so long, where its run still "

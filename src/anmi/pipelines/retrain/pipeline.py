@@ -108,9 +108,7 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
         name="audit_recipes",
         namespace=f"{NAMESPACE}.scoring",
     )  # fmt: skip
-    mapped = {f"params:{name}": f"params:retrain.{name}" for name in ("keep_judges", "update")}
-    stages = Pipeline(way + mine, parameters=mapped)
-    return _unfolded(stages + Pipeline([measured])) + create_pipeline()
+    return _unfolded(way + mine + Pipeline([measured])) + create_pipeline()
 
 
 def _unfolded(whole: Pipeline) -> Pipeline:

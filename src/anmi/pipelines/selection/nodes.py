@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,11 @@ import pandas as pd
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
-from anmi.engine.threads import in_threads, outside_python
+from anmi.engine.threads import outside_python
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.export import Exports
-from anmi.selection.plan import MiningRecord
 from anmi.selection.recipe import RecipeBook, Runner
 from anmi.selection.row_table import TrainingRows
 
@@ -26,69 +24,29 @@ _LOG = logging.getLogger(__name__)
 _AS_THE_RECIPE_SAYS = TrainingParams()
 
 
-def fit_recipe(
+def select_negatives(
     candidates: CandidateShards,
     queries: pd.DataFrame,
     *,
-    mining_plan: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     seed: int,
+    engine: EngineParams = IN_PROCESS,
     **columns: ColumnShards,
-) -> dict[str, Any]:
-    """Fit those steps of the recipe that pool over queries, on training queries.
+) -> CandidateShards:
+    """Run the recipe: verdicts and weights for every candidate.
 
-    Where rows of an earlier mining are kept, what was fitted then stays: all rows are chosen by the same bars.
+    Steps that pool over queries are fitted on training queries first.
     """
-    if fitted := mining_plan["fits"].get("recipe_fits"):
-        return dict(fitted)
     from anmi.corpus.mined import of_train
     from anmi.selection.rated import believed, needed, rated
 
     runner = Runner(recipes.get(recipe), seed)
+    found = rated(candidates, **columns)
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
-    read = rated(candidates, **columns).only(*needed(runner.recipe.requires), "p_heldout")
+    read = found.only(*needed(runner.recipe.requires), "p_heldout")
     runner.fit(of_train(read, queries).map(believed))
-    return {"recipe": recipe, "steps": runner.fits()}
-
-
-def select_negatives(
-    candidates: CandidateShards,
-    *,
-    recipe: str,
-    recipes: RecipeBook,
-    seed: int,
-    fits: Mapping[str, Any],
-    engine: EngineParams = IN_PROCESS,
-    mining_plan: Mapping[str, Any] | None = None,
-    corpus: pd.DataFrame | None = None,
-    earlier_mining_record: MiningRecord | None = None,
-    earlier_selection: CandidateShards | None = None,
-    **columns: ColumnShards,
-) -> CandidateShards:
-    """Run the recipe as :func:`fit_recipe` fitted it: verdicts and weights for every candidate.
-
-    Where the plan is not to mine all, the rows of all other queries are those of the mining before.
-    """
-    from anmi.selection.kept_rows import KeptRows, chained, places_of
-    from anmi.selection.plan import MiningPlan
-    from anmi.selection.rated import rated
-
-    runner = Runner(recipes.get(recipe), seed)
-    runner.restore(fits["steps"])
-    chosen = map_blocks(engine, _Selecting(runner), rated(candidates, **columns), description="selecting")
-    plan = MiningPlan() if mining_plan is None else MiningPlan.of(mining_plan)
-    if plan.queries is None:
-        return chosen
-    if corpus is None or earlier_mining_record is None or earlier_selection is None:
-        raise AnmiError(
-            "the last mining, which this update was to go on with, is not there any more: run it again, and all is "
-            "mined"
-        )
-    places = places_of(earlier_mining_record.documents, corpus.document_id.tolist(), plan.documents_changed)
-    carried, earlier = KeptRows.of([*plan.queries, *plan.removed], places), earlier_selection
-    kept = CandidateShards.of_parts(lambda: in_threads(carried.in_bytes, earlier.parts(), engine.most_workers))
-    return chained(kept, chosen)
+    return map_blocks(engine, _Selecting(runner), found, description="selecting")
 
 
 @outside_python
@@ -102,16 +60,6 @@ class _Selecting:
         from anmi.selection.rated import believed
 
         return self.runner.apply(believed(block))
-
-
-def record_mining(
-    contents: pd.DataFrame, mining_plan: dict[str, Any], selection: CandidateShards, **fits: dict[str, Any]
-) -> MiningRecord:
-    """Return what an update needs of this mining: what was mined, and what its stages fitted.
-
-    It is made when there is a selection, so it never says that there is one where there is none.
-    """
-    return MiningRecord(contents, mining_plan["settings"], mining_plan["since_all"], fits)
 
 
 def make_training_rows(

@@ -7,10 +7,8 @@ from kedro.pipeline import Node, Pipeline
 from anmi.pipelines.selection.nodes import (
     export_formats,
     export_pairs,
-    fit_recipe,
     make_training_rows,
     make_variants,
-    record_mining,
     select_negatives,
     summarise_selection,
 )
@@ -23,30 +21,10 @@ def create_pipeline() -> Pipeline:
     recipe = by_name("params:recipe", "params:recipes")
     return stage("selection", [
         Node(
-            fit_recipe,
-            inputs=recipe | by_name(*RATED, "queries", "mining_plan", "params:seed"),
-            outputs="recipe_fits",
-            name="fit_recipe",
-        ),
-        Node(
             select_negatives,
-            inputs=recipe
-            | by_name(
-                *RATED,
-                *("corpus", "mining_plan", "earlier_mining_record", "earlier_selection"),
-                *("params:seed", "params:engine"),
-                fits="recipe_fits",
-            ),
+            inputs=recipe | by_name(*RATED, "queries", "params:seed", "params:engine"),
             outputs="selection",
             name="select_negatives",
-        ),
-        Node(
-            record_mining,
-            inputs=by_name(
-                "contents", "mining_plan", "selection", "fused_judge", "cross_encoder", "elo_summary", "recipe_fits"
-            ),
-            outputs="mining_record",
-            name="record_mining",
         ),
         Node(
             make_training_rows,

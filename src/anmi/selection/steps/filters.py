@@ -215,7 +215,6 @@ def fit_denoise(blocks: Iterable[Candidates], params: Denoise, context: Context)
     requires=lambda p: {p.column},
     fit=fit_denoise,
     thresholds=(_PROBABILITY, _RATE),
-    fitted=lambda p: Target,
 )
 def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     """Reject candidates that the judge calls relevant (RocketQA; methods §3.1)."""

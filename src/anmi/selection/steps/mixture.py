@@ -16,9 +16,9 @@ from pydantic import Field, model_validator
 
 from anmi.candidates import OPEN, Candidates
 from anmi.errors import AnmiError
-from anmi.selection.steps.beta_mixture import Betas, fit_betas
+from anmi.selection.steps.beta_mixture import fit_betas
 from anmi.selection.steps.elo_zones import gap
-from anmi.selection.steps.gaussian_mixture import Gaussians, fit_gaussians
+from anmi.selection.steps.gaussian_mixture import fit_gaussians
 from anmi.selection.steps.registry import Context, Params, step
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,6 @@ def _name(params: Mixture) -> str:
     requires=lambda p: {p.column} | ({"elo"} if p.measure == "elo_gap" else set()),
     fit=fit,
     makes=("p_negative", "hardness"),
-    fitted=lambda p: Gaussians if p.family == "gaussian" else Betas,
 )
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).

@@ -62,7 +62,7 @@ class StepType:
     """A kind of step.
 
     Its parameters, the columns it reads, what it does to a block, what an audit sweeps, the columns it makes for
-    later steps, whether it draws the negatives, and the type of what it fits: a number or a dataclass.
+    later steps, and whether it draws the negatives.
     """
 
     name: str
@@ -73,7 +73,6 @@ class StepType:
     thresholds: tuple[Threshold, ...] = ()
     makes: tuple[str, ...] = ()
     sampler: bool = False
-    fitted: Callable[[Any], type] = lambda params: float
 
 
 STEPS: Final[dict[str, StepType]] = {}
@@ -87,12 +86,11 @@ def step(
     thresholds: tuple[Threshold, ...] = (),
     makes: tuple[str, ...] = (),
     sampler: bool = False,
-    fitted: Callable[[Any], type] = lambda params: float,
 ) -> Callable[[Apply], Apply]:
     """Register a function as the step ``name``."""
 
     def register(apply: Apply) -> Apply:
-        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds, makes, sampler, fitted)
+        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds, makes, sampler)
         return apply
 
     return register

@@ -322,7 +322,6 @@ def _wide(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     requires=lambda p: {p.column, "dense"},
     fit=fit_route,
     thresholds=(_BAR, _EXPECTED, _RATE),
-    fitted=lambda p: Bars,
 )
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Send each judged candidate one of three ways; one nobody judged is not known to be clean, so it is not used."""
