@@ -96,7 +96,7 @@ def test_what_does_not_exist_is_found(name: str, models: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["elo.depth", "training.options.loss", "recipes.mine.training.epochs", "engine.ray.cpus_per_worker"]
+    "name", ["elo.depth", "training.options.loss", "recipes.mine.training.epochs", "engine.ray.gpus_per_worker"]
 )
 def test_what_exists_is_found(name: str, models: dict[str, Any]) -> None:
     assert exists(name, models)

@@ -24,7 +24,6 @@ gc.set_threshold(100_000, 50, 50)
 atexit.register(gc.freeze)
 
 from anmi.configuration import LOADER_ARGS, ConfigLoader  # noqa: E402
-from anmi.engine.local import hide_bars  # noqa: E402
 from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks  # noqa: E402
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -33,7 +32,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if not os.environ.get("ANMI_ONLINE"):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 if not (sys.stderr.isatty() or "ipykernel" in sys.modules or "TQDM_DISABLE" in os.environ):
-    hide_bars()
+    os.environ["TQDM_DISABLE"] = "1"
 # Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
 # is complete when tracking reads it. Whether another retraining is under way is asked last, with a run to name.
 _record = RunRecord()

@@ -80,7 +80,7 @@ def changed(tmp_path: Path) -> Changed:
     ("path", "file"),
     [
         ("conf/prod/globals.yml", "tests/e2e/test_production.py"),
-        ("src/anmi/engine/pools/local.py", "tests/e2e/test_engines.py"),
+        ("src/anmi/engine/shards.py", "tests/e2e/test_engines.py"),
         ("tests/e2e/test_viz.py", "tests/e2e/test_viz.py"),
         ("src/anmi/seeds.py", "tests"),
     ],

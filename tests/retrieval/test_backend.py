@@ -62,9 +62,8 @@ def test_what_computed_a_vector_is_part_of_its_fingerprint(folder: Path, models:
     assert len({embedding_fingerprint(model, way, "document") for way in ways}) == 3
     with Store(tmp_path) as store:
         found = [encode(model, TEXTS, store, way, role="document") for way in ways]
-        assert [record.entries for record in store.records()] == [len(set(TEXTS))] * 3
+        assert len(store) == 3 * len(set(TEXTS))
         again = [encode(model, TEXTS, store, way, role="document") for way in ways]
-        assert {record.name for record in store.records()} == {"tiny", *(f"tiny by {way}" for way in ways[1:])}
     assert all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anmi.engine import EngineParams, map_shards
 from anmi.errors import AnmiError
 from anmi.retrieval.dense import KINDS, DenseIndex
 
@@ -90,14 +91,6 @@ def test_vectors_of_an_artifact_are_not_written_again(
     assert found is not None and (found == documents[rows]).all()
 
 
-def test_one_array_is_sent_once(documents: np.ndarray, tmp_path: Path) -> None:
-    from anmi.engine.transport import pack, unpack
-
-    pack(partial(np.add, documents, documents.view()), tmp_path)
-    assert (unpack(tmp_path)() == 2 * documents).all()
-    assert (tmp_path / "arrays.bin").stat().st_size < 1.5 * documents.nbytes
-
-
 def test_an_exact_index_that_faiss_wrote_is_read(documents: np.ndarray, queries: np.ndarray, tmp_path: Path) -> None:
     import faiss
 
@@ -115,13 +108,9 @@ def test_an_exact_index_that_faiss_wrote_is_read(documents: np.ndarray, queries:
 def test_an_index_is_sent_to_another_process(
     indexes: dict[str, DenseIndex], queries: np.ndarray, kind: str, tmp_path: Path
 ) -> None:
-    from anmi.engine.transport import pack, unpack
-
     indexes[kind].save(tmp_path)
-    packed = tmp_path / "sent"
-    packed.mkdir()
-    pack(DenseIndex.load(tmp_path).search, packed)
-    for before, after in zip(indexes[kind].search(queries, 10), unpack(packed)(queries, 10), strict=True):
+    (found,) = map_shards(EngineParams(workers=2), partial(DenseIndex.load(tmp_path).search, k=10), [queries])
+    for before, after in zip(indexes[kind].search(queries, 10), found, strict=True):
         assert (before == after).all()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anmi.engine.threads import for_threads, side_by_side
+from anmi.engine.threads import for_threads, in_threads
 from anmi.errors import AnmiError
 from anmi.retrieval import encoders
 from anmi.retrieval.prompts import Prompts, settle_prompts
@@ -345,18 +345,6 @@ def test_another_process_finds_the_same_fingerprint(network: Path, slow: Path, t
     assert len(set(expected)) == 3
 
 
-def test_the_store_says_what_its_vectors_were_made_by(static_model: Any, saved: Path, tmp_path: Path) -> None:
-    mine = shutil.copytree(saved, tmp_path / "secret place" / "mine")
-    with Store(tmp_path / "store") as store:
-        for prompt in ("", "query: "):
-            model = encoders.load_encoder(str(mine), tmp_path, prompts=Prompts(query=prompt))
-            encoders.encode(model, ["red fox"], store, role="query")
-        encoders.encode(encoders.load_encoder("minilm", tmp_path, 16), ["red fox"], store)
-        encoders.encode(static_model(seed=1), ["red fox"], store)
-        names = [record.name for record in store.stats().records]
-    assert sorted(names) == ["", "mine", 'mine "query:"', "minilm"]
-
-
 def test_a_second_call_computes_nothing(static_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = static_model(), ["red fox", "blue whale", "red fox"]
     with Store(tmp_path) as store:
@@ -407,5 +395,5 @@ def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:
     expected = [encoders.embed(minilm, part, "float32", 4, None) for part in texts]
     shared = for_threads(copy.deepcopy(minilm))
     for _ in range(3):
-        found = [*side_by_side(lambda part: encoders.embed(shared, part, "float32", 4, None), texts, 2, 1)]
+        found = [*in_threads(lambda part: encoders.embed(shared, part, "float32", 4, None), texts, 2, 1)]
         assert all(np.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))

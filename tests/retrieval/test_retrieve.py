@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, SOURCES, Candidates
 from anmi.corpus.related import COPY
-from anmi.errors import AnmiError
 from anmi.retrieval import bm25, random
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
-from anmi.retrieval.documents import Documents, Look, Seen
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
 
@@ -41,9 +39,10 @@ def made() -> tuple[Retrieve, Queries]:
     positives[4, 1:] = [40, 41]
     own = np.full(QUERIES, PADDING, np.int32)
     own[5] = 92
-    bm25_index, dense = BM25Index.build(texts, "en", kind="whitespace"), DenseIndex.build(vectors, ids)
     retrieve = Retrieve(
-        documents=Documents.cut(DOCUMENTS, bm25_index, dense, vectors),
+        bm25=BM25Index.build(texts, "en", kind="whitespace"),
+        vectors=vectors,
+        approximate=None,
         related=RelatedDocuments.from_table(table, ids),
         bm25_depth=20,
         dense_depth=15,
@@ -53,13 +52,10 @@ def made() -> tuple[Retrieve, Queries]:
     return retrieve, Queries([f"q{i}" for i in range(QUERIES)], asked, positives, own, queries)
 
 
-def asking(retrieve: Retrieve, *sources: str, ranges: int = 1, different: int = DOCUMENTS) -> Retrieve:
-    """The same retrieval by some of the sources alone, of documents in ranges, with so many different vectors."""
-    (whole,) = retrieve.documents.ranges.held
-    vectors = whole.vectors[np.arange(DOCUMENTS) % different]
-    dense = DenseIndex.build(vectors, [f"d{i}" for i in range(DOCUMENTS)]) if "dense" in sources else None
-    asked = whole.bm25 if "bm25" in sources else None
-    return replace(retrieve, documents=Documents.cut(DOCUMENTS, asked, dense, vectors, ranges))
+def asking(retrieve: Retrieve, *sources: str) -> Retrieve:
+    """The same retrieval by some of the sources alone."""
+    bm25_index = retrieve.bm25 if "bm25" in sources else None
+    return replace(retrieve, bm25=bm25_index, vectors=retrieve.vectors if "dense" in sources else None)
 
 
 Row = dict[int, dict[str, float]]
@@ -73,7 +69,6 @@ def group_of(document: int) -> int:
 def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row]]:
     """Documents in order, and what is said of each and of each positive, query by query."""
     everything = np.arange(len(retrieve.related), dtype=np.int32)[None, :]
-    (whole,) = retrieve.documents.ranges.held
     found: list[tuple[list[int], Row, Row]] = []
     for number, text in enumerate(queries.texts):
         known = [int(p) for p in [*queries.positives[number], queries.own[number]] if p >= 0]
@@ -82,10 +77,10 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
         said: Row = {d: {"source": 0.0} for d in range(len(retrieve.related))}
         fused = np.zeros(len(retrieve.related))
         scores = {}
-        if whole.bm25 is not None:
-            scores["bm25"] = whole.bm25.scores_and_ranks([text], everything)[0][0]
-        if whole.vectors is not None:
-            scores["dense"] = whole.vectors @ queries.vectors[number]
+        if retrieve.bm25 is not None:
+            scores["bm25"] = retrieve.bm25.scores_and_ranks([text], everything)[0][0]
+        if retrieve.vectors is not None:
+            scores["dense"] = retrieve.vectors @ queries.vectors[number]
         for name, depth in (("bm25", retrieve.bm25_depth), ("dense", retrieve.dense_depth)):
             if name not in scores:
                 continue
@@ -184,57 +179,25 @@ def test_depths_of_any_size_are_kept(made: tuple[Retrieve, Queries], options: di
     check(retrieve(queries), slow(retrieve, queries), BM25_COLUMNS | DENSE_COLUMNS)
 
 
-@given(
-    ranges=st.integers(2, 9) | st.just(2 * DOCUMENTS), different=st.integers(1, DOCUMENTS),
-    sources=st.sets(st.sampled_from(["bm25", "dense"])),
-    bm25_depth=st.integers(1, 2 * DOCUMENTS), dense_depth=st.integers(0, 2 * DOCUMENTS), random=st.integers(0, 9),
-    bm25_ranks=st.integers(0, 2 * DOCUMENTS), dense_ranks=st.integers(0, 2 * DOCUMENTS),
-    cells=st.sampled_from([1, 3 * DOCUMENTS, 4_000_000]),
-)  # fmt: skip
-@settings(max_examples=30, deadline=None)
-def test_documents_in_any_number_of_ranges_make_the_same_bytes(
-    made: tuple[Retrieve, Queries], ranges: int, different: int, sources: set[str], cells: int, **depths: int
+def test_only_positives_below_the_end_of_a_list_are_counted_over_all_documents(
+    made: tuple[Retrieve, Queries], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = replace(asking(made[0], *sources, different=different), **depths)
-    expected = whole(made[1]).to_bytes()
-    cut = replace(asking(made[0], *sources, ranges=ranges, different=different), **depths)
-    assert len(cut.documents.ranges) == min(ranges, DOCUMENTS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bm25, "_CELLS", cells)
-        assert cut(made[1]).to_bytes() == expected
+    asked: list[str] = []
+    scored = BM25Index.scored
 
+    def noted(self: BM25Index, texts: list[str], depth: int) -> Iterator[Any]:
+        asked.extend(texts)
+        yield from scored(self, texts, depth)
 
-def test_ranges_are_not_asked_again_for_what_their_lists_tell(made: tuple[Retrieve, Queries]) -> None:
-    """Only positives below the end of a list of terms are counted over all documents."""
-    asked: list[Look] = []
-
-    class Noted(Documents):
-        def look(self, look: Look) -> Seen:
-            asked.append(look)
-            return super().look(look)
+    monkeypatch.setattr(BM25Index, "scored", noted)
 
     def texts(depth: int) -> int:
-        retrieve = replace(asking(made[0], "bm25"), bm25_depth=depth)
         asked.clear()
-        replace(retrieve, documents=Noted(**vars(retrieve.documents)))(made[1])
-        return sum(len(look.texts) for look in asked)
+        replace(asking(made[0], "bm25"), bm25_depth=depth)(made[1])
+        return len(asked)
 
     assert texts(DOCUMENTS) == 0
     assert 0 < texts(1) < QUERIES
-
-
-def test_what_cannot_be_cut_is_told(made: tuple[Retrieve, Queries]) -> None:
-    (whole,) = made[0].documents.ranges.held
-    ids = [f"d{i}" for i in range(DOCUMENTS)]
-    graph = DenseIndex.build(whole.vectors, ids, "hnsw")
-    slow = BM25Index.build(["a b", "b"], "en", kind="whitespace", engine="rank_bm25")
-    for indexes, name in (
-        ((None, graph, whole.vectors), "dense.index=hnsw"),
-        ((slow, None, None), "bm25.engine=rank_bm25"),
-    ):
-        assert len(Documents.cut(2, *indexes).ranges) == 1
-        with pytest.raises(AnmiError, match=name):
-            Documents.cut(2, *indexes, 2)
 
 
 def test_a_shard_of_one_query_without_any_hit_is_a_row_without_candidates(made: tuple[Retrieve, Queries]) -> None:
@@ -249,11 +212,7 @@ def test_the_rank_of_an_approximate_index_is_a_place_in_its_list(made: tuple[Ret
     retrieve, queries = made
     exact = retrieve(queries)
     ids = [f"d{i}" for i in range(DOCUMENTS)]
-    vectors = retrieve.documents.ranges.held[0].vectors
-    graph = Documents.cut(
-        DOCUMENTS, retrieve.documents.ranges.held[0].bm25, DenseIndex.build(vectors, ids, "hnsw"), vectors
-    )
-    near = replace(retrieve, documents=graph)(queries)
+    near = replace(retrieve, approximate=DenseIndex.build(retrieve.vectors, ids, "hnsw"))(queries)
     listed = np.isfinite(near.columns["dense_rank"])
     assert listed[(near.source & SOURCES["dense"]) > 0].all()
     assert not listed.all(), "beyond the list there is no place"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates.block import PADDING, Candidates, wanted
-from anmi.candidates.parts import File, Part, Saver, Source, read, write_all
+from anmi.candidates.parts import File, Part, Source, read, write_all
 from anmi.errors import AnmiError
 from anmi.ragged import lists, padded_array, table_bytes
 
@@ -136,8 +136,6 @@ class ColumnShards:
         Where they are files; then each pass reads them again.
     names
         Measurements to be read; None for all.
-    saver
-        Who makes and writes the parts, where that is not done in this process.
     """
 
     def __init__(
@@ -145,9 +143,8 @@ class ColumnShards:
         parts: Callable[[], Iterable[bytes]] | None = None,
         files: Sequence[File] | None = None,
         names: Collection[str] | None = None,
-        saver: Saver | None = None,
     ) -> None:
-        self._parts, self._files, self._names, self._saver = parts, files, names, saver
+        self._parts, self._files, self._names = parts, files, names
 
     @staticmethod
     def none() -> ColumnShards:
@@ -168,14 +165,9 @@ class ColumnShards:
         else:
             yield from (self._files or ()) if self._parts is None else self._parts()
 
-    @property
-    def away(self) -> bool:
-        """Whether workers on other machines make the parts."""
-        return self._saver is not None and self._saver.away
-
     def save(self, folder: File) -> list[Part]:
-        """Write the parts into a folder, by the workers who make them where there are any."""
-        return write_all(self.parts(), folder) if self._saver is None else self._saver(folder)
+        """Write the parts into a folder, one after the other."""
+        return write_all(self.parts(), folder)
 
     def _tables(self) -> Iterator[pa.Table]:
         stored = self._files or () if self._parts is None else map(pa.BufferReader, self._parts())

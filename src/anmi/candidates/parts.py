@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,19 +25,6 @@ class Part:
     rows: int
     bytes: int
     digest: str
-
-
-class Saver(Protocol):
-    """Lets the workers who make parts write them as well."""
-
-    @property
-    def away(self) -> bool:
-        """Whether they work on other machines, too, which a folder of this one does not reach."""
-        ...
-
-    def __call__(self, folder: File, first: int = 0) -> list[Part]:
-        """Make the parts and write them into a folder, under numbers from ``first`` on."""
-        ...
 
 
 def read(source: Source) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 
 from anmi.candidates.block import Candidates, wanted
 from anmi.candidates.columns import Columns, ColumnShards
-from anmi.candidates.parts import File, Part, Saver, Source, read, write_all
+from anmi.candidates.parts import File, Part, Source, read, write_all
 from anmi.errors import AnmiError
 
 First = TypeVar("First")
@@ -62,9 +61,8 @@ class CandidateShards:
         files: Sequence[File] | None = None,
         layout: Layout = Layout(),
         depth: int = 1,
-        saver: Saver | None = None,
     ) -> None:
-        self._blocks, self.files, self.saver = blocks, files, saver
+        self._blocks, self.files = blocks, files
         self._narrow = narrow
         self._layers, self.layout, self._depth = layers, layout, depth
 
@@ -88,20 +86,13 @@ class CandidateShards:
         return CandidateShards(blocks, narrow, lambda: ((path,) for path in files), files)
 
     @staticmethod
-    def of_parts(parts: Callable[[], Iterator[bytes]], saver: Saver | None = None) -> CandidateShards:
-        """Wrap a function that makes the blocks as :meth:`Candidates.to_bytes` writes them, or has them written."""
-        return CandidateShards(
-            lambda: map(Candidates.from_bytes, parts()), layers=lambda: ((p,) for p in parts()), saver=saver
-        )
+    def of_parts(parts: Callable[[], Iterator[bytes]]) -> CandidateShards:
+        """Wrap a function that makes the blocks as :meth:`Candidates.to_bytes` writes them."""
+        return CandidateShards(lambda: map(Candidates.from_bytes, parts()), layers=lambda: ((p,) for p in parts()))
 
-    @property
-    def away(self) -> bool:
-        """Whether workers on other machines make the blocks."""
-        return self.saver is not None and self.saver.away
-
-    def save(self, folder: File, first: int = 0) -> list[Part]:
-        """Write the blocks into a folder, numbered from ``first`` on, by the workers who make them if there are any."""
-        return (self.saver or partial(write_all, self.parts()))(folder, first)
+    def save(self, folder: File) -> list[Part]:
+        """Write the blocks into a folder, one after the other."""
+        return write_all(self.parts(), folder)
 
     def layers(self) -> Iterator[Layers]:
         """Yield what each block is put together from by ``layout``; what is stored is not read for it."""

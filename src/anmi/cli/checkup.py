@@ -273,7 +273,7 @@ def disk(context: Any) -> Iterator[Finding]:
     root, store = data_root(context), store_path(context).absolute()
     file = store / "data.mdb"
     text = f"{store}: {size_text(file.stat().st_blocks * 512)}" if file.exists() else f"{store}: the first run makes it"
-    yield Finding("store", OK, text, "kedro anmi store stats" if file.exists() else "")
+    yield Finding("store", OK, text)
     for name, place in (("data root", root), ("store", str(store))):
         if "://" not in place:
             yield _room(name, Path(place))

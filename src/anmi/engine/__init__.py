@@ -1,23 +1,6 @@
-"""Where work on many items is done: a function and its items in, results as they are finished out."""
+"""Where work on many items is done: a function and its items in, results in their order out."""
 
-from anmi.engine.base import Engine, Failure, Outcome
-from anmi.engine.blocks import add_columns, make_blocks, map_blocks
-from anmi.engine.local import LocalEngine
 from anmi.engine.params import IN_PROCESS, EngineParams, RayParams
-from anmi.engine.parts import Parts
-from anmi.engine.running import running
+from anmi.engine.shards import add_columns, make_blocks, map_blocks, map_shards
 
-__all__ = [
-    "IN_PROCESS",
-    "Engine",
-    "EngineParams",
-    "Failure",
-    "LocalEngine",
-    "Outcome",
-    "Parts",
-    "RayParams",
-    "add_columns",
-    "make_blocks",
-    "map_blocks",
-    "running",
-]
+__all__ = ["IN_PROCESS", "EngineParams", "RayParams", "add_columns", "make_blocks", "map_blocks", "map_shards"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 _MOST_WORKERS: Final = 8
 
@@ -18,17 +18,8 @@ class RayParams(BaseModel):
     address: str | None = Field(
         None, description="Of the cluster, such as `auto` or `ray://host:10001`. None starts one on this machine."
     )
-    cpus_per_worker: float = Field(1.0, gt=0, description="One, since a worker runs one shard on one thread.")
     gpus_per_worker: float = Field(
         0.0, ge=0, description="A fraction lets several workers share a GPU; 0, since most stages have no use for one."
-    )
-    shared_disk: bool = Field(
-        False,
-        description="Whether all machines of a cluster see the data root under one path, as a network drive. Workers "
-        "read and write shards there themselves, as they do in a bucket; False, since otherwise they could not.",
-    )
-    retries: int = Field(
-        3, ge=0, description="How often a shard is tried again after its worker was lost, before the run fails."
     )
 
 
@@ -41,32 +32,16 @@ class EngineParams(BaseModel):
     workers: int = Field(
         0,
         ge=0,
-        description="Processes at once. 0 takes one per core, at most 8 as each holds a model, and does what is less "
-        "than four shards in this process, eight of a network and 64 of retrieval, evidence and selection in threads "
-        "of it, since starting others takes seconds.",
-    )
-    document_shards: int = Field(
-        1,
-        ge=1,
-        description="Ranges into which retrieval cuts the documents. 1, since vectors and postings of millions fit one "
-        "machine, and merging costs; with several, workers on a cluster hold none of them, each machine its share.",
+        description="Processes at once; on a cluster, shards at once. 0 takes one per core, at most 8 as each holds a "
+        "model, or what the cluster has room for; fewer shards than are worth the start of processes, which takes "
+        "seconds, are worked on in this one.",
     )
     threads: int = Field(
         1,
         ge=1,
         description="Of each worker; it does not follow from their number, since it can change the last bits of a sum.",
     )
-    max_bytes: int = Field(
-        1 << 30,
-        ge=1 << 20,
-        description="Results that may wait to be written; when writing is slower than working, workers wait. 1 GiB.",
-    )
     ray: RayParams = Field(RayParams(), description="For the kind `ray`, which needs the extra of that name.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_kind_alone(cls, value: Any) -> Any:
-        return {"kind": value} if isinstance(value, str) else value
 
     @property
     def most_workers(self) -> int:

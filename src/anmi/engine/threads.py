@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 Item = TypeVar("Item")
@@ -17,6 +17,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 # Each library for arithmetic has a name of its own for the same thing.
 VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+# Items below which threads of this process are done before other processes have begun, of a network and otherwise.
+OF_A_NETWORK: Final = 8
+_OUTSIDE_PYTHON: Final = 64
 
 
 @contextmanager
@@ -45,63 +48,46 @@ def limited(threads: int) -> Iterator[None]:
 
 
 def with_torch(function: Function) -> Function:
-    """Mark a function as one that computes with torch, and that two threads may call at once.
-
-    torch lets other threads run while it computes, and a process of its own takes seconds to import it, so a few items
-    are better worked on by threads of this process; see :func:`side_by_side`.
-    """
-    function.with_torch = True  # type: ignore[attr-defined]
+    """Mark a function that computes with torch, and that two threads may call at once; see :func:`outside_python`."""
+    function.in_threads_below = OF_A_NETWORK  # type: ignore[attr-defined]
     return function
 
 
 def outside_python(function: Function) -> Function:
-    """Mark a function as one that computes in NumPy, SciPy or FAISS, and that two threads may call at once.
+    """Mark a function that computes in NumPy, SciPy or FAISS, and that two threads may call at once.
 
     These let other threads run while they compute, so threads of this process keep a few cores busy without the
-    seconds, and the memory, that a process of its own takes to begin; see :func:`side_by_side`.
+    seconds, and the memory, that a process of its own takes to begin.
     """
-    function.outside_python = True  # type: ignore[attr-defined]
+    function.in_threads_below = _OUTSIDE_PYTHON  # type: ignore[attr-defined]
     return function
 
 
-def side_by_side(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int, threads: int
-) -> Iterator[Result]:
-    """Yield the result of each item, in their order, computed by several threads of this process.
-
-    Parameters
-    ----------
-    function
-        One that is marked by :func:`with_torch` or :func:`outside_python`.
-    items, workers
-        See :func:`in_threads`.
-    threads
-        For the arithmetic of each item.
+def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int) -> Iterator[Result]:
+    """Yield the result of each item in their order, with ``most`` items under way, which are taken as there is room.
 
     Examples
     --------
-    >>> list(side_by_side(len, ["a", "bc"], workers=2, threads=1))
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     list(in_order(lambda item: pool.submit(len, item), ["a", "bc"], 2))
     [1, 2]
     """
-    from threadpoolctl import threadpool_limits
-
-    with_it = getattr(function, "with_torch", False)
-    torch = importlib.import_module("torch") if with_it else sys.modules.get("torch")
-    begun = threading.local()
-
-    def work(item: Item) -> Result:
-        # OpenMP and torch ask each thread anew how many it may use.
-        if not hasattr(begun, "limits"):
-            begun.limits = threadpool_limits(threads)
-            if torch is not None:
-                torch.set_num_threads(threads)
-        return function(item)
-
-    with limited(threads):
-        yield from in_threads(work, items, workers)
+    running = deque[Future[Result]]()
+    try:
+        for item in items:
+            running.append(submit(item))
+            if len(running) >= most:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        for future in running:
+            future.cancel()
 
 
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+def in_threads(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, threads: int = 0
+) -> Iterator[Result]:
     """Yield the result of each item, in their order, from several threads of this process.
 
     Parameters
@@ -112,24 +98,30 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], worker
         What it is called with, taken as threads get free.
     workers
         Items at once.
+    threads
+        For the arithmetic of each item; 0 for as many as there were.
 
     Examples
     --------
     >>> list(in_threads(len, iter(["a", "bc", ""]), workers=2))
     [1, 2, 0]
     """
-    running = deque[Future[Result]]()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for item in items:
-                running.append(pool.submit(function, item))
-                if len(running) > workers:
-                    yield running.popleft().result()
-            while running:
-                yield running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()
+    begun = threading.local()
+    network = getattr(function, "in_threads_below", 0) == OF_A_NETWORK
+    torch = importlib.import_module("torch") if network else sys.modules.get("torch")
+
+    def work(item: Item) -> Result:
+        # OpenMP and torch ask each thread anew how many it may use.
+        if threads and not hasattr(begun, "limits"):
+            from threadpoolctl import threadpool_limits
+
+            begun.limits = threadpool_limits(threads)
+            if torch is not None:
+                torch.set_num_threads(threads)
+        return function(item)
+
+    with limited(threads) if threads else nullcontext(), ThreadPoolExecutor(workers) as pool:
+        yield from in_order(lambda item: pool.submit(work, item), items, workers + 1)
 
 
 def ahead(items: Iterable[Item]) -> Iterator[Item]:

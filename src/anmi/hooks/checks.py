@@ -113,10 +113,6 @@ class CheckHooks:
                 check_base(options.masked_lm)
             self._draws_on_facts = options.sources.kind == "mixed"
             self._asks_corpus = bool(options.pseudo_queries.kinds)
-        if "retrieve" in nodes and (shards := catalog.load("params:engine").document_shards) > 1:
-            from anmi.retrieval.documents import check_cut
-
-            check_cut(shards, catalog.load("params:dense").index, catalog.load("params:bm25").engine)
         if "rate_candidates" in nodes:
             asked = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             if asked.requires & OF_ELO:

@@ -37,20 +37,6 @@ def best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[
     return of_keys(np.sort(keys, axis=1)[:, :k])
 
 
-def best_of(
-    documents: NDArray[np.int32], scores: NDArray[np.float32], k: int
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the k best of each row's documents as :func:`best` does, from what it found in several ranges, [Q, K].
-
-    Examples
-    --------
-    >>> lists = np.array([[4, 9, 0, -1]], np.int32), np.array([[2, 1, 2, 0]], np.float32)
-    >>> best_of(*lists, 2)[0].tolist(), best_of(*lists, 4)[1].tolist()
-    ([[0, 4]], [[2.0, 2.0, 1.0, 0.0]])
-    """
-    return of_keys(np.sort(_keys(documents, scores), axis=1)[:, :k])
-
-
 def _keys(documents: NDArray[Any], scores: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Return scores, not below 0, and documents as one number to sort: bits of such floats are in their order."""
     falling = ~np.ascontiguousarray(scores).view(np.uint32)

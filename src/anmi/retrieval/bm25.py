@@ -102,18 +102,6 @@ class BM25Index:
         }
         return {**vars(self), "_engine": engine}
 
-    def part(self, first: int, end: int) -> BM25Index:
-        """Return bm25s' index of a range of the documents, numbered from 0, with the weights they have among all."""
-        engine, scores = copy.copy(self._engine), self._engine.scores
-        data, documents, starts = (np.asarray(scores[name]) for name in ("data", "indices", "indptr"))
-        held = (documents >= first) & (documents < end)
-        kept = np.concatenate([[0], np.cumsum(held)])
-        engine.scores = {
-            "data": data[held], "indices": documents[held] - documents.dtype.type(first), "indptr": kept[starts],
-            "num_docs": end - first,
-        }  # fmt: skip
-        return BM25Index(engine, {**self.settings, "documents": end - first}, self._tokenize)
-
     @property
     def tokenize(self) -> Tokenize:
         """The tokeniser of the index, from texts to lists of terms."""

@@ -28,8 +28,7 @@ from anmi.retrieval.passes import passes
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.sparse.base import is_sparse_folder
 from anmi.retrieval.token_table import TokenTable, token_table
-from anmi.store import Store
-from anmi.store.registry import Number
+from anmi.store import Number, Store
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

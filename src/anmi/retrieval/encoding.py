@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from anmi.engine.threads import for_threads
+from anmi.engine.threads import OF_A_NETWORK, for_threads
 from anmi.retrieval.encoders import Role, embed, load_encoder, load_table
 from anmi.retrieval.kinds import device, is_static
 from anmi.retrieval.prompts import Prompts
@@ -40,7 +40,7 @@ class Encoding:
         See :func:`anmi.retrieval.encoders.encode`.
     """
 
-    with_torch: ClassVar[bool] = True
+    in_threads_below: ClassVar[int] = OF_A_NETWORK
 
     encoder: str
     models: Path

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from anmi.candidates import SOURCES, Candidates
 from anmi.engine.threads import outside_python
-from anmi.retrieval import pool, random
-from anmi.retrieval.documents import Documents, Found, Look, Search
+from anmi.retrieval import exact, pool, random
+from anmi.retrieval.bm25 import BM25Index, above
+from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
 
 
@@ -37,6 +38,27 @@ class Queries(NamedTuple):
     vectors: NDArray[np.float32]
 
 
+class Found(NamedTuple):
+    """The best documents of Q queries; lists are best first, equal scores in the order of the corpus.
+
+    Attributes
+    ----------
+    lexical, lexical_scores
+        By BM25, int32 and float32 [Q, L]; -1 and 0 where no more documents share a term with the query.
+    nearest, nearest_scores
+        By the encoder, int32 and float32 [Q, K].
+    nearest_lexical, given
+        Scores by BM25 of the nearest and of documents that were given, float32 [Q, K] and [Q, G]; NaN in padding.
+    """
+
+    lexical: NDArray[np.int32]
+    lexical_scores: NDArray[np.float32]
+    nearest: NDArray[np.int32]
+    nearest_scores: NDArray[np.float32]
+    nearest_lexical: NDArray[np.float32]
+    given: NDArray[np.float32]
+
+
 @outside_python
 @dataclass(frozen=True)
 class Retrieve:
@@ -52,8 +74,12 @@ class Retrieve:
 
     Attributes
     ----------
-    documents
-        The N documents, by the indexes of the sources that are asked.
+    bm25
+        Index of the N documents; None where BM25 is not asked.
+    vectors
+        Their unit vectors, float32 [N, D]; None where no encoder is asked.
+    approximate
+        What searches the vectors in the place of matrix products, if anything does.
     related
         Copies of the N documents, their near-duplicates and siblings.
     bm25_depth, dense_depth, random
@@ -64,7 +90,9 @@ class Retrieve:
         Down to which rank of each source ranks are known in any case.
     """
 
-    documents: Documents
+    bm25: BM25Index | None
+    vectors: NDArray[np.float32] | None
+    approximate: DenseIndex | None
     related: RelatedDocuments
     bm25_depth: int
     dense_depth: int
@@ -77,7 +105,7 @@ class Retrieve:
         """Return the candidates of a shard."""
         excluded = self.related.same_text(np.concatenate([queries.positives, queries.own[:, None]], axis=1))
         drawn = random.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
-        found = self.documents.find(self._search(queries, excluded, drawn))
+        found = self._find(queries, excluded, np.concatenate([drawn, queries.positives], axis=1))
         nearest, lexical = pool.without(found.nearest, excluded), pool.without(found.lexical, excluded)
         known = {
             "bm25_rank": pool.known_from(found.lexical_scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
@@ -91,11 +119,11 @@ class Retrieve:
         )
         cosines, higher = self._look(queries, documents, own_values, found)
         columns, own = dict[str, NDArray[np.float32]](), dict[str, NDArray[np.float32]]()
-        if self.documents.bm25:
+        if self.bm25 is not None:
             columns["bm25"], own["bm25"] = values, own_values
             columns["bm25_rank"] = pool.listed_ranks(values, found.lexical_scores, known["bm25_rank"])
             own["bm25_rank"] = higher
-        if self.documents.dense:
+        if self.vectors is not None:
             ranks = pool.listed_ranks(cosines, found.nearest_scores, known["dense_rank"])
             for name, said in (("dense", cosines), ("dense_rank", ranks)):
                 columns[name], own[name] = said[:, : documents.shape[1]], said[:, documents.shape[1] :]
@@ -114,13 +142,32 @@ class Retrieve:
             positive_columns=own,
         )
 
-    def _search(self, queries: Queries, excluded: NDArray[np.int32], drawn: NDArray[np.int32]) -> Search:
-        """Return what is asked of the documents: deep enough that what is excluded leaves enough."""
-        lexical = max(self.bm25_depth + excluded.shape[1], self.bm25_ranks)
-        nearest = max(self.dense_depth + excluded.shape[1] if self.dense_depth else 0, self.dense_ranks)
-        given = np.concatenate([drawn, queries.positives], axis=1)
-        lexical, nearest = (min(each, len(self.related)) for each in (lexical, nearest))
-        return Search(queries.texts, queries.vectors, given, lexical, nearest)
+    def _find(self, queries: Queries, excluded: NDArray[np.int32], given: NDArray[np.int32]) -> Found:
+        """Return the best of all documents, deep enough that what is excluded leaves enough."""
+        deepest = min(max(self.bm25_depth + excluded.shape[1], self.bm25_ranks), len(self.related))
+        nearest, scores = self._nearest(queries, excluded.shape[1])
+        if self.bm25 is None:
+            lexical = np.empty((len(given), 0), np.int32)
+            nothing = (np.full(each.shape, np.nan, np.float32) for each in (nearest, given))
+            return Found(lexical, lexical.astype(np.float32), nearest, scores, *nothing)
+        places = np.concatenate([given, nearest], axis=1)
+        lexical, lexical_scores, values = self.bm25.search_and_look(queries.texts, deepest, places)
+        width = given.shape[1]
+        return Found(lexical, lexical_scores, nearest, scores, values[:, width:], values[:, :width])
+
+    def _nearest(self, queries: Queries, excluded: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        depth = max(self.dense_depth + excluded if self.dense_depth else 0, self.dense_ranks)
+        depth = min(depth, len(self.related))
+        if self.vectors is None or not depth:
+            nothing = np.zeros((len(queries.texts), 0), np.float32)
+            return nothing.astype(np.int32), nothing
+        if self.approximate is None:
+            return exact.nearest(queries.vectors, self.vectors, depth)
+        nearest, _ = self.approximate.search(queries.vectors, depth)
+        # What an index of compressed vectors takes for their scores is none of the candidates' scores.
+        scores = np.nan_to_num(exact.similarities(queries.vectors, self.vectors, nearest), nan=-np.inf)
+        order = np.lexsort((nearest, -scores), axis=1)
+        return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
     def _look(
         self, queries: Queries, documents: NDArray[np.int32], own: NDArray[np.float32], found: Found
@@ -133,13 +180,16 @@ class Retrieve:
         ranks = pool.listed_ranks(own, found.lexical_scores, end)
         unknown = np.isnan(ranks) & ~np.isnan(own)
         rows = np.flatnonzero(unknown.any(axis=1))
-        wanted = np.concatenate([documents, queries.positives], axis=1) if self.documents.dense else documents[:, :0]
-        if not (wanted.shape[1] or len(rows)):
-            return np.zeros(wanted.shape, np.float32), ranks
-        below = np.where(unknown, own, np.nan)[rows]
-        seen = self.documents.look(Look(queries.vectors, wanted, [queries.texts[row] for row in rows], below))
-        ranks[rows] = np.where(np.isnan(below), ranks[rows], seen.above + 1)
-        return seen.cosines, ranks
+        if self.bm25 is not None and len(rows):
+            below = np.where(unknown, own, np.nan)[rows]
+            higher = np.zeros(below.shape, np.int64)
+            for some, full in self.bm25.scored([queries.texts[row] for row in rows], 0):
+                higher[some] = above(full, below[some])
+            ranks[rows] = np.where(np.isnan(below), ranks[rows], higher + 1)
+        if self.vectors is None:
+            return np.zeros((len(own), 0), np.float32), ranks
+        wanted = np.concatenate([documents, queries.positives], axis=1)
+        return exact.similarities(queries.vectors, self.vectors, wanted), ranks
 
 
 def _first(

@@ -7,29 +7,41 @@ serialises writers, so two processes may share a store and a killed writer loses
 
 from __future__ import annotations
 
+import gc
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import lmdb
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
-from anmi.store import upkeep
-from anmi.store.database import Database
-from anmi.store.registry import PREFIX_SIZE, SIZES, TEXT_SIZE, Number, Record
 
+FORMAT: Final = b"anmi-store-2"
+Number = Literal["float32", "float16"]
+_SIZES: Final[dict[Number, int]] = {"float32": 4, "float16": 2}
+_PREFIX_SIZE: Final = 8
+_TEXT_SIZE: Final = 16
 # Applies a function to items one after the other, as ``map`` does.
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 _REMOVED_AT_ONCE: Final = 100_000
 # Values whose bytes are in memory besides the array that they go to.
 _READ_AT_ONCE: Final = 1 << 14
+_MAX_READERS: Final = 512
+_TWICE: Final = "already open"
+_REFILLED: Final = "it will be filled again"
+_DAY: Final = 86_400.0
+# Folders beside the database that are made anew when they are missed; "." begins those that a killed process left.
+_MADE_ANEW: Final = ("teacher-", "static-", "onnx-", ".")
 
 
 class Store:
@@ -60,13 +72,19 @@ class Store:
     >>> _ = store.vectors("length-v1", ["bb"], length)
     >>> calls
     [2]
-    >>> [(record.fingerprint, record.entries) for record in store.records()]
-    [('length-v1', 2)]
     """
 
     def __init__(self, path: Path, size_limit: int = 1 << 38) -> None:
         self.path = Path(path)
-        self.database = Database(self.path, size_limit)
+        self._size_limit = size_limit
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise AnmiError(
+                f"the store in {path} cannot be made ({error.strerror}): set ANMI_STORE to a folder on a local disk "
+                "that can be written to"
+            ) from error
+        self._open()
         # Where judges and encoders that can work elsewhere compute what is not stored.
         self.run: Run = map
         # Fingerprint and name by prefix, for every fingerprint that keys were made for.
@@ -75,9 +93,74 @@ class Store:
         # Values that were asked for since this was opened, and those of them that were there.
         self.asked = self.found = 0
 
+    def _open(self) -> None:
+        def opened() -> Any:
+            return lmdb.open(str(self.path), map_size=self._size_limit, max_dbs=2, max_readers=_MAX_READERS)
+
+        file = self.path / "data.mdb"
+        try:
+            try:
+                self._environment = opened()
+            except lmdb.Error as error:
+                if _TWICE not in str(error):
+                    raise
+                # One that nobody has any more is open until it is found to be garbage.
+                gc.collect()
+                self._environment = opened()
+        except lmdb.Error as error:
+            # Opened twice by one process, LMDB would lose its locks.
+            cure = "close it before opening it again" if _TWICE in str(error) else f"delete {file}, {_REFILLED}"
+            raise AnmiError(f"the store in {self.path} could not be opened ({error}): {cure}") from error
+        try:
+            # A killed reader would keep the pages that it read from being used again.
+            self._environment.reader_check()
+            with self._writing() as transaction:
+                found = transaction.get(b"format")
+                if found is None and transaction.stat()["entries"] == 0:
+                    transaction.put(b"format", found := FORMAT)
+            if found != FORMAT:
+                wrote = "by another program" if found is None else f"as {found.decode(errors='replace')!r}"
+                raise AnmiError(
+                    f"the store in {self.path} was written {wrote} and this version reads {FORMAT.decode()!r}: "
+                    f"delete {file}, {_REFILLED}"
+                )
+            with self._errors():
+                self._entries = self._environment.open_db(b"entries")
+                self._registry = self._environment.open_db(b"registry")
+        except BaseException:
+            self._environment.close()
+            raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except lmdb.MapFullError as error:
+            raise AnmiError(
+                f"the store in {self.path} is full, it may hold {self._size_limit:,} bytes: "
+                "run `kedro anmi store prune`, or set ANMI_STORE to another folder"
+            ) from error
+        except lmdb.Error as error:
+            raise AnmiError(
+                f"the store in {self.path} could not be read or written ({error}): free space on its disk or set "
+                f"ANMI_STORE to another folder, and if it is damaged delete {self.path / 'data.mdb'}, {_REFILLED}"
+            ) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """Open a transaction that sees one state of the database whatever others write."""
+        with self._errors(), self._environment.begin(db=self._entries) as transaction:
+            yield transaction
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        """Open a transaction that is stored as a whole or, after an error, not at all; one at a time."""
+        with self._errors(), self._environment.begin(write=True) as transaction:
+            yield transaction
+
     def close(self) -> None:
         """Release the database; needed before the same process opens the folder again."""
-        self.database.close()
+        self._environment.close()
 
     def __enter__(self) -> Store:
         return self
@@ -85,11 +168,16 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __len__(self) -> int:
+        """Return the number of values."""
+        with self._reading() as transaction:
+            return int(transaction.stat(self._entries)["entries"])
+
     def keys(self, fingerprint: str, texts: Sequence[str], name: str = "") -> list[bytes]:
         """Return the key of each text; see :meth:`vectors` for the parameters."""
-        prefix = digest(fingerprint, size=PREFIX_SIZE)
+        prefix = digest(fingerprint, size=_PREFIX_SIZE)
         self._known[prefix] = (fingerprint, name or self._known.get(prefix, ("", ""))[1])
-        blake2b, size = hashlib.blake2b, TEXT_SIZE
+        blake2b, size = hashlib.blake2b, _TEXT_SIZE
         return [prefix + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest() for text in texts]
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -102,7 +190,7 @@ class Store:
     def _values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
         # In their order, keys that lie together are read together: decisive where the file is not in memory.
         wanted = sorted(set(keys))
-        with self.database.reading() as transaction:
+        with self._reading() as transaction:
             return dict(zip(wanted, map(transaction.get, wanted), strict=True))
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes], number: Number = "float32") -> None:
@@ -123,30 +211,35 @@ class Store:
             A value of another length than those stored, a key of unknown origin, or no space.
         """
         items = sorted(zip(keys, values, strict=True))
-        with self.database.writing() as transaction:
-            for prefix, group in groupby(items, key=lambda item: item[0][:PREFIX_SIZE]):
+        with self._writing() as transaction:
+            for prefix, group in groupby(items, key=lambda item: item[0][:_PREFIX_SIZE]):
                 if prefix not in self._known:
                     raise AnmiError("a key was not made by this store: use Store.keys(fingerprint, texts)")
                 self._put(transaction, prefix, list(group), number)
 
     def _put(self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number) -> None:
         fingerprint, name = self._known[prefix]
-        entries, registry = self.database.entries, self.database.registry
-        record = registry.find(transaction, prefix, fingerprint) or Record(fingerprint, number=number)
-        dimension = record.dimension or len(items[0][1]) // SIZES[number]
-        other = next((len(value) for _, value in items if len(value) != SIZES[number] * dimension), None)
+        record = self._record(transaction, prefix) or {"dimension": 0, "number": number}
+        dimension, stored = record["dimension"] or len(items[0][1]) // _SIZES[number], record["number"]
+        other = next((len(value) for _, value in items if len(value) != _SIZES[number] * dimension), None)
         if other is not None:
             raise AnmiError(
-                f'"{name or fingerprint}" gave {other // SIZES[number]} numbers for a text and {dimension} '
+                f'"{name or fingerprint}" gave {other // _SIZES[number]} numbers for a text and {dimension} '
                 "before: whatever changed must be part of its fingerprint; nothing of this batch was stored"
             )
-        if record.number != number:
-            items = [(key, np.frombuffer(value, number).astype(record.number).tobytes()) for key, value in items]
-        before = transaction.stat(entries)["entries"]
-        transaction.cursor(entries).putmulti(items, overwrite=False)
-        count = record.entries + transaction.stat(entries)["entries"] - before
-        updated = replace(record.used(name), entries=count, dimension=dimension)
-        registry.save(transaction, prefix, updated)
+        if stored != number:
+            items = [(key, np.frombuffer(value, number).astype(stored).tobytes()) for key, value in items]
+        transaction.cursor(self._entries).putmulti(items, overwrite=False)
+        self._note(transaction, prefix, dimension, stored)
+
+    def _record(self, transaction: Any, prefix: bytes) -> dict[str, Any] | None:
+        """Return what is known of a fingerprint: numbers per value, what a number is stored as, when it was used."""
+        data = transaction.get(prefix, db=self._registry)
+        return None if data is None else {"number": "float32", "dimension": 0} | json.loads(data)
+
+    def _note(self, transaction: Any, prefix: bytes, dimension: int, number: str) -> None:
+        record = {"dimension": dimension, "number": number, "used": time.time()}
+        transaction.put(prefix, json.dumps(record).encode(), db=self._registry)
         self._used.add(prefix)
 
     def _note_use(self, prefix: bytes) -> None:
@@ -154,16 +247,13 @@ class Store:
         if prefix in self._used:
             return
         self._used.add(prefix)
-        fingerprint, name = self._known[prefix]
-        registry = self.database.registry
-        with self.database.reading() as transaction:
-            if registry.find(transaction, prefix, fingerprint) is None:
+        with self._reading() as transaction:
+            if self._record(transaction, prefix) is None:
                 return
         # What is stored can be read where nothing can be written.
-        with suppress(AnmiError), self.database.writing() as transaction:
-            record = registry.find(transaction, prefix, fingerprint)
-            if record is not None:
-                registry.save(transaction, prefix, record.used(name))
+        with suppress(AnmiError), self._writing() as transaction:
+            if record := self._record(transaction, prefix):
+                self._note(transaction, prefix, record["dimension"], record["number"])
 
     def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
         """Return for how many distinct texts there is no value yet."""
@@ -195,7 +285,7 @@ class Store:
         bar
             Progress bar that counts texts, those found in the store too.
         name
-            What people call the model; shown by ``kedro anmi store stats``, of no effect.
+            What people call the model, for errors.
         run
             Applies ``compute`` to the batches, in their order: ``map``, or that of an engine with workers.
         number
@@ -216,11 +306,11 @@ class Store:
         if not len(texts):
             return np.zeros((0, 0), np.float32)
         keys = self.keys(fingerprint, texts, name)
-        self._note_use(keys[0][:PREFIX_SIZE])
+        self._note_use(keys[0][:_PREFIX_SIZE])
         first: dict[bytes, int] = {}
         for row, key in enumerate(keys):
             first.setdefault(key, row)
-        values, absent = self._stored(fingerprint, first, len(texts), number)
+        values, absent = self._stored(first, len(texts), number)
         self.asked += len(first)
         self.found += len(first) - len(absent)
         # Longest first: batches of like length waste little padding, and too large a batch fails early.
@@ -246,84 +336,72 @@ class Store:
         return values
 
     def _stored(
-        self, fingerprint: str, first: dict[bytes, int], texts: int, number: Number
+        self, first: dict[bytes, int], texts: int, number: Number
     ) -> tuple[NDArray[np.float32] | None, list[bytes]]:
         """Read what there is to the rows ``first`` of an array for all texts; that array, and the keys not found.
 
         Values go from the file to the array some thousand at a time: a million of them are never in memory twice.
         """
-        prefix = next(iter(first))[:PREFIX_SIZE]
-        with self.database.reading() as transaction:
-            record = self.database.registry.find(transaction, prefix, fingerprint)
-            if record is None or not record.dimension:
+        prefix = next(iter(first))[:_PREFIX_SIZE]
+        with self._reading() as transaction:
+            record = self._record(transaction, prefix)
+            if record is None or not record["dimension"]:
                 return None, list(first)
-            values, absent = np.empty((texts, record.dimension), np.float32), []
+            values, absent = np.empty((texts, record["dimension"]), np.float32), []
             cursor = transaction.cursor()
             # In their order, keys that lie together are read together: decisive where the file is not in memory.
             wanted = sorted(first)
             for start in range(0, len(wanted), _READ_AT_ONCE):
                 some = wanted[start : start + _READ_AT_ONCE]
                 found = dict(cursor.getmulti(some))
-                read = np.frombuffer(b"".join(found.values()), record.number).reshape(-1, record.dimension)
+                read = np.frombuffer(b"".join(found.values()), record["number"]).reshape(-1, record["dimension"])
                 values[[first[key] for key in found]] = read.astype(number, copy=False)
                 if len(found) < len(some):
                     absent += [key for key in some if key not in found]
         return values, absent
 
-    def records(self) -> list[Record]:
-        """Return what is known of each fingerprint, the last used first."""
-        with self.database.reading() as transaction:
-            return sorted(self.database.registry.all(transaction), key=lambda record: record.last_used, reverse=True)
+    def prune(self, older_than_days: float) -> tuple[int, int]:
+        """Remove values and folders of models that were last used so many days ago; their room is used again.
 
-    def stats(self) -> upkeep.Stats:
-        """Return what the store holds, by fingerprint, and the models beside it."""
-        return upkeep.stats(self)
-
-    def prune(
-        self,
-        older_than_days: float | None = None,
-        fingerprints: Collection[str] = (),
-        keep: Collection[str] = (),
-        dry_run: bool = False,
-    ) -> upkeep.Pruned:
-        """Remove values and models that are no longer used, and give their space back to the disk.
-
-        Without a condition only the leftovers of killed processes go, once they are a day old.
-
-        Parameters
-        ----------
-        older_than_days
-            Remove what was last used at least so many days ago, from 0.
-        fingerprints
-            Remove these, given by their start; with ``older_than_days`` those of them that are old enough.
-        keep
-            Fingerprints that stay, given by their start.
-        dry_run
-            Only tell what would go.
-
-        Raises
-        ------
-        AnmiError
-            A fingerprint that is not stored or not told apart by its start, or no space for the smaller copy.
+        Returns
+        -------
+        tuple of int
+            Fingerprints and folders that went.
         """
-        return upkeep.prune(self, older_than_days, fingerprints, keep, dry_run)
+        oldest = time.time() - older_than_days * _DAY
+        with self._reading() as transaction:
+            records = [(bytes(key), json.loads(data)) for key, data in transaction.cursor(self._registry)]
+        gone = [prefix for prefix, record in records if record.get("used", 0) <= oldest]
+        for prefix in gone:
+            self._remove(prefix)
+        # Nothing takes a day that works in a folder of its own.
+        oldest = min(oldest, time.time() - _DAY)
+        beside = (folder for folder in (*self.path.iterdir(), *(self.path / "models").glob("*")) if folder.is_dir())
+        folders = [f for f in beside if f.name.startswith(_MADE_ANEW) and _last_used(f) <= oldest]
+        for folder in folders:
+            # When interrupted, none is left that looks whole.
+            aside = folder.with_name(f".pruned-{folder.name.lstrip('.')}")
+            shutil.rmtree(folder if folder == aside else folder.rename(aside))
+        return len(gone), len(folders)
 
-    def remove(self, fingerprint: str) -> None:
+    def _remove(self, prefix: bytes) -> None:
         """Remove all values of a fingerprint, in transactions of bounded size."""
-        prefix = digest(fingerprint, size=PREFIX_SIZE)
-        while True:
-            with self.database.writing() as transaction:
-                record = self.database.registry.find(transaction, prefix, fingerprint)
-                cursor, removed = transaction.cursor(self.database.entries), 0
+        removed = _REMOVED_AT_ONCE
+        while removed == _REMOVED_AT_ONCE:
+            with self._writing() as transaction:
+                cursor, removed = transaction.cursor(self._entries), 0
                 cursor.set_range(prefix)
                 while removed < _REMOVED_AT_ONCE and cursor.key().startswith(prefix):
                     cursor.delete()
                     removed += 1
                 if removed < _REMOVED_AT_ONCE:
-                    self.database.registry.remove(transaction, prefix)
-                    return
-                if record is not None:
-                    self.database.registry.save(transaction, prefix, replace(record, entries=record.entries - removed))
+                    transaction.delete(prefix, db=self._registry)
+
+
+def _last_used(folder: Path) -> float:
+    """Return when a file of a folder was last read or written, in seconds."""
+    found = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    return max(folder.stat().st_mtime, *(max(each.st_mtime, each.st_atime) for each in found), 0.0)
 
 
 def _checked(rows: NDArray[np.float32], expected: int, number: Number) -> NDArray[np.float32 | np.float16]:

@@ -14,7 +14,7 @@ import copy
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +26,6 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from anmi.engine.local import environment
 from anmi.errors import AnmiError
 from anmi.training.objective import ContrastiveObjective, autocast_type
 from anmi.training.options import TrainingOptions
@@ -34,6 +33,21 @@ from anmi.training.options import TrainingOptions
 # Helpers wait while the retriever is measured or a corpus is encoded.
 _PATIENCE: Final = timedelta(days=7)
 Features = dict[str, Any]
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @dataclass(frozen=True)

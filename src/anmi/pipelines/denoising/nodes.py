@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
-from anmi.engine import IN_PROCESS, EngineParams, add_columns, running
+from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.elo.params import EloParams
 from anmi.retrieval.terms import Terms
@@ -97,7 +98,7 @@ def judge_candidates(
     from anmi.judging.denoise import Judge
     from anmi.judging.stacking import Stack, Stacked
 
-    store.run = running(engine).ordered
+    store.run = partial(map_shards, engine)
     candidates = candidates.joined(evidence)
     judge = Judge(
         options=params.cross_encoder,

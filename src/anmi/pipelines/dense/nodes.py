@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, CandidateShards
-from anmi.engine import IN_PROCESS, EngineParams, make_blocks, running
+from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.dense.params import DenseParams
 from anmi.retrieval.bm25 import BM25Index
@@ -45,7 +46,7 @@ def encode_collection(
 
     place = (params.encoder or encoder, store.path / "models", params.max_length, params.prompts)
     model = opened(*place)
-    store.run = running(engine).ordered
+    store.run = partial(map_shards, engine)
     asked = "dense" in recipes.get(recipe).sources
     if not asked:
         log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
@@ -109,7 +110,6 @@ def retrieve(
     """
     from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
-    from anmi.retrieval.documents import Documents
     from anmi.retrieval.marked import Marked
     from anmi.retrieval.related import RelatedDocuments
     from anmi.retrieval.retrieve import Queries, Retrieve
@@ -129,14 +129,11 @@ def retrieve(
             part.query_id.tolist(), part.text.tolist(), known[:, :most], own[some],
             np.asarray(query_embeddings)[rows[some]],
         ))  # fmt: skip
+    vectors = document_embeddings if dense_index.exact is None else dense_index.exact
     search = Retrieve(
-        documents=Documents.cut(
-            len(ids),
-            bm25_index if "bm25" in asked.sources else None,
-            dense_index if "dense" in asked.sources else None,
-            document_embeddings if dense_index.exact is None else dense_index.exact,
-            engine.document_shards,
-        ),
+        bm25=bm25_index if "bm25" in asked.sources else None,
+        vectors=vectors if "dense" in asked.sources else None,
+        approximate=dense_index if "dense" in asked.sources and dense_index.exact is None else None,
         related=RelatedDocuments.from_table(related_documents, ids),
         bm25_depth=bm25.depth,
         dense_depth=dense.depth,

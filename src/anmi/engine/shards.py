@@ -1,0 +1,294 @@
+"""A function over shards: in this process, in others of this machine (joblib), or as tasks on a cluster (Ray)."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import secrets
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, Layout
+from anmi.candidates.parts import read
+from anmi.engine.params import EngineParams
+from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, limited
+from anmi.errors import AnmiError
+
+# Shards that are worth the start of processes where the number of workers was not given.
+_FEW: Final = 4
+_IDLE_SECONDS: Final = 60
+_RETRIES: Final = 3
+_LOST: Final = (
+    "a worker was lost, most likely for want of memory: lower engine.workers, or the shard of the stage, such as "
+    "bm25.shard, and go on with `kedro anmi resume`"
+)
+
+
+def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield the result of each item, in the order of the items; an error ends it.
+
+    Results must not depend on the engine, on its workers, or on the order in which they finish.
+
+    Parameters
+    ----------
+    engine
+        Where.
+    function
+        A function of a module, or an instance of such a class, that can be sent to other processes. It is sent once;
+        its arrays are shared by the workers of a machine and cannot be written to. Each worker keeps what it makes of
+        them at its first call.
+    items
+        Plain data. They are taken as workers get free, and two results for each worker wait for the caller at most.
+
+    Raises
+    ------
+    AnmiError
+        A worker was lost, on Ray for the fourth time; Ray is not installed or cannot be reached.
+
+    Examples
+    --------
+    >>> list(map_shards(EngineParams(), len, ["a", "bc"]))
+    [1, 2]
+    """
+    if engine.kind == "ray":
+        yield from _on_ray(engine, function, items)
+        return
+    workers, remaining = engine.most_workers, iter(items)
+    in_few = getattr(function, "in_threads_below", 0)
+    few = 0 if engine.workers else max(_FEW, in_few)
+    first = list(itertools.islice(remaining, few))
+    every = itertools.chain(first, remaining)
+    if workers > 1 and len(first) < min(few, in_few):
+        yield from in_threads(function, first, workers, engine.threads)
+    elif workers == 1 or len(first) < min(few, _FEW):
+        for item in every:
+            with limited(engine.threads):
+                result = function(item)
+            yield result
+    else:
+        yield from _in_processes(function, every, workers, engine.threads)
+
+
+def _in_processes(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, threads: int
+) -> Iterator[Result]:
+    import joblib
+    from joblib.externals.loky import get_reusable_executor
+
+    environment = dict.fromkeys(VARIABLES, str(threads)) | {"TQDM_DISABLE": "1"}
+    pool = get_reusable_executor(workers, timeout=_IDLE_SECONDS, env=environment, initializer=_begin)
+    with tempfile.TemporaryDirectory(prefix="anmi-engine-", ignore_cleanup_errors=True) as folder:
+        path = str(Path(folder) / "function")
+        joblib.dump(function, path)
+        try:
+            yield from in_order(lambda item: pool.submit(_mapped, path, item), items, 2 * workers)
+        except BrokenProcessPool as error:
+            raise AnmiError(_LOST) from error
+
+
+def _begin() -> None:
+    """Keep a worker that maps large arrays: loky would count them as a leak, and start another in its place."""
+    from joblib.externals.loky import process_executor
+
+    process_executor._USE_PSUTIL = False
+
+
+# What this worker was sent last: (where it came from, the function).
+_held: list[Any] = [None, None]
+
+
+def _mapped(path: str, item: Any) -> Any:
+    """Work on an item, in a process, with the function that lies in a file; its arrays are mapped from there."""
+    import joblib
+
+    if _held[0] != path:
+        _held[:] = [path, joblib.load(path, mmap_mode="r")]
+    return _held[1](item)
+
+
+def _on_ray(engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    ray = _connected(engine)
+    offered, gpus = ray.cluster_resources(), engine.ray.gpus_per_worker
+    if engine.ray.address is None and offered.get("GPU", 0) < gpus:
+        raise AnmiError(
+            f"engine.ray.gpus_per_worker is {gpus:g}, but this machine has {offered.get('GPU', 0):g} GPUs: lower it"
+        )
+    room = min(offered.get("CPU", 1) / engine.threads, offered.get("GPU", 0) / gpus if gpus else float("inf"))
+    task = ray.remote(_sent).options(
+        num_cpus=engine.threads, num_gpus=gpus, max_retries=_RETRIES, scheduling_strategy="SPREAD",
+        runtime_env={"env_vars": dict.fromkeys(VARIABLES, str(engine.threads))},
+    )  # fmt: skip
+    # In a list, or Ray would fetch it for each task; without one that this process holds it would be freed.
+    held = [ray.put(function)]
+    try:
+        yield from in_order(
+            lambda item: task.remote(held, item, engine.threads).future(),
+            items,
+            engine.workers or max(2 * int(room), 2),
+        )
+    except ray.exceptions.RayError as error:
+        cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
+        if isinstance(cause, ray.exceptions.RayError):
+            raise AnmiError(_LOST) from error
+        raise cause from error
+
+
+def _sent(held: list[Any], item: Any, threads: int) -> Any:
+    """Work on an item, as a task of Ray, with the function that lies in the object store."""
+    import ray
+
+    if _held[0] != held[0]:
+        _held[:] = [held[0], ray.get(held[0])]
+    with limited(threads):
+        return _held[1](item)
+
+
+def _connected(engine: EngineParams) -> Any:
+    """Return Ray, connected to its cluster, or to one of this machine that listens on loopback and asks for a token."""
+    address = engine.ray.address
+    if address is None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        import ray
+    except ImportError as error:
+        raise AnmiError(
+            'engine `ray` needs the package ray: pip install "anmi[ray]", or set engine.kind to local'
+        ) from error
+    if ray.is_initialized():
+        return ray
+    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        options |= {
+            "address": "local", "num_cpus": engine.most_workers * engine.threads, "include_dashboard": False,
+            "_node_ip_address": "127.0.0.1",
+        }  # fmt: skip
+    started = Future[None]()
+
+    def start() -> None:
+        try:
+            place = urlsplit(f"//{str(address).rpartition('//')[2]}")
+            if place.hostname and place.port:
+                # Ray itself would ask a machine for minutes that is not there.
+                socket.create_connection((place.hostname, place.port), timeout=10).close()
+            ray.init(**options)
+            started.set_result(None)
+        except BaseException as error:
+            started.set_exception(error)
+        # What Ray starts ends with the thread that started it, and a node's thread ends before the run does.
+        threading.Event().wait()
+
+    threading.Thread(target=start, daemon=True).start()
+    try:
+        started.result()
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise AnmiError(
+            f"no Ray can be reached at engine.ray.address {address or 'local'} ({reason}): start a cluster with `ray "
+            "start --head`, or set engine.kind to local"
+        ) from error
+    return ray
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Makes the bytes of a block of an item; with a layout, of a block by its layers, or of what is added to that."""
+
+    function: Callable[[Any], Candidates]
+    layout: Layout | None = None
+    added: bool = False
+
+    @property
+    def in_threads_below(self) -> int:
+        """See :func:`anmi.engine.threads.outside_python`."""
+        return getattr(self.function, "in_threads_below", 0)
+
+    def __call__(self, item: Any) -> bytes:
+        if self.layout is None:
+            return self.function(item).to_bytes()
+        block = self.layout(item)
+        made = self.function(block)
+        return Columns.added(block, made).to_bytes(block) if self.added else made.to_bytes()
+
+
+def _parts(
+    engine: EngineParams, made: _Part, items: Callable[[], Iterable[Any]], description: str, total: int | None
+) -> Callable[[], Iterator[bytes]]:
+    def parts() -> Iterator[bytes]:
+        sent: Iterable[Any] = items()
+        if engine.kind == "ray" and made.layout is not None:
+            # Workers on other machines do not reach the files of this one.
+            sent = (tuple(read(layer) for layer in layers) for layers in sent)
+        with tqdm(total=total, desc=description, unit="query", disable=not description or None, delay=2) as bar:
+            for part in map_shards(engine, made, sent):
+                bar.update(pq.read_metadata(pa.BufferReader(part)).num_rows)
+                yield part
+
+    return parts
+
+
+def make_blocks(
+    engine: EngineParams,
+    function: Callable[[Any], Candidates],
+    items: Iterable[Any],
+    *,
+    description: str = "",
+    total: int | None = None,
+) -> CandidateShards:
+    """Return shards that the workers of an engine make, one from each item, when they are read or saved.
+
+    Parameters
+    ----------
+    engine, function
+        See :func:`map_shards`.
+    items
+        Plain data; iterated anew at each pass.
+    description
+        Name of the progress bar; none is drawn without.
+    total
+        Queries, for the bar.
+    """
+    return CandidateShards.of_parts(_parts(engine, _Part(function), lambda: items, description, total))
+
+
+def map_blocks(
+    engine: EngineParams,
+    function: Callable[[Candidates], Candidates],
+    shards: CandidateShards,
+    *,
+    description: str = "",
+    total: int | None = None,
+) -> CandidateShards:
+    """Return shards on which the workers of an engine apply a function as they are read or saved.
+
+    Parameters are those of :func:`make_blocks`, but for the shards in place of the items.
+    """
+    return CandidateShards.of_parts(_parts(engine, _Part(function, shards.layout), shards.layers, description, total))
+
+
+def add_columns(
+    engine: EngineParams,
+    function: Callable[[Candidates], Candidates],
+    shards: CandidateShards,
+    *,
+    description: str = "",
+    total: int | None = None,
+) -> ColumnShards:
+    """Return the columns that a function adds to each block, made by the workers of an engine when read or saved.
+
+    Parameters are those of :func:`map_blocks`; the function returns the block that it is given with columns added.
+    """
+    return ColumnShards(_parts(engine, _Part(function, shards.layout, added=True), shards.layers, description, total))

@@ -1,0 +1,233 @@
+"""A function over shards: the same bytes in order wherever it is worked on, and an error in one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anmi.engine import IN_PROCESS, EngineParams, RayParams, map_shards
+from anmi.engine.threads import outside_python, with_torch
+from anmi.errors import AnmiError
+
+TWO = EngineParams(workers=2)
+ON_RAY = EngineParams(kind="ray", workers=2)
+ON_BOTH = pytest.mark.parametrize("engine", [TWO, pytest.param(ON_RAY, marks=pytest.mark.slow)], ids=["joblib", "ray"])
+
+
+def work(item: int) -> int:
+    """Square; 2 is wrong, 3 is a defect, 4 kills its worker."""
+    if item == 2:
+        raise AnmiError("two is not allowed: use another")
+    if item == 3:
+        return item // 0
+    if item == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item
+
+
+class Projected:
+    """Products, whose last bits depend on the number of threads; who made them, of an array that may be written to."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        self.matrix = matrix
+
+    def __call__(self, item: int) -> tuple[bytes, int, bool, str]:
+        if item == 0:
+            # Until the other worker, who may still be starting, had its turn.
+            time.sleep(3)
+        values = self.matrix @ np.random.default_rng(item).standard_normal(self.matrix.shape[1], np.float32)
+        return values.tobytes(), os.getpid(), self.matrix.flags.writeable, os.environ.get("OMP_NUM_THREADS", "")
+
+
+class DiesOnce:
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __call__(self, item: int) -> int:
+        if item == 7 and not self.trace.exists():
+            self.trace.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item * item
+
+
+def available(engine: EngineParams) -> None:
+    if engine.kind == "ray":
+        pytest.importorskip("ray")
+
+
+@ON_BOTH
+def test_results_come_in_order_with_the_bytes_of_one_process(engine: EngineParams) -> None:
+    available(engine)
+    function = Projected(np.random.default_rng(0).standard_normal((700, 501), np.float32))
+    found = list(map_shards(engine, function, range(30)))
+    assert [row[0] for row in found] == [row[0] for row in map_shards(IN_PROCESS, function, range(30))]
+    workers = {row[1] for row in found}
+    assert len(workers) == 2 and os.getpid() not in workers
+    assert {row[3] for row in found} == {"1"}
+    assert not any(row[2] for row in found), "arrays are mapped, so no worker can change what the others see"
+
+
+@ON_BOTH
+def test_an_error_comes_as_it_was_in_its_turn(engine: EngineParams) -> None:
+    available(engine)
+    results = map_shards(engine, work, [1, 5, 2, 6])
+    assert [next(results), next(results)] == [1, 25]
+    with pytest.raises(AnmiError, match=r"^two is not allowed: use another$"):
+        next(results)
+    with pytest.raises(ZeroDivisionError):
+        list(map_shards(engine, work, [3]))
+
+
+@ON_BOTH
+def test_a_lost_worker_is_told_in_one_sentence_and_the_next_call_works(engine: EngineParams) -> None:
+    available(engine)
+    with pytest.raises(AnmiError, match=r"lower engine\.workers.*kedro anmi resume") as caught:
+        list(map_shards(engine, work, [1, 4, 5]))
+    assert "\n" not in str(caught.value)
+    assert list(map_shards(engine, abs, [-1])) == [1]
+
+
+@pytest.mark.slow
+def test_ray_tries_again_what_a_lost_worker_was_at(tmp_path: Path) -> None:
+    available(ON_RAY)
+    assert list(map_shards(ON_RAY, DiesOnce(tmp_path / "died"), range(20))) == [item * item for item in range(20)]
+    assert (tmp_path / "died").exists()
+
+
+@ON_BOTH
+def test_items_are_taken_as_they_are_needed(engine: EngineParams) -> None:
+    available(engine)
+    taken = []
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    results = map_shards(engine, abs, items())
+    for _ in range(10):
+        next(results)
+    assert len(taken) <= 10 + 4
+    results.close()
+
+
+@ON_BOTH
+def test_a_call_may_feed_another(engine: EngineParams) -> None:
+    available(engine)
+    squares = map_shards(engine, work, [1, 5, 6, 7, 8, 9])
+    assert list(map_shards(engine, work, squares)) == [1, 625, 1296, 2401, 4096, 6561]
+
+
+def pid_of(_: int) -> int:
+    return os.getpid()
+
+
+def test_few_items_need_no_other_process() -> None:
+    engine = EngineParams()
+    assert set(map_shards(engine, pid_of, range(3))) == {os.getpid()}
+    if engine.most_workers > 1:
+        assert os.getpid() not in map_shards(engine, pid_of, range(4))
+
+
+@with_torch
+def of_a_network(item: int) -> tuple[int, int, str, bytes]:
+    import torch
+
+    time.sleep(0.05)
+    values = torch.rand(200, 300, generator=torch.Generator().manual_seed(item))
+    return os.getpid(), torch.get_num_threads(), threading.current_thread().name, (values @ values.T).numpy().tobytes()
+
+
+@outside_python
+def of_numpy(item: int) -> tuple[int, int, str, bytes]:
+    time.sleep(0.02)
+    values = np.random.default_rng(item).random((200, 300), np.float32)
+    return os.getpid(), 1, threading.current_thread().name, (values @ values.T).tobytes()
+
+
+@pytest.mark.parametrize(("function", "few"), [(of_a_network, 7), (of_numpy, 63)])
+def test_a_few_items_are_computed_by_threads_to_the_same_bytes(
+    function: object, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    before = torch.get_num_threads()
+    in_threads, in_processes = (list(map_shards(EngineParams(), function, range(n))) for n in (few, few + 1))
+    one = list(map_shards(IN_PROCESS, function, range(few + 1)))
+    assert {row[:2] for row in in_threads} == {(os.getpid(), 1)}
+    assert len({row[2] for row in in_threads}) == 2
+    assert os.getpid() not in {row[0] for row in in_processes}
+    assert [row[3] for row in in_threads] == [row[3] for row in one[:few]]
+    assert [row[3] for row in in_processes] == [row[3] for row in one]
+    assert torch.get_num_threads() == before
+
+
+def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(AnmiError, match=r'pip install "anmi\[ray\]"'):
+        list(map_shards(ON_RAY, abs, [1]))
+
+
+@pytest.mark.slow
+def test_a_gpu_that_is_not_there_is_told_at_once() -> None:
+    available(ON_RAY)
+    with pytest.raises(AnmiError, match="gpus_per_worker is 99"):
+        list(map_shards(EngineParams(kind="ray", workers=2, ray=RayParams(gpus_per_worker=99)), abs, [1]))
+
+
+CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("RAY")}
+CLUSTER = """
+import time
+import numpy as np, ray
+from ray.cluster_utils import Cluster
+from anmi.engine import EngineParams, RayParams, map_shards
+from anmi.errors import AnmiError
+
+class Where:
+    def __init__(self, array):
+        self.array = array
+
+    def __call__(self, item):
+        time.sleep(0.05)
+        return int(self.array[item]), ray.get_runtime_context().get_node_id()
+
+try:
+    list(map_shards(EngineParams(kind="ray", ray=RayParams(address="127.0.0.1:1")), abs, [1]))
+except AnmiError as error:
+    print(error)
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+second = cluster.add_node(num_cpus=1)
+engine = EngineParams(kind="ray", ray=RayParams(address=cluster.address))
+values, machines, lost_at = [], [], 0
+for value, machine in map_shards(engine, Where(np.arange(100_000)), range(60)):
+    values.append(value)
+    machines.append(machine)
+    if not lost_at and len(set(machines)) == 2:
+        cluster.remove_node(second, allow_graceful=False)
+        lost_at = len(values)
+assert values == list(range(60)), values
+print(f"{len(set(machines))} machines, {len(set(machines[lost_at + 6:]))} at the end", flush=True)
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_a_machine_of_a_cluster_may_be_lost(tmp_path: Path) -> None:
+    """Two machines, played by two sets of processes; the one that goes has a worker and finished results."""
+    available(ON_RAY)
+    (tmp_path / "cluster.py").write_text(CLUSTER)
+    command = [sys.executable, str(tmp_path / "cluster.py")]
+    done = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no Ray can be reached at engine.ray.address 127.0.0.1:1 (" in done.stdout
+    assert "2 machines, 1 at the end" in done.stdout
