@@ -262,7 +262,7 @@ PARAMETERS: Final = _of_parameters({
     "se[0]=3": ('"se"', 'did you mean "seed"'), "bm26.k1=1": ('"bm26"', 'did you mean "bm25"'),
     "ingestion.max_querys=3": ('"ingestion.max_querys"', 'did you mean "max_queries"'),
     "denoising.cross_encoder.fold=3": ('"denoising.cross_encoder.fold"', 'did you mean "folds"'),
-    "elo.candidates=50": ('"elo.candidates"', "depth"), "drift.foo=3": ('"drift.foo"', "thresholds"),
+    "elo.candidates=50": ('"elo.candidates"', "depth"),
     "evaluation.k=10": ('"evaluation.k"', "cutoffs"), "training.epochs=3": ('"training.epochs"', "options"),
     "training.options.epoch=3": ("epoch", 'did you mean "epochs"'), "engine.worker=2": ('did you mean "workers"',),
     "selection.export=flat": ('did you mean "exports"',), "retrain.rule.margins=1": ('did you mean "margin"',),

@@ -89,9 +89,7 @@ def test_an_audit_from_start_to_gate(
     # What it shows.
     shown = in_process(audited, "anmi", "audit")
     assert shown.exit_code == 0, shown.output
-    assert all(name in shown.output for name in ("naive_top", "coverage", "AUC", "audit_report.html"))
-    report = audited.versions("audit", "audit_report.html")[-1].read_text(encoding="utf-8")
-    assert "nv_retriever" in report
+    assert all(name in shown.output for name in ("naive_top", "nv_retriever", "coverage", "AUC"))
 
     # Another truth behind the same labels changes no judgment and no selection, only the score.
     other = new_place(tmp_path / "other")
@@ -120,7 +118,7 @@ def test_an_audit_from_start_to_gate(
     assert done.exit_code == 1
     assert 'recipe "naive_top" has' in done.output
     assert "audit.max_false_negative_rate allows (0.10%)" in done.output
-    for name in ("audit_recipes.parquet", "audit_judges.parquet", "audit_summary.json", "audit_report.html"):
+    for name in ("audit_recipes.parquet", "audit_judges.parquet", "audit_summary.json"):
         assert len(audited.versions("audit", name)) == 2, name
     assert not {path.name for path in audited.data.iterdir()} & {"ingestion", "bm25", "dense", "selection"}
 

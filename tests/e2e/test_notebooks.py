@@ -185,14 +185,3 @@ def test_sparse_retriever(run: Callable[..., Read]) -> None:
     assert {trace["name"] for trace in read.figures[title]["data"]} == {"in the text", "added"}
     assert read.number("postings a query: BM25") > 0
     assert read.number("sum of the bars") == pytest.approx(read.number(", score"), abs=0.01)
-
-
-@pytest.mark.rare
-def test_what_a_nightly_run_did(run: Callable[..., Read]) -> None:
-    read = run("what_a_nightly_run_did")
-    assert re.findall(r"^'(promoted|kept)'$", read.text, flags=re.MULTILINE) == ["promoted", "promoted", "kept"]
-    assert "{'challenger': 3, 'champion': 2}" in read.text
-    assert "differ strongly from the champion's" in read.text
-    assert "training.options.learning_rate is 50" in read.text
-    assert any(title.startswith("The nights of ") for title in read.figures)
-    assert any(title.startswith("The slowest steps") for title in read.figures)

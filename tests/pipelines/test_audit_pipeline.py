@@ -25,7 +25,7 @@ from anmi.selection.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 MINING = ("bm25", "consistency", "dense", "denoising", "elo")
-SCORING = {"audit_recipes", "audit_judges", "summarise_audit", "render_audit", "gate"}
+SCORING = {"audit_recipes", "audit_judges", "summarise_audit", "gate"}
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_every_artifact_of_an_audit_has_its_place(registered: dict[str, Pipeline
             }
             assert Path(twin["filepath"]).suffix == Path(entry["filepath"]).suffix
     tracked = {name for name in made if "anmi" in catalog[name]["metadata"]}
-    assert tracked == {"audit_summary", "audit_report"}
+    assert tracked == {"audit_summary"}
 
 
 def test_every_recipe_of_the_book_is_judged_for(configuration: Any) -> None:
@@ -177,11 +177,11 @@ def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_defa
         "setting": "", "failed": "",
     } for name, leak in (("clean", 0.01), ("dirty", 0.2))])  # fmt: skip
     nothing = pd.DataFrame()
-    gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams())
-    gate(recipes, nothing, {}, "", recipe="clean", params=AuditParams(max_false_negative_rate=0.1))
-    gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean"))
+    gate(recipes, nothing, {}, recipe="dirty", params=AuditParams())
+    gate(recipes, nothing, {}, recipe="clean", params=AuditParams(max_false_negative_rate=0.1))
+    gate(recipes, nothing, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean"))
     with pytest.raises(AnmiError, match=r'"dirty" has 20\.00% false negatives'):
-        gate(recipes, nothing, {}, "", recipe="dirty", params=AuditParams(max_false_negative_rate=0.1))
+        gate(recipes, nothing, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1))
 
 
 def test_every_threshold_is_a_parameter_of_its_step_and_can_take_the_values_tried() -> None:

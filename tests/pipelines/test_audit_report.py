@@ -1,21 +1,17 @@
-"""The page and the tables of an audit."""
+"""The tables of an audit."""
 
 from __future__ import annotations
 
 import io
-import json
 import math
 import re
 from typing import Any
 
-import lxml.html
 import pandas as pd
-import plotly.graph_objects as go
 import pytest
 from rich.console import Console
 
 from anmi.report.audit_console import judges_table, recipe_lines, recipes_table
-from anmi.report.audit_html import curves, judge_bars, render
 
 HOSTILE = "</script><img src=https://example.org/x.png onerror=alert(1)>"
 
@@ -60,68 +56,6 @@ def summary() -> dict[str, Any]:
         "collection": HOSTILE, "encoder": "minilm", "date": "2026-01-02T03:04:05+00:00", "depth": 50, "audit": found,
         "lost": {"swept": ["q1", HOSTILE]}, "failed": {"broken": "reads elo"},
     }  # fmt: skip
-
-
-def test_the_page_needs_nothing_and_nothing_in_it_runs_that_is_not_ours(
-    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any]
-) -> None:
-    page = render(recipes, judges, summary)
-    tree = lxml.html.fromstring(page)
-    assert not tree.xpath("//@src | //@href | //@onerror | //img | //link")
-    assert "default-src 'none'" in tree.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")[0]
-    for script in tree.xpath("//script[@data-plot]"):
-        go.Figure(json.loads(script.text)).to_plotly_json()
-    assert tree.xpath("//h1")[0].text == HOSTILE
-    for element in tree.xpath("//script|//style"):
-        element.drop_tree()
-    text = " ".join(tree.text_content().split())
-    for shown in ("1,356", "planted: equivalent583", "95.4%", "max_ratio.max_ratio = 0.95", "4.00%", "1.25%", "0.975"):
-        assert shown in text
-    assert "broken cannot be run on this collection: reads elo" in text
-    assert re.search(r"Lost by swept \(the first 2\): q1, ", text)
-
-
-def test_curves_follow_the_threshold_and_mark_the_recipe_as_it_is(recipes: pd.DataFrame) -> None:
-    figure = curves(recipes)
-    assert figure is not None
-    by_name: dict[str, list[dict[str, Any]]] = {}
-    for trace in figure.spec["data"]:
-        by_name.setdefault(trace["name"], []).append(trace)
-    assert set(by_name) == {"swept", "plain"}
-    line, mark = by_name["swept"]
-    assert line["y"] == pytest.approx([2, 4, 8]), "in per cent, in the order of the threshold, without empty points"
-    assert line["x"] == pytest.approx([0.08, 0.06, 0.02])
-    assert mark["x"] == pytest.approx([0.06])
-    assert mark["error_y"]["array"] == pytest.approx([4])
-    assert mark["error_y"]["arrayminus"] == pytest.approx([2])
-    assert len(by_name["plain"]) == 1
-    assert not any(trace.get("showlegend", True) for trace in (line,)), "a recipe stands in the legend once"
-
-
-def test_a_threshold_that_is_not_set_is_no_point_of_the_line() -> None:
-    unset = recipe("unset", math.nan, 0.03, default=True, setting="denoise.threshold")
-    figure = curves(pd.DataFrame([unset, recipe("unset", 0.3, 0.01), recipe("unset", 0.5, 0.03)]))
-    assert figure is not None
-    line, mark = figure.spec["data"]
-    assert line["y"] == pytest.approx([1, 3])
-    assert mark["y"] == pytest.approx([3])
-
-
-def test_bars_start_at_chance(judges: pd.DataFrame) -> None:
-    figure = judge_bars(judges, 50)
-    assert figure is not None
-    (bars,) = figure.spec["data"]
-    assert bars["y"] == ["likeness", "worse"]
-    assert [bars["base"] + x for x in bars["x"]] == pytest.approx([0.975, 0.45])
-    assert figure.spec["layout"]["xaxis"]["range"][0] < 0.4
-
-
-def test_without_anything_measured_the_page_says_so(
-    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any]
-) -> None:
-    assert curves(recipes[recipes.false_negative_rate.isna()]) is None
-    assert judge_bars(judges.iloc[2:], 50) is None
-    assert "No judge could be measured" in render(recipes, judges.iloc[2:], summary)
 
 
 def printed(table: Any) -> list[str]:

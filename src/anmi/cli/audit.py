@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, echo_places, example, json_option, load, project
+from anmi.cli.common import belonging, console, echo_json, example, json_option, load, project
 
 
 @click.command(epilog=example("kedro anmi audit"))
@@ -15,7 +15,7 @@ from anmi.cli.common import belonging, console, echo_json, echo_places, example,
 def audit(as_json: bool, env: str | None) -> None:
     """Print what the last audit found of recipes and judges."""
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, "audit_summary", "audit_recipes", "audit_judges", "audit_report")
+        catalog = belonging(context, "audit_summary", "audit_recipes", "audit_judges")
         summary = load(catalog, "audit_summary", "audit")
         if as_json:
             echo_json(summary)
@@ -27,4 +27,3 @@ def audit(as_json: bool, env: str | None) -> None:
         out.print(judges_table(catalog.load("audit_judges")))
         for name, reason in summary["failed"].items():
             click.echo(f"{name} cannot be run on this collection: {reason}")
-        echo_places({"report": catalog.get("audit_report").place()})

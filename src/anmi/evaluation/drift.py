@@ -1,217 +1,222 @@
-"""Are today's training data still like those of the champion? Two profiles are compared, and noise is allowed for.
+"""Are today's training data still like those of the champion? A profile of each is kept, and two are compared by SciPy.
 
-A verdict needs both: a difference that is not noise (a test, adjusted for the number of tests) and one that is large.
-Tables alone cannot tell what a model will make of the difference, so a verdict is a reason to look, not to stop.
+Every number of a profile is of one query or document, never of a single negative: the negatives of a query are alike.
+A verdict needs both: a difference that is not noise (a test, adjusted by Holm) and one that is large. It is a reason to
+look, not to stop.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import scipy
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from anmi.candidates import OPEN, PADDING, Candidates, CandidateShards
+from anmi.corpus.hardness import HardnessParams, hardness
+from anmi.corpus.texts import document_texts
+from anmi.evaluation.distributions import SCORE_COLUMNS
 from anmi.evaluation.significance import holm
-from anmi.evaluation.vocabulary import new_term_share
 
-Verdict = Literal["none", "slight", "strong"]
-VERDICTS: Final[tuple[Verdict, ...]] = ("none", "slight", "strong")
+FORMAT: Final = 3
+# Values kept of each distribution: enough to be sure of a Kolmogorov-Smirnov distance of 0.07 among 30 tests at 0.01.
+VALUES: Final = 2_000
 # Without as many values on both sides nothing is said.
 LEAST_VALUES: Final = 10
+# Chance that any of all the tests of a comparison takes noise for a difference: about four nights a year.
+ALPHA: Final = 0.01
+VERDICTS: Final = ("none", "slight", "strong")
+# From where on a difference is slight or strong: Kolmogorov-Smirnov distance (0.1: a normal distribution shifted by a
+# quarter of its standard deviation), Cohen's h of shares, ratio of counts.
+LIMITS: Final = {"distributions": (0.1, 0.2), "shares": (0.2, 0.5), "counts": (1.2, 1.5)}
+_SCORED: Final = ("positive_", "negative_")
+_NAMES: Final = {
+    "query_length": "length of queries (words)", "document_length": "length of documents (words)",
+    "query_hardness": "hardness of queries (0 to 1)", "all_negatives": "rows with all negatives",
+    "consistent": "queries that passed the consistency filter", "dropped": "rows dropped",
+}  # fmt: skip
+_SENTENCES: Final = {
+    "none": "The training data are like the champion's: nothing differs both surely and by much.",
+    "slight": "The training data differ slightly from the champion's.",
+    "strong": "The training data differ strongly from the champion's.",
+}
 
 
-class DriftThresholds(BaseModel):
-    """From where on a difference is called slight or strong; it must not be noise besides."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    alpha: float = Field(
-        0.01, gt=0, lt=1, description="Chance that any of all the tests of a comparison takes noise for a difference, "
-        "adjusted by Holm. 0.01: at most about four such nights in a year.",
-    )  # fmt: skip
-    distance_slight: float = Field(
-        0.1, gt=0, lt=1, description="Kolmogorov-Smirnov distance of two distributions, the largest difference of "
-        "their cumulative shares. 0.1: a normal distribution shifted by a quarter of its standard deviation.",
-    )  # fmt: skip
-    distance_strong: float = Field(
-        0.2, gt=0, lt=1, description="Likewise. 0.2: shifted by half its standard deviation, a medium effect to Cohen."
-    )
-    shift_slight: float = Field(0.2, gt=0, description="Change of a share as Cohen's h. 0.2: what he calls small.")
-    shift_strong: float = Field(0.5, gt=0, description="Likewise. 0.5: what Cohen calls a medium effect.")
-    ratio_slight: float = Field(
-        1.2, gt=1, description="Ratio of two counts, the larger over the smaller. 1.2: more than data grow in a night."
-    )
-    ratio_strong: float = Field(
-        1.5, gt=1, description="Likewise. 1.5: a third is gone, or half as much came, which is mostly a broken export."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_psi(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and {"psi_slight", "psi_strong"} & given.keys():
-            raise ValueError(
-                "psi_slight and psi_strong are gone with the population stability index; set distance_slight and "
-                "distance_strong, the Kolmogorov-Smirnov distance (0.1 and 0.2 are about a PSI of 0.1 and 0.25)"
-            )
-        return given
-
-
-def drift(
-    reference: Mapping[str, Any] | None, current: Mapping[str, Any], thresholds: DriftThresholds | None = None
-) -> dict[str, Any]:
-    """Compare two profiles.
+def profile(
+    queries: pd.DataFrame, corpus: pd.DataFrame, qrels: pd.DataFrame, selection: CandidateShards, *, wanted: int = 0,
+    made_with: Mapping[str, str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what training data look like, in some hundred kilobytes.
 
     Parameters
     ----------
-    reference
-        Of what the champion was trained on; None or empty without a champion.
-    current
-        Of what would be trained on now. Both from :func:`anmi.evaluation.training_profile.profile`.
-    thresholds
-        Where verdicts begin.
+    queries, corpus, qrels
+        As :class:`anmi.corpus.types.Collection` has them. Only counts look at queries beyond the split ``train``.
+    selection
+        Blocks after selection, a row per query and positive.
+    wanted
+        Negatives asked for per row.
+    made_with
+        What scores depend on besides the data, such as recipe and encoder: a comparison names what is different.
+
+    Returns
+    -------
+    dict
+        ``format``, ``made_with``, ``counts``, ``distributions`` (a sorted sample of at most 2,000 values each) and
+        ``shares`` (``share`` and ``count``, of how many queries). What was not measured is not in it.
+    """
+    training = queries[queries["split"] == "train"]
+    labels = qrels[qrels["query_id"].isin(training["query_id"])]
+    asked, answers = _sampled(training, "query_id"), _sampled(corpus, "document_id")
+    parts = [_measured(block, wanted) for block in selection.only(*SCORE_COLUMNS, "consistent")]
+    table = pd.concat(parts) if parts else pd.DataFrame({"query_id": [], "dropped": []})
+    rows = int((table["dropped"] == 0).sum())
+    table = table[table["query_id"].isin(asked["query_id"])].groupby("query_id").mean()
+    distributions: dict[str, Any] = {
+        "query_length": asked["text"].map(_words),
+        "document_length": pd.Series(document_texts(answers)).map(_words),
+        "query_hardness": hardness(asked["text"].tolist(), HardnessParams(code_mix="script")).value,
+        "positives_per_query": labels[labels["query_id"].isin(asked["query_id"])].groupby("query_id").size(),
+    }
+    distributions |= {str(name): table[name].dropna() for name in table if str(name).startswith(_SCORED)}
+    shares = {str(name): table[name].dropna() for name in table if not str(name).startswith(_SCORED)}
+    by_split = queries["split"].value_counts()
+    counts = {f"{split}_queries": int(by_split.get(split, 0)) for split in ("train", "dev", "test")}
+    return {
+        "format": FORMAT,
+        "made_with": dict(made_with or {}),
+        "counts": counts | {"documents": len(corpus), "training_labels": len(labels), "training_rows": rows},
+        "distributions": {
+            name: [float(f"{value:.6g}") for value in np.sort(found)]
+            for name, found in distributions.items() if len(found)
+        },
+        "shares": {name: {"share": float(known.mean()), "count": len(known)} for name, known in shares.items()},
+    }  # fmt: skip
+
+
+def _words(text: str) -> int:
+    return len(text.split())
+
+
+def _sampled(table: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Return at most so many rows, by hash of their ids, so that versions of a collection keep the same ones."""
+    hashes = pd.util.hash_array(table[key].to_numpy(object), categorize=False)
+    return table.iloc[np.sort(np.argsort(hashes, kind="stable")[:VALUES])]
+
+
+def _measured(block: Candidates, wanted: int) -> pd.DataFrame:
+    """Return what is measured of each row: the score of its positive, the mean over its negatives, its fate."""
+    used = block.query_verdict == OPEN
+    found: dict[str, Any] = {"all_negatives": used & (block.negatives.sum(axis=1) >= wanted), "dropped": ~used}
+    if "consistent" in block.query_columns:
+        found["consistent"] = block.query_columns["consistent"] > 0
+    for name in SCORE_COLUMNS:
+        if name in block.positive_columns:
+            known = used & (block.positives[:, 0] != PADDING)
+            found[f"positive_{name}"] = np.where(known, block.positive_columns[name][:, 0], np.nan)
+        if name in block.columns:
+            values = np.where(block.negatives & np.isfinite(block.columns[name]), block.columns[name], np.nan)
+            found[f"negative_{name}"] = pd.DataFrame(values).mean(axis=1).where(used).to_numpy()
+    return pd.DataFrame(found, dtype=np.float64).assign(query_id=block.query_ids)
+
+
+def drift(reference: Mapping[str, Any] | None, current: Mapping[str, Any]) -> dict[str, Any]:
+    """Compare two profiles: that of what the champion was trained on (None without one), and today's.
 
     Returns
     -------
     dict
         ``compared``; ``verdict``, the worst of all; ``reason`` where nothing could be compared; ``different``: what
-        scores depend on besides the data and is not the same. Then by name ``distributions`` (``verdict, distance,
-        shift, mean_reference, mean_current, p_value``), ``shares``, ``new_terms`` (``verdict, reference, current, h,
-        p_value``) and ``counts`` (``verdict, reference, current, ratio, p_value``), and ``not_compared``, reasons by
-        name. ``distance`` is that of Kolmogorov and Smirnov, ``shift`` the change of the mean in standard deviations;
-        p-values are adjusted.
+        scores depend on besides the data and is not the same; and by kind and name rows of ``verdict, size, reference,
+        current, p_value``: ``distributions`` (with means, and ``moved``, the Wasserstein distance in standard
+        deviations; size is the Kolmogorov-Smirnov distance), ``shares`` (size is Cohen's h) and ``counts`` (size is the
+        ratio). p-values are adjusted.
 
     Examples
     --------
     >>> drift(None, {})["reason"]
     'there is no champion to compare with'
     """
-    limits = thresholds or DriftThresholds()
-    reason = _incomparable(reference, current)
-    if reference is None or reason:
-        return {"compared": False, "verdict": "none", "reason": reason}
-    skipped: dict[str, str] = {}
-    found = {
-        "distributions": _distributions(reference, current, skipped),
-        "shares": _shares(reference["shares"], current["shares"], skipped),
-        "new_terms": _new_terms(reference, current, skipped),
-        "counts": {name: _counted(reference["counts"][name], current["counts"][name]) for name in current["counts"]},
+    if not reference or reference.get("format") != current.get("format"):
+        reason = "the champion's profile has another format; the next champion's can be compared"
+        return {
+            "compared": False,
+            "verdict": "none",
+            "reason": reason if reference else "there is no champion to compare with",
+        }
+    tests: dict[str, Callable[[Any, Any], dict[str, Any] | None]] = {
+        "distributions": _distributions,
+        "shares": _shares,
+        "counts": _counts,
     }
-    _judge(found, limits)
-    worst = max((VERDICTS.index(row["verdict"]) for rows in found.values() for row in rows.values()), default=0)
+    found = {
+        kind: {
+            name: row for name, old in reference[kind].items()
+            if name in current[kind] and (row := test(old, current[kind][name]))
+        }
+        for kind, test in tests.items()
+    }  # fmt: skip
+    rows = [(kind, row) for kind, named in found.items() for row in named.values()]
+    for (kind, row), p_value in zip(rows, holm([row["p_value"] for _, row in rows]).tolist(), strict=True):
+        slight, strong = LIMITS[kind]
+        row["p_value"] = p_value
+        row["verdict"] = VERDICTS[(1 + (row["size"] >= strong)) * (p_value < ALPHA and row["size"] >= slight)]
     made = (reference["made_with"], current["made_with"])
     different = {
         name: {"reference": made[0].get(name), "current": made[1].get(name)}
-        for name in dict.fromkeys([*made[0], *made[1]])
-        if made[0].get(name) != made[1].get(name)
-    }
-    return {"compared": True, "verdict": VERDICTS[worst], "different": different, **found, "not_compared": skipped}
+        for name in dict.fromkeys([*made[0], *made[1]]) if made[0].get(name) != made[1].get(name)
+    }  # fmt: skip
+    worst = max((VERDICTS.index(row["verdict"]) for _, row in rows), default=0)
+    return {"compared": True, "verdict": VERDICTS[worst], "different": different, **found}
 
 
-def _incomparable(reference: Mapping[str, Any] | None, current: Mapping[str, Any]) -> str:
-    if not reference:
-        return "there is no champion to compare with"
-    if reference.get("format") != current.get("format"):
-        return "the champion's profile has another format; the next champion's can be compared"
-    return ""
+def _distributions(old: Sequence[float], new: Sequence[float]) -> dict[str, Any] | None:
+    if min(len(old), len(new)) < LEAST_VALUES:
+        return None
+    test, spread = scipy.stats.ks_2samp(old, new, method="asymp"), float(np.std(old) or np.std(new))
+    moved = float(scipy.stats.wasserstein_distance(old, new)) / spread if spread else 0.0
+    means = {"reference": float(np.mean(old)), "current": float(np.mean(new))}
+    return {"size": float(test.statistic), "moved": moved, **means, "p_value": float(test.pvalue)}
 
 
-def _common(old: Mapping[str, Any], new: Mapping[str, Any], skipped: dict[str, str]) -> list[str]:
-    skipped |= {name: "not measured now" for name in old if name not in new}
-    skipped |= {name: "not measured for the champion" for name in new if name not in old}
-    return [name for name in old if name in new]
-
-
-def _distributions(
-    reference: Mapping[str, Any], current: Mapping[str, Any], skipped: dict[str, str]
-) -> dict[str, dict[str, Any]]:
-    old, new = reference["distributions"], current["distributions"]
-    rows = {}
-    for name in _common(old, new, skipped):
-        if name.endswith("_length") and reference["tokens"] != current["tokens"]:
-            skipped[name] = f"counted in {reference['tokens']} then, in {current['tokens']} now"
-        elif min(len(old[name]), len(new[name])) < LEAST_VALUES:
-            skipped[name] = "too few values"
-        else:
-            rows[name] = _compared(old[name], new[name])
-    return rows
-
-
-def _compared(old: Sequence[float], new: Sequence[float]) -> dict[str, Any]:
-    test = scipy.stats.ks_2samp(old, new, method="asymp")
-    before, now, spread = float(np.mean(old)), float(np.mean(new)), float(np.std(old) or np.std(new))
-    return {
-        "distance": float(test.statistic),
-        "shift": (now - before) / spread if spread else 0.0,
-        "mean_reference": before,
-        "mean_current": now,
-        "p_value": float(test.pvalue),
-    }
-
-
-def _shares(old: Mapping[str, Any], new: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, dict[str, Any]]:
-    rows = {}
-    for name in _common(old, new, skipped):
-        if min(old[name]["count"], new[name]["count"]) < LEAST_VALUES:
-            skipped[name] = "too few values"
-        else:
-            rows[name] = _compared_shares(
-                old[name]["share"], old[name]["count"], new[name]["share"], new[name]["count"]
-            )
-    return rows
-
-
-def _compared_shares(before: float, n: int, now: float, m: int) -> dict[str, Any]:
-    """Compare shares of n and m queries or texts; each is one draw, though a share may be of what stands in it."""
-    # A mean of shares may round to a little more than 1.
-    before, now = min(before, 1.0), min(now, 1.0)
-    h = 2 * math.asin(math.sqrt(now)) - 2 * math.asin(math.sqrt(before))
-    table = np.array([[before * n, (1 - before) * n], [now * m, (1 - now) * m]])
+def _shares(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Compare shares of queries; each query is one draw."""
+    if min(old["count"], new["count"]) < LEAST_VALUES:
+        return None
+    before, now = old["share"], new["share"]
+    table = np.array([[share["share"] * share["count"], (1 - share["share"]) * share["count"]] for share in (old, new)])
     p_value = float(scipy.stats.chi2_contingency(table).pvalue) if table.any(axis=0).all() else 1.0
-    return {"reference": before, "current": now, "h": h, "p_value": p_value}
+    h = abs(2 * math.asin(math.sqrt(now)) - 2 * math.asin(math.sqrt(before)))
+    return {"size": h, "reference": before, "current": now, "p_value": p_value}
 
 
-def _new_terms(
-    reference: Mapping[str, Any], current: Mapping[str, Any], skipped: dict[str, str]
-) -> dict[str, dict[str, Any]]:
-    """Hold the share of new terms against what texts of the champion's own kind would show; fewer are no drift."""
-    if reference["tokens"] != current["tokens"]:
-        skipped["new_terms"] = f"terms are {reference['tokens']} then, {current['tokens']} now"
-        return {}
-    rows = {}
-    for name, old in reference["vocabulary"].items():
-        new = current["vocabulary"][name]
-        if min(old["texts"], new["texts"]) < LEAST_VALUES:
-            skipped[f"new_terms: {name}"] = "too few values"
-            continue
-        row = _compared_shares(old["expected"], old["texts"], new_term_share(old, new), new["texts"])
-        rows[name] = row | ({"p_value": 1.0} if row["h"] < 0 else {})
-    return rows
-
-
-def _counted(before: int, now: int) -> dict[str, Any]:
+def _counts(before: int, now: int) -> dict[str, Any]:
     # Of two counts at the same rate each of their sum falls to either side with one half.
     p_value = float(scipy.stats.binomtest(now, before + now).pvalue) if before + now else 1.0
-    ratio = now / before if before else (None if now else 1.0)
-    return {"reference": before, "current": now, "ratio": ratio, "p_value": p_value}
+    # A count that was or is 0 differs by as much as can be.
+    size = max(before, now) / min(before, now) if before and now else 1.0 if before == now else 1e9
+    return {"size": size, "reference": before, "current": now, "p_value": p_value}
 
 
-def _judge(found: Mapping[str, Mapping[str, dict[str, Any]]], limits: DriftThresholds) -> None:
-    """Adjust the p-values of all rows together and give each row its verdict."""
-    tests = [(kind, row) for kind, rows in found.items() for row in rows.values()]
-    shift = (limits.shift_slight, limits.shift_strong)
-    borders = {
-        "distributions": (limits.distance_slight, limits.distance_strong), "shares": shift, "new_terms": shift,
-        "counts": (limits.ratio_slight, limits.ratio_strong),
-    }  # fmt: skip
-    for (kind, row), p_value in zip(tests, holm([row["p_value"] for _, row in tests]).tolist(), strict=True):
-        row["p_value"] = p_value
-        if kind == "counts":
-            size = max(row["ratio"], 1 / row["ratio"]) if row["ratio"] else math.inf
-        else:
-            size = row["distance"] if kind == "distributions" else abs(row["h"])
-        slight, strong = borders[kind]
-        large = p_value < limits.alpha and size >= slight
-        row["verdict"] = "none" if not large else "strong" if size >= strong else "slight"
+def in_words(found: Mapping[str, Any]) -> list[str]:
+    """Return the verdict, then what differs, the strong first, then what was made with something else."""
+    if not found["compared"]:
+        return [f"Drift was not measured: {found['reason']}."]
+    lines = sorted(_differences(found), key=lambda line: not line.startswith("strong"))
+    lines += [
+        f"{name} was {value['reference']} and is {value['current']}: scores may differ because of it."
+        for name, value in found["different"].items()
+    ]
+    return [_SENTENCES[found["verdict"]], *lines]
+
+
+def _differences(found: Mapping[str, Any]) -> Iterator[str]:
+    for kind, digits in (("counts", ",.0f"), ("shares", ".1%"), ("distributions", ",.4g")):
+        for name, row in found[kind].items():
+            if row["verdict"] != "none":
+                told = f"{format(row['reference'], digits)} before, {format(row['current'], digits)} now"
+                mean = " on average" if kind == "distributions" else ""
+                yield f"{row['verdict']}: {_NAMES.get(name, name.replace('_', ' '))}: {told}{mean}."

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from rich.markup import escape
 from rich.table import Table
+
+HEADER: Final = (
+    "recipe", "main threshold", "false negatives", "95 % interval", "gap", "coverage", "queries lost", "negatives",
+)  # fmt: skip
+
+
+def rows(recipes: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Return the cells of every recipe as it is, the cleanest first."""
+    found = recipes[recipes["default"]].sort_values("false_negative_rate", kind="stable").to_dict("records")
+    failed = ("cannot be run here", *[""] * 5)
+    return [(row["recipe"], setting(row), *(failed if row["failed"] else measured(row).values())) for row in found]
 
 
 def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
@@ -21,14 +32,10 @@ def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
     planted = ", ".join(f"{count:,} {kind}" for kind, count in found["planted"].items())
     title = f"Audit of {summary['collection']}: {found['queries']:,} queries, planted {planted}"
     table = Table(title=escape(title), title_justify="left")
-    table.add_column("recipe", no_wrap=True)
-    table.add_column("main threshold")
-    for name in ("false negatives", "95 % interval", "gap", "coverage", "queries lost", "negatives"):
-        table.add_column(name, justify="right")
-    for row in recipes[recipes["default"]].sort_values("false_negative_rate", kind="stable").to_dict("records"):
-        cells = (setting(row), *measured(row).values())
-        failed = (setting(row), "cannot be run here", *[""] * 5)
-        table.add_row(*map(escape, (row["recipe"], *(failed if row["failed"] else cells))))
+    for name in HEADER:
+        table.add_column(name, no_wrap=name == "recipe", justify="left" if name in HEADER[:2] else "right")
+    for cells in rows(recipes):
+        table.add_row(*map(escape, cells))
     return table
 
 

@@ -5,14 +5,31 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
 from anmi.report.figures import Figure
+
+
+class Section(NamedTuple):
+    """A part of a page: sentences, and perhaps a table."""
+
+    title: str
+    sentences: Sequence[str]
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def with_sections(report: str, sections: Sequence[Section]) -> str:
+    """Return a page with these sections at its end, their texts escaped."""
+    made = _environment().get_template("sections.html.jinja").render(sections=sections)
+    before, end, after = report.rpartition("</main>")
+    return before + made + end + after
 
 
 def page(template: str, **values: Any) -> str:
@@ -30,14 +47,17 @@ def page(template: str, **values: Any) -> str:
     str
         UTF-8 text with plotly.js inside, compressed (2 MB). Its content security policy forbids fetching anything.
     """
-    environment = jinja2.Environment(
+    return _environment().get_template(template).render(values, plotly=_plotly()).lstrip()
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(values, plotly=_plotly()).lstrip()
 
 
 @cache

@@ -97,7 +97,7 @@ def test_it_does_all_that_a_run_does_and_audits(retrain: Pipeline) -> None:
 def test_the_planted_truth_only_decides_and_is_reported(retrain: Pipeline) -> None:
     after = {node.name for node in retrain.from_inputs("planted_truth").nodes}
     others = {name for name in after if not name.startswith(("audit.", "scoring."))}
-    assert others == {"retrain.decide_promotion", "retrain.register_challenger"}
+    assert others == {"retrain.decide_promotion", "retrain.register_challenger", "retrain.report_retraining"}
 
 
 def test_the_champion_is_looked_at_before_anything_is_mined(retrain: Pipeline) -> None:

@@ -105,9 +105,14 @@ def summarise_audit(
     encoder: str,
     params: AuditParams,
 ) -> dict[str, Any]:
-    """Put the audit into one document."""
+    """Put the audit into one document, and log a line per recipe."""
     from anmi.evaluation.audit import found_share, summarise
     from anmi.evaluation.planting import PlantedTruth
+    from anmi.report.audit_console import recipe_lines
+
+    for line in recipe_lines(recipes):
+        log.info("%s", line)
+    log.info("See all of it with: kedro anmi audit")
 
     found = found_share(candidates.only(), PlantedTruth(truth, corpus.document_id))
     return {
@@ -119,22 +124,10 @@ def summarise_audit(
     }
 
 
-def render_audit(recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any]) -> str:
-    """Return the audit as one self-contained HTML document, and log a line per recipe."""
-    from anmi.report.audit_console import recipe_lines
-    from anmi.report.audit_html import render
-
-    for line in recipe_lines(recipes):
-        log.info("%s", line)
-    log.info("See all of it with: kedro anmi audit")
-    return render(recipes, judges, summary)
-
-
 def gate(
     recipes: pd.DataFrame,
     judges: pd.DataFrame,
     summary: dict[str, Any],
-    report: str,
     *,
     recipe: str,
     params: AuditParams,

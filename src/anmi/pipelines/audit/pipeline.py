@@ -13,7 +13,6 @@ from anmi.pipelines.audit.nodes import (
     gate,
     ingest_all,
     plant_truth,
-    render_audit,
     summarise_audit,
 )
 from anmi.pipelines.wiring import by_name, stage
@@ -22,7 +21,7 @@ from anmi.selection.rated import RATED
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}
 _TRUTH: Final = "planted_truth"
-_FINDINGS: Final = ("audit_recipes", "audit_judges", "audit_summary", "audit_report")
+_FINDINGS: Final = ("audit_recipes", "audit_judges", "audit_summary")
 
 
 def create_pipeline() -> Pipeline:
@@ -93,16 +92,10 @@ def _scoring() -> Pipeline:
             name="summarise_audit",
         ),
         Node(
-            render_audit,
-            inputs=["audit_recipes", "audit_judges", "audit_summary"],
-            outputs="audit_report",
-            name="render_audit",
-        ),
-        Node(
             gate,
             inputs=by_name(
                 "params:recipe", recipes="audit_recipes", judges="audit_judges", summary="audit_summary",
-                report="audit_report", params="params:audit",
+                params="params:audit",
             ),
             outputs=None,
             name="gate",

@@ -97,6 +97,54 @@ def audit_recipe(
     return table
 
 
+def profile_training_data(
+    queries: pd.DataFrame,
+    corpus: pd.DataFrame,
+    qrels: pd.DataFrame,
+    *,
+    selection: CandidateShards,
+    selection_summary: dict[str, Any],
+    encoder_info: dict[str, Any],
+    info: dict[str, Any],
+) -> dict[str, Any]:
+    """Write down what a later version of the collection will be compared with."""
+    from anmi.corpus.mined import of_train
+    from anmi.evaluation.drift import profile
+
+    made_with = {
+        "collection": info["collection"], "recipe": selection_summary["recipe"], "encoder": encoder_info["encoder"],
+        "encoder fingerprint": encoder_info["fingerprint"],
+        **{f"{role} prompt": text for role, text in (encoder_info.get("prompts") or {}).items() if text},
+    }  # fmt: skip
+    # Like its other figures those of the selection are about training queries.
+    chosen, wanted = of_train(selection, queries), selection_summary["negatives_wanted"]
+    return profile(queries, corpus, qrels, chosen, wanted=wanted, made_with=made_with)
+
+
+def measure_drift(training_profile: dict[str, Any], champion_profile: dict[str, Any] | None) -> dict[str, Any]:
+    """Compare with what the champion was trained on; without a champion the result says so."""
+    from anmi.evaluation.drift import drift, in_words
+
+    found = drift(champion_profile, training_profile)
+    for line in in_words(found):
+        log.info("%s", line)
+    return found
+
+
+def report_retraining(report: str, registration: dict[str, Any], drift: dict[str, Any], audited: pd.DataFrame) -> str:
+    """Return the run's report with what was decided, what the audit found, and how the data have changed."""
+    from anmi.evaluation.drift import in_words
+    from anmi.report.audit_console import HEADER, rows
+    from anmi.report.page import Section, with_sections
+
+    decided = f"{registration['decision'].capitalize()}: version {registration['version']} of {registration['model']}."
+    return with_sections(report, [
+        Section("Promotion", [decided, *registration["reasons"]]),
+        Section("False negatives by planted truth", [], HEADER, rows(audited)),
+        Section("Drift of the training data", in_words(drift)),
+    ])  # fmt: skip
+
+
 def evaluate_champion(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,

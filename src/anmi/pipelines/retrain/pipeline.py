@@ -7,12 +7,14 @@ from typing import Final
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.audit.pipeline import NAMESPACE
-from anmi.pipelines.retrain.drift import measure_drift, profile_training_data, render_drift
 from anmi.pipelines.retrain.nodes import (
     audit_recipe,
     decide_promotion,
     evaluate_champion,
+    measure_drift,
+    profile_training_data,
     register_challenger,
+    report_retraining,
     score_champion,
 )
 from anmi.pipelines.wiring import by_name, stage
@@ -51,23 +53,16 @@ def create_pipeline() -> Pipeline:
         Node(
             profile_training_data,
             inputs=by_name(
-                "queries", "corpus", "qrels", "related_documents", "selection", "selection_summary", "encoder_info",
-                info="collection_info", params="params:drift",
+                "queries", "corpus", "qrels", "selection", "selection_summary", "encoder_info", info="collection_info",
             ),
             outputs="training_profile",
             name="profile_training_data",
         ),
         Node(
             measure_drift,
-            inputs=["training_profile", "champion_profile", "params:drift"],
+            inputs=["training_profile", "champion_profile"],
             outputs="drift",
             name="measure_drift",
-        ),
-        Node(
-            render_drift,
-            inputs=["drift", "training_profile", "champion_profile"],
-            outputs="drift_report",
-            name="render_drift",
         ),
         Node(
             decide_promotion,
@@ -87,6 +82,12 @@ def create_pipeline() -> Pipeline:
             ),
             outputs="registration",
             name="register_challenger",
+        ),
+        Node(
+            report_retraining,
+            inputs=["report", "registration", "drift", "audit_recipes"],
+            outputs="retrain_report",
+            name="report_retraining",
         ),
     ])  # fmt: skip
 
