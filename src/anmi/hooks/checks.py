@@ -128,7 +128,7 @@ class CheckHooks:
         """Refuse a collection that lacks what the end of the run needs; training or evaluation would, hours later."""
         if node.short_name == "ask_corpus":
             self._check_pseudo_queries(outputs["pseudo_queries"])
-        if node.short_name != "ingest":
+        if node.name != "ingestion.ingest":
             return
         split, self._unlabelled = self._evaluated, None
         if split is not None and not (outputs["queries"]["split"] == split).any():
