@@ -90,8 +90,8 @@ docs: .venv/.installed-test ## build the documentation as a site with a search, 
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "open build/site/index.html"
 
-viz: .venv/.installed ## write the pipeline, with what the last run made, as a site, in build/viz
-	@$(BIN)/kedro anmi viz --output build/viz
+viz: .venv/.installed ## write the pipeline, with what the last run made, as a site, in build
+	@$(BIN)/kedro viz build --include-previews
 
 install: .venv/.installed ## only make .venv with the locked versions
 

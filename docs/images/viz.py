@@ -1,6 +1,6 @@
 """Take the picture of Kedro-Viz: a figure of the last run, the node that made it, and what it was made of.
 
-    kedro anmi viz && python docs/images/viz.py
+    make viz && python docs/images/viz.py
 
 It opens the site in Debian's Chromium by Playwright, both of which the tests need as well.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 HERE: Final = Path(__file__).parent
-SITE: Final = HERE.parents[1] / "build" / "viz"
+SITE: Final = HERE.parents[1] / "build"
 SHOWN: Final = "nearness_figure"
 SIZE: Final = {"width": 1280, "height": 800}
 # Beside the page as it opens for the first time: without its hints, and with room for the graph.

@@ -160,7 +160,10 @@ def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Pa
 def test_the_list_names_every_format() -> None:
     done = invoke("--list")
     assert done.exit_code == 0
-    assert [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")] == list(FORMATS)
+    assert [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")] == [
+        *FORMATS,
+        "opensearch",
+    ]
 
 
 def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) -> None:

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from kedro.framework.startup import bootstrap_project
 from tests.commands import environment
 
-from anmi.cli import SECTIONS, anmi, cli
+from anmi.cli import COMMANDS, anmi, cli
 from anmi.hooks.retraining import EXIT_CODES
 
 ROOT = Path(__file__).parents[2]
@@ -58,16 +58,13 @@ def test_the_first_screen_says_what_to_do_first_and_cuts_no_description_off() ->
     text = " ".join(done.output.split())
     assert "`kedro anmi doctor` first" in text
     assert "..." not in done.output.partition("Options:")[2]
-    places = [done.output.index(f"\n{heading}:") for heading in SECTIONS]
-    assert places == sorted(places)
-    listed = re.findall(r"^  ([a-z]+)  ", done.output, flags=re.MULTILINE)
-    assert listed == [command.name for commands in SECTIONS.values() for command in commands]
-    assert sorted(listed) == sorted(anmi.commands)
+    listed = re.findall(r"^  ([a-z]+)  ", done.output.partition("Commands:")[2], flags=re.MULTILINE)
+    assert sorted(listed) == sorted(command.name or "" for command in COMMANDS)
 
 
-@pytest.mark.parametrize("name", [*ALL, "run", "package"])
+@pytest.mark.parametrize("name", [*ALL, "run"])
 def test_help_ends_with_an_example_that_is_understood(name: str) -> None:
-    words = [name] if name in ("run", "package") else ["anmi", *name.split()]
+    words = [name] if name == "run" else ["anmi", *name.split()]
     done = CliRunner().invoke(cli, [*words, "--help"])
     command = ALL.get(name) or cli.commands[name]
     shown = examples(command)
@@ -90,16 +87,15 @@ def test_every_command_that_prints_has_json(name: str) -> None:
     assert has is (name not in WITHOUT_JSON)
 
 
-@pytest.mark.parametrize("heading", SECTIONS)
-def test_the_page_has_every_command_with_its_example(heading: str) -> None:
+def test_the_page_has_every_command_with_its_example() -> None:
     lines = []
-    for command in SECTIONS[heading]:
+    for command in COMMANDS:
         shown = [(command, line) for line in examples(command)]
         if isinstance(command, click.Group):
             shown = [(each, line) for each in command.commands.values() for line in examples(each)]
         lines += [f"{line}  # {each.get_short_help_str(200)}" for each, line in shown]
     block = "\n".join(["```sh", *lines, "```"])
-    assert f"## {heading}\n\n{block}\n" in PAGE, f"docs/cli.md should have:\n## {heading}\n\n{block}"
+    assert f"## Commands\n\n{block}\n" in PAGE, f"docs/cli.md should have:\n{block}"
 
 
 def test_the_page_has_the_exit_codes_of_retraining() -> None:
@@ -130,31 +126,6 @@ def test_who_reads_json_is_not_asked_whether_to_remove(tmp_path: Path) -> None:
     assert killed.exists()
     assert CliRunner().invoke(cli, ["anmi", "prune", "--keep", "1", "--json", "--yes"]).exit_code == 0
     assert not killed.exists()
-
-
-@pytest.mark.parametrize(("folder", "words", "expected"), [
-    ("elsewhere", "anmi re", {"recipes", "reproduce", "results", "resume"}),
-    ("elsewhere", "anmi explain --t", {"--top"}),
-    ("project", "kedro anmi re", {"recipes", "reproduce", "results", "resume"}),
-])  # fmt: skip
-def test_a_shell_completes_names(folder: str, words: str, expected: set[str], tmp_path: Path) -> None:
-    program = words.split(maxsplit=1)[0]
-    asked = {f"_{program.upper()}_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    place = ROOT if folder == "project" else tmp_path
-    done = subprocess.run(
-        [str(BIN / program)], cwd=place, env=environment(**asked), capture_output=True, text=True, check=False
-    )
-    assert {line.removeprefix("plain,") for line in done.stdout.splitlines()} == expected, done.stderr
-
-
-@pytest.mark.parametrize("program", ["anmi", "kedro"])
-def test_the_page_says_how_to_complete(program: str, tmp_path: Path) -> None:
-    (line,) = re.findall(rf'eval "\$\((_{program.upper()}_COMPLETE=bash_source {program})\)"', PAGE)
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=ROOT, env=environment(PATH=f"{BIN}:{os.environ['PATH']}"), capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
-    assert f"_{program}_completion()" in done.stdout
 
 
 def test_a_run_that_is_stopped_by_hand_ends_as_the_shell_says(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from anmi.cli import cli
-from anmi.report.search_console import hits_table
+from anmi.report.console import hits_table
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
 from anmi.search.hits import Hit

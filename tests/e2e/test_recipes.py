@@ -94,11 +94,11 @@ def test_a_sparse_retriever_from_candidates_to_report_and_export(mined: Any, in_
     assert "What documents are found by" in report.read_text(encoding="utf-8")
     (folder,) = (mined.data / "evaluation/search_index").glob("*/search_index")
     assert HybridSearch.load(folder).search("mean of an array", 3, "sparse")[0]
-    written = in_process(mined, "anmi", "opensearch", str(tmp_path / "files"), "--question", "mean of an array")
+    written = in_process(mined, "anmi", "export", "opensearch", str(tmp_path / "files"), "--json")
     assert written.exit_code == 0, written.output
-    assert (tmp_path / "files" / "query.json").is_file()
-    again = json.loads(in_process(mined, "anmi", "opensearch", str(tmp_path / "again"), "--json").stdout)
-    assert again == {"documents": len(mined.table("ingestion", "corpus.parquet")), "folder": str(tmp_path / "again")}
+    assert json.loads(written.stdout)["documents"] == len(mined.table("ingestion", "corpus.parquet"))
+    assert {path.name for path in (tmp_path / "files").iterdir()} == {"index.json", "documents.ndjson", "idf.json"}
+    assert "is not empty" in in_process(mined, "anmi", "export", "opensearch", str(tmp_path / "files")).stderr
 
 
 def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_catalog: Any) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from anmi.report.audit_console import judges_table, recipe_lines, recipes_table
+from anmi.report.console import audited, judges_table, recipes_table
 
 HOSTILE = "</script><img src=https://example.org/x.png onerror=alert(1)>"
 
@@ -72,6 +72,6 @@ def test_tables_show_each_recipe_as_it_is(recipes: pd.DataFrame, judges: pd.Data
     expected = ["swept", "max_ratio.max_ratio = 0.95", "4.00%", "2.00% to 8.00%", "0.060", "87.5%", "21", "1,234"]
     assert cells[1] == expected
     assert "cannot be run here" in cells[2]
-    assert [line.split()[0] for line in recipe_lines(recipes)] == ["plain", "swept"]
+    assert [cells[0] for cells in audited(recipes)] == ["plain", "swept", "broken"]
     shown = "\n".join(printed(judges_table(judges)))
     assert re.search(r"likeness │ 0\.975 │ 0\.960 to 0\.980 │ +40 │ +900 │ +0 │", shown)

@@ -29,8 +29,14 @@ from anmi.pipelines.elo.params import EloParams
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams
-from anmi.report.console import rejections_table
-from anmi.report.negatives_console import dropped_table, expected_sentence, origins_table, source_lines, source_table
+from anmi.report.console import (
+    dropped_table,
+    expected_sentence,
+    origins_table,
+    rejections_table,
+    source_lines,
+    source_table,
+)
 from anmi.selection.inheritance import under
 from anmi.selection.rated import rated
 from anmi.selection.recipe import RecipeBook, recipe_book

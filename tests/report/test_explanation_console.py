@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from anmi.report.explanation_console import candidates_table, document_table, strongest
+from anmi.report.explanation import candidates_table, document_table, strongest
 
 POSITIVE = {
     "document_id": "a.positive",

@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
-import pandas as pd
 from kedro.framework.cli.utils import env_option
 
 from anmi.cli.common import example, json_option, plain_errors, project, store_path
 from anmi.errors import AnmiError, nearest
-from anmi.evaluation.significance import compare, holm, interval
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 METRIC: Final = "ndcg@10"
 _NAMED: Final = re.compile(r"([\w/-]+)=(.*)")
@@ -155,6 +156,8 @@ def run(cell: Cell, store: Path, env: str | None) -> bool:
 
 def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the metrics of every query by labels, and by completed judgments where more is known; and facts."""
+    import pandas as pd
+
     from anmi.evaluation.metrics import completed_judgments, evaluate
 
     scores, runs, equivalents = (catalog.load(name) for name in ("query_metrics", "runs", "equivalents"))
@@ -183,6 +186,10 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     """Yield a row for each collection, judgments, bucket and system; tests are against the first system."""
+    import pandas as pd
+
+    from anmi.evaluation.significance import compare, holm, interval
+
     if not done:
         return
     names = {one.folder: {"collection": one.collection, "cell": one.system} for one in done}

@@ -20,7 +20,7 @@ def audit(as_json: bool, env: str | None) -> None:
         if as_json:
             echo_json(summary)
             return
-        from anmi.report.audit_console import judges_table, recipes_table
+        from anmi.report.console import judges_table, recipes_table
 
         out = console()
         out.print(recipes_table(catalog.load("audit_recipes"), summary))

@@ -1,54 +1,210 @@
 # mypy: allow-untyped-decorators
-"""``kedro anmi doctor``: is everything there that a run needs, what is slow here, and what to do about it."""
+"""``kedro anmi doctor``: is everything there that a run needs, and what to do about what is not."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import sys
-from dataclasses import asdict
-from itertools import groupby
-from typing import Any
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import echo_json, example, json_option, silence
+from anmi.cli.common import echo_json, example, json_option, project, silence, size_text, store_path
+from anmi.errors import AnmiError, masked, visible
+
+OK: Final = "ok"
+WARNING: Final = "warning"
+PROBLEM: Final = "problem"
+_LOCKED: Final = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
+_PYTHONS: Final = ((3, 11), (3, 12))
+# Bytes free below which there is too little room for a run, and none at all.
+_LITTLE: Final = 2_000_000_000
+_NOTHING: Final = 200_000_000
 
 
-@click.command(
-    short_help="Check all that a run needs, and say what to do.",
-    epilog=example("kedro anmi doctor"),
-)
+class Finding(NamedTuple):
+    """What was found: ``ok``, a ``warning`` (a run works) or a ``problem`` (it would not), and what to do about it."""
+
+    name: str
+    level: str
+    text: str
+    todo: str = ""
+
+
+@click.command(short_help="Check all that a run needs, and say what to do.", epilog=example("kedro anmi doctor"))
 @json_option
 @env_option
 def doctor(as_json: bool, env: str | None) -> None:
-    """Check environment, models, data, tracking, store and disk, and say what to do about what is amiss.
+    """Check environment, models, data, tracking and disk, and say what to do about what is amiss.
 
     The configured collection is read for it. Ends with 0 where nothing is a problem, else with 1;
     warnings are none.
     """
-    from anmi.cli.checkup import PROBLEM, examine
-
     with silence():
         found = examine(env)
     problems = [finding for finding in found if finding.level == PROBLEM]
     if as_json:
-        echo_json({"ok": not problems, "findings": [asdict(finding) for finding in found]})
+        echo_json({"ok": not problems, "findings": [finding._asdict() for finding in found]})
     else:
-        _print(found)
+        for finding in found:
+            click.echo(visible(f"{finding.level:<8} {finding.name}: {finding.text}"))
+            if finding.todo:
+                click.echo(visible(f"{'':<9}→ {finding.todo}"))
+        click.echo(f"\nnext: {'do what the arrows say, and ask again' if problems else 'kedro run'}")
     if problems:
         sys.exit(1)
 
 
-def _print(found: list[Any]) -> None:
-    from anmi.errors import visible
+def examine(env: str | None) -> list[Finding]:
+    """Look at everything; without a configuration that can be read, at what needs none."""
+    found = [*_tried("environment", environment, None)]
+    try:
+        with project(env) as context:
+            found.append(Finding("parameters", OK, f"those of {env or 'local'} are valid"))
+            for name, check in CHECKS.items():
+                found += _tried(name, check, context)
+    except click.ClickException as error:
+        found.append(Finding("parameters", PROBLEM, error.message, "correct them there"))
+    return found
 
-    for section, findings in groupby(found, lambda finding: finding.section):
-        click.echo(section)
-        for finding in findings:
-            click.echo(visible(f"  {finding.level:<8} {finding.name}: {finding.text}"))
-            if finding.todo:
-                click.echo(visible(f"{'':<11}→ {finding.todo}"))
-    counted = {level: sum(finding.level == level for finding in found) for level in ("problem", "warning")}
-    told = ", ".join(f"{number} {level}{'s' * (number != 1)}" for level, number in counted.items() if number)
-    todo = "do what the arrows say, and ask again" if counted["problem"] else "kedro run"
-    click.echo(f"\n{told or 'all is well'}; next: {todo}")
+
+def _tried(name: str, check: Callable[[Any], Iterator[Finding]], context: Any) -> list[Finding]:
+    """Return what a check finds; one that fails is a problem, and the others go on."""
+    found: list[Finding] = []
+    try:
+        found.extend(check(context))
+    except Exception as error:
+        said = f"{'' if isinstance(error, AnmiError) else type(error).__name__ + ': '}{' '.join(str(error).split())}"
+        found.append(Finding(name, PROBLEM, masked(said)[:600]))
+    return found
+
+
+def environment(_: Any) -> Iterator[Finding]:
+    """Look at Python, the packages, the device and the threads."""
+    here, known = sys.version_info, " and ".join(f"{major}.{minor}" for major, minor in _PYTHONS)
+    good = here[:2] in _PYTHONS
+    todo = "" if good else f"only {known} are tested: make .venv with one of them"
+    yield Finding("Python", OK if good else WARNING, ".".join(map(str, here[:3])), todo)
+    yield packages(Path.cwd() / "requirements.lock")
+    import torch
+
+    gpu = torch.cuda.is_available()
+    yield Finding("device", OK, torch.cuda.get_device_name() if gpu else "no GPU that torch can use: the processor")
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    crowded = torch.get_num_threads() > there
+    todo = f"set OMP_NUM_THREADS={there}: more threads than cores wait for each other" if crowded else ""
+    text = f"{torch.get_num_threads()} of torch on {there} cores"
+    yield Finding("threads", WARNING if crowded else OK, text, todo)
+
+
+def packages(lock: Path) -> Finding:
+    """Compare what is installed with a lock file."""
+    if not lock.is_file():
+        return Finding("packages", OK, "installed without a lock file, so not compared")
+    there = {found.metadata["Name"].lower().replace("_", "-"): found.version for found in metadata.distributions()}
+    locked = {name.lower().replace("_", "-"): version for name, version in _LOCKED.findall(lock.read_text("utf-8"))}
+    if gone := [name for name in locked if name not in there]:
+        return Finding("packages", PROBLEM, f"not installed: {', '.join(gone[:8])}", "make install")
+    # What follows a plus says how a package was built: torch for processors is 2.6.0+cpu.
+    other = [f"{n} {there[n]}" for n, v in locked.items() if there[n].split("+")[0] != v.split("+")[0]]
+    if other:
+        text = f"{len(other)} of {len(locked)} are not those of {lock.name}: {', '.join(other[:5])}"
+        return Finding("packages", WARNING, text, "make install, or results may differ in the last digits")
+    return Finding("packages", OK, f"all {len(locked)} are those of {lock.name}")
+
+
+def models(context: Any) -> Iterator[Finding]:
+    """Look at the packaged MiniLM, the encoder and the cross-encoder; nothing is fetched."""
+    from huggingface_hub import try_to_load_from_cache
+
+    from anmi.retrieval.encoders import MINILM_SHA256, NAMES, minilm_folder, verify
+    from anmi.retrieval.model_folder import check_folder, is_folder
+
+    verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
+    yield Finding("MiniLM", OK, "packaged, its weights as they should be")
+    base = str(context.params["denoising"].cross_encoder.base)
+    for name, asked in (("encoder", str(context.params["encoder"])), ("cross-encoder", base)):
+        if is_folder(asked):
+            check_folder(Path(asked), asked)
+        if asked in NAMES or is_folder(asked) or isinstance(try_to_load_from_cache(asked, "config.json"), str):
+            yield Finding(name, OK, f"{asked} is here")
+        elif os.environ.get("ANMI_ONLINE"):
+            yield Finding(name, WARNING, f"{asked} is not here: the run fetches it from the hub")
+        else:
+            todo = "set ANMI_ONLINE=1 for one run, which fetches it, or name a folder"
+            yield Finding(name, PROBLEM, f"{asked} is not here, and downloads are not allowed", todo)
+
+
+def data(context: Any) -> Iterator[Finding]:
+    """Read the configured collection, unless its first use would download it, and count."""
+    collection = str(context.params["collection"])
+    if collection.startswith("ir_datasets:"):
+        yield Finding("collection", OK, f"{collection} is not read here, since its first use downloads it")
+        return
+    from anmi.corpus.sources import load_collection
+
+    params = context.params["ingestion"]
+    shares = {"dev_share": params.dev_share, "test_share": params.test_share, "language": params.language}
+    found = load_collection(collection, seed=int(context.params["seed"]), **shares)
+    counted = found.queries["split"].value_counts()
+    queries = {split: int(counted.get(split, 0)) for split in ("train", "dev", "test")}
+    told = ", ".join(f"{count:,} {split}" for split, count in queries.items())
+    text = f'{collection}: {len(found.corpus):,} documents in "{found.language}", queries: {told}'
+    yield Finding("collection", OK, text)
+    if not queries["train"]:
+        said = "no training query has a label: nothing is mined, and training rests on pseudo-queries"
+        yield Finding("collection", WARNING, said)
+    if small := [f"{split} has {queries[split]}" for split in ("dev", "test") if queries[split] < 50]:
+        yield Finding("collection", WARNING, f"{' and '.join(small)} queries: with fewer than 50 trust no interval")
+
+
+def tracking(context: Any) -> Iterator[Finding]:
+    """Ask the tracking store for its experiments; a database that is not there yet is not made."""
+    from anmi.datasets.model_registry import connect
+    from anmi.runs.record import data_root
+    from anmi.runs.tracking import quiet, read_settings, tracking_uri
+
+    settings = read_settings(context)
+    uri = tracking_uri(settings, data_root(context)) if settings.enabled else ""
+    if not uri or (uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()):
+        yield Finding("MLflow", OK, f"{uri}: the first run makes it" if uri else "switched off in mlflow.yml")
+        return
+    # A doctor does not wait as long as a run does.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
+    try:
+        with quiet():
+            count = len(connect(uri).search_experiments())
+    except Exception as error:
+        todo = "check MLFLOW_TRACKING_URI and that the server runs, or set `enabled: false` in conf/local/mlflow.yml"
+        yield Finding("MLflow", PROBLEM, f"{masked(uri)} cannot be reached ({type(error).__name__})", todo)
+    else:
+        yield Finding("MLflow", OK, f"{masked(uri)}: {count} experiment{'s' * (count != 1)}")
+
+
+def disk(context: Any) -> Iterator[Finding]:
+    """Look at the room on the disks."""
+    from anmi.runs.record import data_root
+
+    for name, place in (("data root", data_root(context)), ("store", str(store_path(context).absolute()))):
+        if "://" in place:
+            continue
+        there = next(folder for folder in (Path(place), *Path(place).parents) if folder.exists())
+        free = shutil.disk_usage(there).free
+        level = PROBLEM if free < _NOTHING else WARNING if free < _LITTLE else OK
+        if not os.access(there, os.W_OK):
+            yield Finding(f"room for the {name}", PROBLEM, f"{there} cannot be written to", "see its owner")
+            continue
+        todo = "" if level == OK else "kedro anmi prune --keep 3 makes room"
+        yield Finding(f"room for the {name}", level, f"{size_text(free)} free under {place}", todo)
+
+
+CHECKS: Final[dict[str, Callable[[Any], Iterator[Finding]]]] = {
+    "models": models, "data": data, "MLflow": tracking, "disk": disk,
+}  # fmt: skip

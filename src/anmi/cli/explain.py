@@ -166,7 +166,7 @@ def _visible(value: Any) -> Any:
 
 
 def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
-    from anmi.report.explanation_console import candidates_table, document_table, number
+    from anmi.report.explanation import candidates_table, document_table, number
 
     found, document_id = _visible(found), _visible(document_id)
     # Where the width is not known, a wide one: rather long lines than cut ones.

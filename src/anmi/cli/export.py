@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _COLUMN: Final = 16
+OPENSEARCH: Final = "opensearch"
 _COLLECTION: Final = ("corpus", "queries", "collection_info")
 
 
@@ -34,6 +35,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
         takes = f" Takes {', '.join(f'--{_flag(option)}' for option in sorted(found.takes))}." if found.takes else ""
         text = textwrap.fill(found.description + takes, _WIDTH, initial_indent=" " * _COLUMN)
         click.echo(f"{name:<{_COLUMN}}" + text.replace("\n", "\n" + " " * _COLUMN).lstrip())
+    click.echo(f"{OPENSEARCH:<{_COLUMN}}The sparse search of the last run, for OpenSearch or Elasticsearch.")
     context.exit()
 
 
@@ -71,13 +73,16 @@ def export(
     as_json: bool,
     env: str | None,
 ) -> None:
-    """Write the newest training rows to FOLDER as FORMAT; --list shows the formats."""
+    """Write the newest training rows to FOLDER as FORMAT (opensearch: the sparse search); --list shows all of them."""
     from anmi.files import aside
     from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
     from anmi.selection.rows import of_split
 
     folder = folder.resolve()
+    if name == OPENSEARCH:
+        _export_search(folder, as_json, env)
+        return
     options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt, by_source=by_source)
     with plain_errors():
         find_format(name, options)
@@ -107,6 +112,24 @@ def export(
     for what, count in made.left_out.items():
         click.echo(f"warning: left out {what}: {count:,}", err=True)
     click.echo(f"read it with: {made.how_to_load(folder)}")
+
+
+def _export_search(folder: Path, as_json: bool, env: str | None) -> None:
+    from anmi.files import aside
+    from anmi.search.opensearch import export_opensearch
+
+    with project(env, as_json=as_json) as context:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise AnmiError(f"{folder} is not empty; name a new or empty folder")
+        search = load(belonging(context, "search_index"), "search_index", "evaluation")
+        with aside(folder) as path:
+            count = export_opensearch(search, path)
+    if as_json:
+        echo_json({"format": OPENSEARCH, "folder": str(folder), "documents": count})
+        return
+    click.echo(f"{count:,} documents in {folder}; to load them:")
+    for place, kind, file in (("INDEX", "json -X PUT", "index.json"), ("INDEX/_bulk", "x-ndjson", "documents.ndjson")):
+        click.echo(f"  curl URL/{place} -H Content-Type:application/{kind} --data-binary @{folder}/{file}")
 
 
 def _refuse_to_overwrite(folder: Path, force: bool) -> None:

@@ -10,25 +10,33 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi.cli.common import belonging, console, echo_json, echo_places, example, json_option, load, places, project
-from anmi.errors import AnmiError, masked, visible
+from anmi.errors import masked, visible
 
 RESULT_KEYS: Final = (
     "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "false_negatives", "paths",
 )  # fmt: skip
 
 
-@click.command(epilog=example("kedro anmi results"))
+# Of a mining that nothing was trained on.
+MINING_KEYS: Final = (
+    "recipe", "rows", "dev_rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected",
+    "false_negatives",
+)  # fmt: skip
+_MINED: Final = ("negatives", "training_rows")
+
+
+@click.command(short_help="Print the results of the last run.", epilog=example("kedro anmi results"))
 @json_option
 @env_option
 def results(as_json: bool, env: str | None) -> None:
-    """Print the results of the last run."""
+    """Print the results of the last run; of one that was not evaluated, what was mined."""
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, "results", "report", "trained_model")
+        catalog = belonging(context, "results", "report", "trained_model", "selection_summary", *_MINED)
         if not catalog.exists("results") and catalog.exists("selection_summary"):
-            raise AnmiError(
-                'there is no "results" yet, since nothing was evaluated: `kedro anmi negatives` shows what was mined, '
-                "and `kedro run --pipelines adaptation,training,evaluation,reporting` goes on from there"
-            )
+            summary = catalog.load("selection_summary")
+            found = {key: summary.get(key) for key in MINING_KEYS} | {"paths": places(catalog, *_MINED)}
+            echo_json(found) if as_json else _print_mining(found)
+            return
         saved = load(catalog, "results", "evaluation,reporting")
         saved = saved | {"paths": saved.get("paths") or places(catalog, "report", "trained_model")}
         if as_json:
@@ -40,6 +48,37 @@ def results(as_json: bool, env: str | None) -> None:
         if block is not None and len(block):
             option = f" --env {env}" if env else ""
             click.echo(f"\nnext: kedro anmi explain{option} {visible(shlex.quote(str(block.query_ids[0])))}")
+
+
+def _print_mining(found: dict[str, Any]) -> None:
+    """Print what a mining brought that nothing was trained on: negatives, from where, what became of the rest."""
+    from anmi.report.console import (
+        NOTHING_MINED,
+        dropped_table,
+        expected_sentence,
+        origins_table,
+        rejections_table,
+        source_table,
+    )
+    from anmi.report.false_negatives import false_negatives_lines
+
+    if not any(row["candidates"] for row in found["funnel"]):
+        click.echo(NOTHING_MINED)
+        return
+    tables = (source_table(found["by_source"]), rejections_table(found["funnel"]), origins_table(found["origins"]))
+    for made in (*tables, dropped_table(found["funnel"])):
+        if made is not None:
+            console().print(made)
+    full = f"{found['coverage']:.1%} of them with all {found['negatives_wanted']} negatives"
+    click.echo(f"recipe {found['recipe']}: {found['rows']:,} rows, {full}")
+    if found["dev_rows"]:
+        click.echo(f"and {found['dev_rows']:,} rows of dev queries for a refit, which are counted nowhere else here")
+    for line in filter(
+        None, (expected_sentence(found["expected"]), *false_negatives_lines(found["false_negatives"] or {}))
+    ):
+        click.echo(line)
+    echo_places(found["paths"])
+    click.echo("\nnext: kedro run --pipelines adaptation,training,evaluation,reporting goes on from there")
 
 
 def _tracking(context: Any) -> str:
@@ -54,9 +93,8 @@ def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
     from anmi.report.by_bucket import bucket_table, composition, standing_in, verdict, warning
-    from anmi.report.console import NOTHING_MINED, rejections_table, results_table
+    from anmi.report.console import NOTHING_MINED, expected_sentence, rejections_table, results_table
     from anmi.report.false_negatives import false_negatives_lines
-    from anmi.report.negatives_console import expected_sentence
     from anmi.retrieval.prompts import in_words
 
     out = console()

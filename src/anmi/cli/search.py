@@ -63,7 +63,7 @@ def _answer(opened: Any, questions: list[str], k: int, system: Any, as_json: boo
             for question, hits in zip(questions, found, strict=True)
         ])  # fmt: skip
         return
-    from anmi.report.search_console import hits_table
+    from anmi.report.console import hits_table
 
     out = console(160, highlight=False)
     for question, hits in zip(questions, found, strict=True):

@@ -1,14 +1,18 @@
-"""The tables that a run prints when it ends."""
+"""The tables that commands print."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
+from anmi.errors import visible
+from anmi.judging.expected import share_sentence
 from anmi.report.inputs import (
     HEADLINE_METRICS,
     ZERO_SHOT,
@@ -21,6 +25,28 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
+from anmi.search.hits import Hit
+
+NOTHING_MINED: Final = (
+    "No negatives were mined, since the collection has no training labels; training rests on pseudo-queries."
+)
+AUDITED: Final = (
+    "recipe", "main threshold", "false negatives", "95 % interval", "gap", "coverage", "queries lost", "negatives",
+)  # fmt: skip
+_SNIPPET: Final = 120
+# A path is shown whole, on several lines if need be, so that the file can be opened.
+_ID: Final = 200
+_SHOWN: Final = 20
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
+    """Return a table, of whose columns the first ones are texts and the others numbers; texts are no markup."""
+    table = Table(title=escape(title), title_justify="left")
+    for place, name in enumerate(columns):
+        table.add_column(escape(name), justify="left" if place < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(visible(cell)) for cell in row))
+    return table
 
 
 def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
@@ -28,43 +54,167 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
 
     The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty.
     """
-    table = Table(title="Results on the test queries", title_justify="left")
-    table.add_column("system")
-    for metric in HEADLINE_METRICS:
-        table.add_column(metric_name(metric).replace("@", "\n@"), justify="right")
-    table.add_column(escape("Δ nDCG@10 vs zero-shot\n[95 % interval]"), justify="right", no_wrap=True)
+    rows = []
     for system in systems(results):
         found = [lookup(results, system, metric) for metric in HEADLINE_METRICS]
-        values = [f"{entry['value']:.3f}" if entry else "–" for entry in found]
         change = None if system == ZERO_SHOT else difference(comparisons, system)
-        delta = "–"
-        if change:
-            bounds = f"[{between(change['low'], change['high'], signed, ', ')}]"
-            delta = escape(f"{signed(change['difference'])} {bounds}")
-        table.add_row(escape(system_name(system)), *values, delta)
-    return table
-
-
-NOTHING_MINED: Final = (
-    "No negatives were mined, since the collection has no training labels; training rests on pseudo-queries."
-)
+        bounds = f"[{between(change['low'], change['high'], signed, ', ')}]" if change else ""
+        delta = f"{signed(change['difference'])} {bounds}" if change else "–"
+        rows.append([system_name(system), *(f"{entry['value']:.3f}" if entry else "–" for entry in found), delta])
+    names = [metric_name(metric).replace("@", "\n@") for metric in HEADLINE_METRICS]
+    columns = ["system", *names, "Δ nDCG@10 vs zero-shot\n[95 % interval]"]
+    return _table("Results on the test queries", columns, rows)
 
 
 def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:
     """Return what became of the candidates, step by step: a funnel, or the same rows as a table."""
-    table = Table(title="From candidates to negatives", title_justify="left")
-    table.add_column("step")
-    table.add_column("candidates", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column("queries", justify="right")
-    rows: Sequence[Mapping[Any, Any]] = funnel.to_dict("records") if isinstance(funnel, pd.DataFrame) else funnel
-    # In a table what is missing is NaN.
-    rules = [rule if isinstance(rule := row.get("rule"), str) else "" for row in rows]
-    if any(rules):
-        table.add_column("rule")
-    total = max((row["candidates"] for row in rows if row["kind"] == "total"), default=0)
-    for row, rule in zip(rows, rules, strict=True):
+    steps: Sequence[Mapping[Any, Any]] = funnel.to_dict("records") if isinstance(funnel, pd.DataFrame) else funnel
+    total = max((row["candidates"] for row in steps if row["kind"] == "total"), default=0)
+    rows = []
+    for row in steps:
+        # In a table what is missing is NaN.
+        rule = found if isinstance(found := row.get("rule"), str) else ""
         share = f"{row['candidates'] / total:.1%}" if total else "–"
-        cells = [step_name(row), f"{row['candidates']:,}", share, f"{row['queries']:,}"]
-        table.add_row(*map(escape, [*cells, rule] if any(rules) else cells))
-    return table
+        rows.append([step_name(row), rule, f"{row['candidates']:,}", share, f"{row['queries']:,}"])
+    columns: tuple[str, ...] = ("step", "rule", "candidates", "share", "queries")
+    if not any(row[1] for row in rows):
+        columns, rows = ("step", *columns[2:]), [[row[0], *row[2:]] for row in rows]
+    return _table("From candidates to negatives", columns, rows, len(columns) - 3)
+
+
+def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what each part of the collection gave, from :class:`anmi.evaluation.diagnostics.BySource`."""
+    cells = []
+    for row in rows:
+        rate = f"{row['passed'] / row['queries']:.1%}" if row["queries"] else "–"
+        counts = [f"{row[name]:,}" for name in ("queries", "passed", "failed")]
+        mean = "–" if row["negatives_mean"] is None else f"{row['negatives_mean']:.2f}"
+        spread = ["–" if row[f"negatives_{name}"] is None else str(row[f"negatives_{name}"]) for name in ("min", "max")]
+        cells.append([str(row["source"]), *counts, rate, f"{row['rows']:,}", mean, *spread])
+    columns = ("source", "queries", "passed", "failed", "pass rate", "rows", "mean", "min", "max")
+    made = _table("Negatives by source", columns, cells)
+    made.caption = "passed: the positive is within the BM25 top of its query; mean, min, max: negatives per row"
+    return made
+
+
+def source_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the same as :func:`source_table` as sentences, one per source, for a log of any width.
+
+    Examples
+    --------
+    >>> counts = {"queries": 9, "passed": 6, "failed": 3, "rows": 6}
+    >>> negatives = {"negatives_mean": 6.5, "negatives_min": 4, "negatives_max": 7}
+    >>> source_lines([{"source": "x"} | counts | negatives])
+    ['x: 6 of 9 queries passed, 3 failed; 6 rows with 6.50 negatives each (4 to 7)']
+    """
+    lines = []
+    for row in rows[:_SHOWN]:
+        passed = f"{row['passed']:,} of {row['queries']:,} queries passed, {row['failed']:,} failed"
+        spread = (
+            f"{row['rows']:,} rows with {row['negatives_mean']:.2f} negatives each "
+            f"({row['negatives_min']} to {row['negatives_max']})"
+            if row["rows"]
+            else "no rows"
+        )
+        lines.append(f"{row['source']}: {passed}; {spread}")
+    if len(rows) > _SHOWN:
+        lines.append(f"and {len(rows) - _SHOWN} more sources: kedro anmi results shows them")
+    return lines
+
+
+def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return where the negatives came from: by source, and by tier of the back-off where there is one."""
+    rows = [
+        (kind, name, f"{count:,}", f"{count / sum(counts.values()):.1%}")
+        for kind in ("source", "tier")
+        for counts in (origins.get(f"{kind}s") or {},)
+        for name, count in counts.items()
+    ]
+    return _table("Where the negatives came from", ("by", "origin", "negatives", "share"), rows, 2)
+
+
+def dropped_table(funnel: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Return which steps of a funnel dropped whole rows, by which rule; None where none did."""
+    found = [row for row in funnel if row["kind"] == "rejected" and row["queries"]]
+    rows = [(row["step"], row.get("rule") or "", f"{row['queries']:,}") for row in found]
+    return _table("Rows dropped", ("step", "since", "rows"), rows, 2) if found else None
+
+
+def expected_sentence(expected: Mapping[str, Any] | None) -> str:
+    """Say which share of the negatives the judge expects to be relevant; empty where it judged none.
+
+    From :class:`anmi.evaluation.diagnostics.Expected`.
+
+    Examples
+    --------
+    >>> expected_sentence({"share": 0.021, "low": 0.01, "high": 0.042, "judged": 150, "total": 150, "doubtful": 30})
+    'selected negatives that are expected to be relevant: 2.1 % (1 to 4.2) of 150 judged; 30 were taken in doubt'
+    """
+    if not expected:
+        return ""
+    share = expected["share"]
+    # Runs of earlier versions have no bounds.
+    told = share_sentence(share, expected["low"], expected["high"]) if "low" in expected else f"{100 * share:.2g} %"
+    sentence = f"selected negatives that are expected to be relevant: {told} of {expected['judged']:,} judged"
+    return sentence + (f"; {expected['doubtful']:,} were taken in doubt" if expected["doubtful"] else "")
+
+
+def hits_table(question: str, hits: Sequence[Hit], kinds: Sequence[str] = ("dense",)) -> Table:
+    """Return the hits of a question, best first, with rank and score by each part; – where a part does not list it.
+
+    ``kinds`` are those of the trained retrievers.
+    """
+    parts = [f"{part}\n{figure}" for part in ("BM25", *kinds) for figure in ("rank", "score")]
+    rows = []
+    for hit in hits:
+        text = f"{hit.title} – {hit.text}" if hit.title else hit.text
+        name = hit.document_id if len(hit.document_id) <= _ID else f"{hit.document_id[: _ID - 1]}…"
+        cells = [str(hit.rank), name, textwrap.shorten(text, _SNIPPET, placeholder=" …"), f"{hit.score:.3f}"]
+        for part in ("bm25", *kinds):
+            rank, score = getattr(hit, f"{part}_rank"), getattr(hit, f"{part}_score")
+            cells += ["–" if rank is None else str(rank), "–" if score is None else f"{score:.3f}"]
+        rows.append(cells)
+    return _table(visible(question), ("#", "document", "title and text", "score", *parts), rows, 3)
+
+
+def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
+    """Return every recipe as it is: false negatives, gap and coverage, the cleanest first.
+
+    Rows are those of :func:`anmi.evaluation.audit.audit_recipes`; the summary has the ``collection`` and, under
+    ``audit``, the numbers of ``queries`` and, by kind, of ``planted`` documents.
+    """
+    found = summary["audit"]
+    planted = ", ".join(f"{count:,} {kind}" for kind, count in found["planted"].items())
+    title = f"Audit of {summary['collection']}: {found['queries']:,} queries, planted {planted}"
+    return _table(title, AUDITED, audited(recipes), 2)
+
+
+def audited(recipes: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Return the cells of every recipe as it is, the cleanest first."""
+    found = recipes[recipes["default"]].sort_values("false_negative_rate", kind="stable").to_dict("records")
+    failed = ("cannot be run here", *[""] * 5)
+    return [(row["recipe"], _setting(row), *(failed if row["failed"] else _measured(row))) for row in found]
+
+
+def _setting(row: Mapping[Any, Any]) -> str:
+    """Return the main threshold of a recipe with its value."""
+    if not row["setting"]:
+        return "none"
+    return row["setting"] if math.isnan(row["threshold"]) else f"{row['setting']} = {row['threshold']:g}"
+
+
+def _measured(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    rate, low, high = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))
+    shares = ("–", "–", "–") if math.isnan(rate) else (f"{rate:.2%}", f"{low:.2%} to {high:.2%}", f"{row['gap']:.3f}")
+    return (*shares, f"{row['coverage']:.1%}", f"{row['queries_lost']:,}", f"{row['negatives']:,}")
+
+
+def judges_table(judges: pd.DataFrame) -> Table:
+    """Return every judgment with its AUC, the best first, from :func:`anmi.evaluation.audit.audit_judges`."""
+    rows = []
+    for row in judges.to_dict("records"):
+        known = not math.isnan(row["auc"])
+        cells = (f"{row['auc']:.3f}", f"{row['auc_low']:.3f} to {row['auc_high']:.3f}") if known else ("–", "–")
+        rows.append((row["judge"], *cells, *(f"{row[name]:,}" for name in ("planted", "others", "missing"))))
+    columns = ("judge", "AUC", "95 % interval", "planted", "others", "not judged")
+    return _table("Judges: AUC on planted against other candidates", columns, rows)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from anmi.report import by_bucket, figures
 from anmi.report.by_hardness import hardness_figure, hardness_rows
+from anmi.report.console import expected_sentence
 from anmi.report.false_negatives import false_negatives_sentence, relevance_by_nearness
 from anmi.report.funnel import funnel
 from anmi.report.hardening import hardening
@@ -30,7 +31,6 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.report.negatives_console import expected_sentence
 from anmi.report.page import embedded, packed, page
 from anmi.report.pseudo_queries import pseudo_queries
 from anmi.report.sparse_terms import sparse_terms

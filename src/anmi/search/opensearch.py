@@ -1,4 +1,4 @@
-"""A sparse search as files for OpenSearch or Elasticsearch: mapping, documents, the weights of queries, a query.
+"""A sparse search as files for OpenSearch or Elasticsearch: mapping, documents, the weights of queries.
 
 Documents are ``rank_features``, which both have. OpenSearch asks them by ``neural_sparse`` with ``query_tokens``, both
 by a ``bool`` of linear ``rank_feature`` clauses; the two give the same score, the inner product. Lucene keeps 9 bits of
@@ -34,11 +34,11 @@ _DOT: Final = "[dot]"
 _AT_ONCE: Final = 1000
 
 
-def export_opensearch(search: HybridSearch, folder: Path, question: str = "") -> int:
+def export_opensearch(search: HybridSearch, folder: Path) -> int:
     """Write the files into an empty folder, and return the number of documents.
 
     ``index.json`` is the body that makes the index, ``documents.ndjson`` that of ``_bulk``, ``idf.json`` the weight of
-    each term in queries; ``query.json`` and ``query_elasticsearch.json`` are searches for the question.
+    each term in queries.
 
     Parameters
     ----------
@@ -46,8 +46,6 @@ def export_opensearch(search: HybridSearch, folder: Path, question: str = "") ->
         With a sparse encoder that needs no network for queries.
     folder
         Made if it is not there.
-    question
-        Of the examples; none where it is empty.
 
     Raises
     ------
@@ -68,39 +66,7 @@ def export_opensearch(search: HybridSearch, folder: Path, question: str = "") ->
         for document_id, source in _documents(search, index, table):
             file.write(json.dumps({"index": {"_id": document_id}}, ensure_ascii=False) + "\n")
             file.write(json.dumps(source, ensure_ascii=False) + "\n")
-    if question:
-        tokens = query_tokens(table, question)
-        _write(folder / "query.json", neural_sparse(tokens))
-        _write(folder / "query_elasticsearch.json", rank_features(tokens))
     return len(index.document_ids)
-
-
-def query_tokens(table: TermTable, question: str) -> dict[str, float]:
-    """Return the terms of a question with their weights.
-
-    Raises
-    ------
-    AnmiError
-        It has none that the documents know.
-    """
-    found = table([question])
-    if not found.nnz:
-        raise AnmiError(f'no term of "{question}" stands in the documents: ask otherwise')
-    names = (feature(table.tokenizer.id_to_token(int(token))) for token in found.indices)
-    return dict(zip(names, _rounded(found.data), strict=True))
-
-
-def neural_sparse(tokens: dict[str, float], k: int = 10) -> dict[str, Any]:
-    """Return the body of a search of OpenSearch."""
-    return {"size": k, "query": {"neural_sparse": {FIELD: {"query_tokens": tokens}}}}
-
-
-def rank_features(tokens: dict[str, float], k: int = 10) -> dict[str, Any]:
-    """Return the body of a search of Elasticsearch, which OpenSearch takes as well."""
-    clauses = [
-        {"rank_feature": {"field": f"{FIELD}.{name}", "linear": {}, "boost": weight}} for name, weight in tokens.items()
-    ]
-    return {"size": k, "query": {"bool": {"should": clauses}}}
 
 
 def feature(token: str) -> str:

@@ -108,10 +108,10 @@ def summarise_audit(
     """Put the audit into one document, and log a line per recipe."""
     from anmi.evaluation.audit import found_share, summarise
     from anmi.evaluation.planting import PlantedTruth
-    from anmi.report.audit_console import recipe_lines
+    from anmi.report.console import audited
 
-    for line in recipe_lines(recipes):
-        log.info("%s", line)
+    for name, _, rate, _, gap, *_ in audited(recipes):
+        log.info("%s: false negatives %s, gap %s", name, rate, gap)
     log.info("See all of it with: kedro anmi audit")
 
     found = found_share(candidates.only(), PlantedTruth(truth, corpus.document_id))

@@ -131,16 +131,16 @@ def measure_drift(training_profile: dict[str, Any], champion_profile: dict[str, 
     return found
 
 
-def report_retraining(report: str, registration: dict[str, Any], drift: dict[str, Any], audited: pd.DataFrame) -> str:
+def report_retraining(report: str, registration: dict[str, Any], drift: dict[str, Any], recipes: pd.DataFrame) -> str:
     """Return the run's report with what was decided, what the audit found, and how the data have changed."""
     from anmi.evaluation.drift import in_words
-    from anmi.report.audit_console import HEADER, rows
+    from anmi.report.console import AUDITED, audited
     from anmi.report.page import Section, with_sections
 
     decided = f"{registration['decision'].capitalize()}: version {registration['version']} of {registration['model']}."
     return with_sections(report, [
         Section("Promotion", [decided, *registration["reasons"]]),
-        Section("False negatives by planted truth", [], HEADER, rows(audited)),
+        Section("False negatives by planted truth", [], AUDITED, audited(recipes)),
         Section("Drift of the training data", in_words(drift)),
     ])  # fmt: skip
 

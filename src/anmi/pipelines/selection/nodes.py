@@ -192,7 +192,7 @@ def summarise_selection(
     from anmi.evaluation.marked import AgainstMarks
     from anmi.evaluation.nearness import RelevanceByNearness
     from anmi.judging.fusing import provenance
-    from anmi.report.negatives_console import expected_sentence, source_lines
+    from anmi.report.console import expected_sentence, source_lines
     from anmi.selection.rows import of_split
 
     selection = of_train(selection, queries)
