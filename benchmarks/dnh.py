@@ -59,7 +59,7 @@ DATA = Path(os.environ.get("ANMI_DATA") or ROOT.parent / "shared" / "data")
 MODELS = ROOT / "data" / "store" / "models"
 RECIPES = (
     "dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_step", "dnh_triggered", "dnh_clustered",
-    "dnh_edited", "dnh_quantised", "dnh_adversary",
+    "dnh_quantised", "dnh_adversary",
 )  # fmt: skip
 REFERENCE = "dnh_random"
 # By text alone: what would be drawn if nobody knew what documents state.
@@ -240,7 +240,7 @@ def step_seconds(world: World, steps: int, repeats: int) -> Times:
     fixed = without_schedule(options_of(REFERENCE)).model_copy(update={"sources": TrainingOptions().sources})
     cases = {"fixed": fixed} | {
         name: without_schedule(options_of(name))
-        for name in ("dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_edited")
+        for name in ("dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear")
     }
     rows = world.rows(15).iloc[: 64 * steps]
     found: Times = {name: [] for name in cases}

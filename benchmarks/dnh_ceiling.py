@@ -52,10 +52,8 @@ CELLS = (
     ("dnh_linear", "infonce", False),
     ("dnh_random", "pooled", False),
     ("dnh_linear", "pooled", False),
-    ("dnh_edited", "pooled", False),
     ("dnh_linear", "pooled", True),
     ("dnh_linear", "infonce", True),
-    ("dnh_edited", "infonce", False),
 )
 
 

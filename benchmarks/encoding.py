@@ -32,10 +32,8 @@ from numpy.typing import NDArray
 
 from anmi.judging.cross_encoder import CrossEncoderOptions, untrained
 from anmi.judging.pointwise import logits
-from anmi.retrieval.backend import score_parity
-from anmi.retrieval.encoders import embed, keep_networks, load_encoder, load_table, minilm_folder
+from anmi.retrieval.encoders import embed, load_encoder, load_table, minilm_folder
 from anmi.retrieval.kinds import resolve_precision
-from anmi.retrieval.onnx import WAYS
 from peer_mining import kedro, lines, measured
 from speed import RESULT, ROOT, row, show, write
 
@@ -86,9 +84,7 @@ def timed(function: Callable[[], Any]) -> float:
 def precisions() -> dict[str, str]:
     """Return by name what a network is run by on this machine."""
     torch = ("float32", "bfloat16") if resolve_precision("auto") == "bfloat16" else ("float32",)
-    return {f"torch {each}": each for each in torch} | {
-        f"ONNX Runtime {way.removeprefix('onnx-')}": way for way in WAYS
-    }
+    return {f"torch {each}": each for each in torch}
 
 
 def encoders(model: Any, plain: Any) -> Ways:
@@ -98,13 +94,13 @@ def encoders(model: Any, plain: Any) -> Ways:
     }
 
 
-def cross_encoders(models: Path) -> Ways:
+def cross_encoders() -> Ways:
     """Return what scores pairs in each way; the peer first."""
     options = CrossEncoderOptions(precision="float32")
     model, plain = untrained(options), untrained(options)
-    keep_networks(model, models)
     return {"peer": lambda pairs: plain.predict(pairs, show_progress_bar=False)} | {
-        name: lambda pairs, way=way: logits(model, pairs, options, way) for name, way in precisions().items()
+        name: lambda pairs, way=way: logits(model, pairs, options.model_copy(update={"precision": way}))
+        for name, way in precisions().items()
     }
 
 
@@ -183,7 +179,7 @@ def compare(asked: argparse.Namespace) -> None:
         made = speed("MiniLM", ways, some, asked.times, UNIT, note)
         if asked.documents:
             made += quality(ways, documents, queries, relevant)
-        made += judging(cross_encoders(Path(models)), queries, documents, asked)
+        made += judging(cross_encoders(), queries, documents, asked)
     if asked.mining:
         made.append(mining(asked.collection, asked.mining))
     made.append(static(list(lines(asked.collection / "corpus.jsonl").values()), asked.models, asked.times))
@@ -198,20 +194,14 @@ def compare(asked: argparse.Namespace) -> None:
 
 
 def judging(ways: Ways, queries: list[str], documents: list[str], asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the rows of the cross-encoder; what of its scores 8 bits keep stands in their note."""
+    """Return the rows of the cross-encoder."""
     table = load_table("static", asked.models)
     assert table is not None
     some = random.Random(2).sample(queries, max(1, asked.timed * 2 // PAIRS_PER_QUERY))
     near = np.argsort(-(table.encode(some, "") @ table.encode(documents, "").T), axis=1)[:, :PAIRS_PER_QUERY]
     pairs = [(query, documents[place]) for query, row in zip(some, near, strict=True) for place in row]
     note = f"sentence-transformers' predict, torch float32, 32 a batch; {len(pairs)} of the nearest abstracts"
-    made = speed("cross-encoder", ways, pairs, asked.times, PAIRS_UNIT, note)
-    exact = np.asarray(ways["torch float32"](pairs))
-    for each in made:
-        name = each["case"].removeprefix("cross-encoder, ")
-        if "ONNX" in name:
-            each["note"] += f"; {score_parity(np.asarray(ways[name](pairs)), exact)}"
-    return made
+    return speed("cross-encoder", ways, pairs, asked.times, PAIRS_UNIT, note)
 
 
 def mining(collection: Path, size: int) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def test_what_was_drawn_is_counted_and_reported(hardened: Any) -> None:
 
 def test_variants_are_there_for_training_and_for_evaluation(hardened: Any) -> None:
     variants, qrels = hardened.table("selection", "variants.parquet"), hardened.table("ingestion", "qrels.parquet")
-    assert {"swap", "neighbour", "number"} <= set(variants.kind)
+    assert {"swap", "neighbour"} <= set(variants.kind)
     assert set(qrels.split[qrels.document_id.isin(variants.document_id)]) == {"train", "dev", "test"}
     found = hardened.json("evaluation", "knowledge_metrics.json")
     assert set(found) == {"zero_shot", "dnh_step"}

@@ -58,7 +58,7 @@ def test_reading_is_using(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_models_that_nobody_uses_go(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        ages = {"teacher-a": 40, "static-b": 3, "onnx-c": 40, ".teacher-killed": 2, ".new": 0, "mine": 90}
+        ages = {"teacher-a": 40, "static-b": 3, "static-c": 40, ".teacher-killed": 2, ".new": 0, "mine": 90}
         for name, age in ages.items():
             folder = store.path / "models" / name
             folder.mkdir(parents=True)

@@ -19,7 +19,6 @@ from tqdm import tqdm
 from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
-from anmi.retrieval.backend import Backend, Network, choose_way, score_parity
 from anmi.retrieval.encoders import (
     STORED,
     Role,
@@ -27,14 +26,11 @@ from anmi.retrieval.encoders import (
     embedding_fingerprint,
     encode,
     fingerprint,
-    keep_networks,
     load_encoder,
-    onnx_folder,
     short_name,
 )
 from anmi.retrieval.kinds import autocast, device, quiet, resolve_precision
 from anmi.retrieval.model_folder import checked_model
-from anmi.retrieval.onnx import WAYS, by_onnx
 from anmi.retrieval.passes import passes
 from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store
@@ -105,12 +101,6 @@ class JudgeOptions(BaseModel):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="bfloat16 where the processor multiplies it in hardware: twice as fast."
     )
-    backend: Backend = Field(
-        "torch",
-        description="What runs a cross-encoder's network in judging; training runs torch. As with dense.backend, onnx "
-        "(float32) and onnx-int8 are compared with torch on 48 of the pairs at a cross-encoder's first use and give "
-        "way where scores are too far; auto takes the fastest. A bi-encoder runs by torch.",
-    )
     prompt_query: Prompt = Field(
         None, description="Put before queries by a bi-encoder. None: the prompt that its folder has; '' puts none."
     )
@@ -162,19 +152,12 @@ overflows: try precision float32 or another model
     return rows
 
 
-def logits(model: Any, pairs: Sequence[tuple[str, str]], options: JudgeOptions, way: str = "") -> NDArray[Any]:
-    """Run a CrossEncoder without its activation, [n] or [n, labels]; it batches by length.
-
-    ``way`` is one of ONNX Runtime, or a precision of torch in place of that of the options.
-    """
+def logits(model: Any, pairs: Sequence[tuple[str, str]], options: JudgeOptions) -> NDArray[Any]:
+    """Run a CrossEncoder without its activation, [n] or [n, labels]; it batches by length."""
     import torch
 
-    size = options.batch_size
-    if way in WAYS:
-        # Pairs go alone, as texts do: see there.
-        model, size = by_onnx(model, way, onnx_folder(model, way)), 1
-    groups = passes([" ".join(pair) for pair in pairs], size, model.max_seq_length)
-    with torch.inference_mode(), autocast(way or options.precision):
+    groups = passes([" ".join(pair) for pair in pairs], options.batch_size, model.max_seq_length)
+    with torch.inference_mode(), autocast(options.precision):
         found = [
             model.predict(
                 [pairs[place] for place in group], batch_size=len(group), show_progress_bar=False,
@@ -231,13 +214,11 @@ class NetworkJudge(ABC, Generic[Options]):
     options
         Which one, and how it is run.
     models
-        Folder of models, where its network may be kept in another form.
+        Folder of models.
     fingerprint
-        Of the model; scores that torch did not compute are stored under one of their own.
+        Of the model.
     name, described
         What people call it, in the store and in errors.
-    way
-        By what it is run; None until it is asked.
     """
 
     options: Options
@@ -245,7 +226,6 @@ class NetworkJudge(ABC, Generic[Options]):
     fingerprint: str
     name: str
     described: str
-    way: str | None = None
     _model: Any = None
 
     @abstractmethod
@@ -256,41 +236,14 @@ class NetworkJudge(ABC, Generic[Options]):
         """Return the logits of joined pairs, float32 [n]."""
         if not len(pairs):
             return np.zeros(0, np.float32)
-        if self.way is None:
-            self.way = choose_way(self._network, pairs, self.options.backend, self.models)
-        other = self.way in WAYS
-        prints = digest(self.fingerprint, self.way).hex() if other else self.fingerprint
-        name = f"{self.name} by {self.way}" if other else self.name
-        if self._untrained and store.missing(prints, pairs):
+        if self._untrained and store.missing(self.fingerprint, pairs):
             # Trained once, before several processes need it.
             self._load()
-        return store.vectors(prints, pairs, self._compute, AT_ONCE, bar, name, store.run)[:, 0]
+        return store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run)[:, 0]
 
     @property
     def _untrained(self) -> bool:
         return False
-
-    @property
-    def _network(self) -> Network:
-        def compute(model: Any, pairs: list[str], way: str) -> NDArray[np.float32]:
-            values = logits(model, [split(pair) for pair in pairs], self.options, way)
-            return checked(values, len(pairs), self.described)
-
-        return Network(
-            called="cross-encoder",
-            counted="pairs",
-            setting="denoising.cross_encoder.backend",
-            fingerprint=self.fingerprint,
-            exact=resolve_precision(self.options.precision),
-            open=self._kept,
-            compute=compute,
-            compare=score_parity,
-        )
-
-    def _kept(self) -> Any:
-        model = self._load()
-        keep_networks(model, self.models)
-        return model
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the network behind: another process opens it from where it lies."""
@@ -298,12 +251,13 @@ class NetworkJudge(ABC, Generic[Options]):
 
     @with_torch
     def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
-        values = logits(self._kept(), [split(pair) for pair in pairs], self.options, self.way or "")
+        values = logits(self._load(), [split(pair) for pair in pairs], self.options)
         return checked(values, len(pairs), self.described).reshape(-1, 1)
 
     def describe(self) -> dict[str, Any]:
         """Return fingerprint, place, and what ran it."""
-        return {"fingerprint": self.fingerprint, "path": self.options.base, "computed_by": self.way}
+        precision = resolve_precision(self.options.precision)
+        return {"fingerprint": self.fingerprint, "path": self.options.base, "computed_by": precision}
 
 
 class CrossEncoderJudge(NetworkJudge[JudgeOptions]):
@@ -366,7 +320,7 @@ def load_pointwise(options: JudgeOptions, models: Path) -> PointwiseJudge:
     options
         Not those of a judge that is trained; that one is :class:`anmi.judging.cross_encoder.TrainedCrossEncoder`.
     models
-        Folder where distilled models are kept, and networks in other forms.
+        Folder where distilled models are kept.
     """
     if options.trained:
         raise AnmiError("the judge `minilm` is trained on a collection; give a ready-made cross-encoder instead")

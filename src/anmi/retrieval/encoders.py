@@ -23,7 +23,6 @@ from anmi.fingerprint import hash_file
 from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
-from anmi.retrieval.onnx import FOLDER, WAYS, Way, by_onnx
 from anmi.retrieval.passes import passes
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.sparse.base import is_sparse_folder
@@ -46,9 +45,6 @@ STATIC_DIMENSIONS: Final = 256
 STORED: Final[Number] = "float16"
 # What people call a loaded model.
 _CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
-_PRINTS: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
-# Where a loaded model's network may be kept in another form; see `keep_networks`.
-_MODELS: Final[WeakKeyDictionary[Any, Path]] = WeakKeyDictionary()
 
 
 def minilm_folder() -> Path:
@@ -123,7 +119,7 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     settle_prompts(model, prompts)
-    _CALLED[model], _MODELS[model] = short_name(name), models
+    _CALLED[model] = short_name(name)
     return model
 
 
@@ -280,8 +276,7 @@ def encode(
     store
         Cache; None computes everything, for models that will not be seen again.
     precision
-        ``auto``, ``float32`` or ``bfloat16`` (of torch's matrix products; the result is float32), or ``onnx-float32``
-        or ``onnx-int8`` by ONNX Runtime.
+        ``auto``, ``float32`` or ``bfloat16``, of torch's matrix products; the result is float32.
     batch_size
         Texts per forward pass at most; see :func:`anmi.retrieval.passes.passes`.
     description
@@ -318,7 +313,7 @@ def encode(
     if store is None:
         return compute(list(texts))
     prints = embedding_fingerprint(model, precision, role)
-    name = called(model, prompts_of(model)[role] if role else "") + (f" by {precision}" if precision in WAYS else "")
+    name = called(model, prompts_of(model)[role] if role else "")
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
         if elsewhere is None:
             if not isinstance(model, TokenTable):
@@ -337,9 +332,6 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
         return model.encode(texts, prompt)
     import torch
 
-    if precision in WAYS:
-        # Its folder is called by the network alone: prompts are put before texts, not into it.
-        model, batch_size = by_onnx(model, precision, onnx_folder(model, precision)), 1
     route = {"task": role} if is_routed(model) else {}
     model.eval()
     # A table of vectors passes nothing on that long texts would have more of.
@@ -352,21 +344,3 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
                 show_progress_bar=False, convert_to_numpy=True, **route,
             )  # fmt: skip
     return result
-
-
-def keep_networks(model: Any, models: Path) -> None:
-    """Say in which folder a model's network is to be kept for ONNX Runtime; of an encoder `load_encoder` says it."""
-    _MODELS[model] = models
-
-
-def onnx_folder(model: Any, way: Way) -> Path:
-    """Return where a model's network is kept for ONNX Runtime."""
-    if model not in _MODELS:
-        raise AnmiError(f'"{way}" has no folder to keep the network in; set the backend to torch')
-    return _MODELS[model] / f"{FOLDER}{_network_print(model)}-{way.removeprefix(FOLDER)}"
-
-
-def _network_print(model: Any) -> str:
-    if model not in _PRINTS:
-        _PRINTS[model] = _digest(model, None, ())[:16]
-    return _PRINTS[model]

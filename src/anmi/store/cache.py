@@ -41,7 +41,7 @@ _TWICE: Final = "already open"
 _REFILLED: Final = "it will be filled again"
 _DAY: Final = 86_400.0
 # Folders beside the database that are made anew when they are missed; "." begins those that a killed process left.
-_MADE_ANEW: Final = ("teacher-", "static-", "onnx-", ".")
+_MADE_ANEW: Final = ("teacher-", "static-", ".")
 
 
 class Store:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.retrieval.variants.mentions import find_mentions, overlaps, replaced
+from anmi.retrieval.variants.context import find_mentions, overlaps, replaced
 
 
 def words(text: str, label: str, *others: str) -> list[int]:

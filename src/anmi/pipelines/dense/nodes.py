@@ -39,9 +39,9 @@ def encode_collection(
     """
     from anmi.corpus.mined import to_mine
     from anmi.corpus.texts import document_texts
-    from anmi.retrieval.backend import choose
     from anmi.retrieval.encoders import encode, fingerprint
     from anmi.retrieval.encoding import Encoding, opened
+    from anmi.retrieval.kinds import exact_precision
     from anmi.retrieval.prompts import prompts_of
 
     place = (params.encoder or encoder, store.path / "models", params.max_length, params.prompts)
@@ -52,15 +52,15 @@ def encode_collection(
         log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
 
     documents = document_texts(corpus)
-    way = choose(model, documents if asked else [], params.backend, params.precision, params.batch_size, place[1])
+    precision = exact_precision(model, params.precision)
 
     def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
         if not asked:
             return np.zeros((len(texts), 0), np.float32)
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
-        batch = Encoding(*place, way, params.batch_size, role)
+        batch = Encoding(*place, precision, params.batch_size, role)
         sent = batch if batch.worth_sending or engine.ray_gpus else None
-        return encode(model, texts, store, way, params.batch_size, description, role, sent)
+        return encode(model, texts, store, precision, params.batch_size, description, role, sent)
 
     return {
         "document_embeddings": vectors(documents, "document"),
@@ -69,7 +69,7 @@ def encode_collection(
             "encoder": params.encoder or encoder,
             "fingerprint": fingerprint(model),
             "prompts": prompts_of(model),
-            "computed_by": way,
+            "computed_by": precision,
         },
     }
 

@@ -19,14 +19,6 @@ class DenseParams(BaseModel):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="bfloat16 where the processor multiplies it in hardware: three times as fast here."
     )
-    backend: Literal["torch", "onnx", "onnx-int8", "auto"] = Field(
-        "torch",
-        description="What runs the encoder's network in mining. torch is the default, since evaluation and training "
-        "compute by it, and since what is chosen by a measurement differs between machines. onnx (float32) and "
-        "onnx-int8 take the extra `onnx`; auto measures them at an encoder's first use, takes the fastest whose "
-        "vectors are near torch's, and remembers it beside the store. Another run is reproduced by naming what it "
-        "chose, which encoder_info has as `computed_by`.",
-    )
     batch_size: int = Field(
         64,
         ge=1,

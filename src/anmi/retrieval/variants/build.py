@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.types import empty
 from anmi.retrieval.variants.context import Context
-from anmi.retrieval.variants.counterparts import make_counterparts
-from anmi.retrieval.variants.edits import RULES, make_edits
+from anmi.retrieval.variants.counterparts import make_counterparts, make_neighbours
 from anmi.retrieval.variants.generator import Generator
-from anmi.retrieval.variants.neighbours import make_neighbours
 from anmi.retrieval.variants.params import KINDS, VARIANT_COLUMNS, VariantParams
-from anmi.retrieval.variants.swaps import Pools, make_entity_edits, make_swaps
+from anmi.retrieval.variants.swaps import Pools, make_swaps
 
 # Documents at a time, so that the draws take little memory.
 _BLOCK = 8192
@@ -56,9 +54,8 @@ def make_variants(
     pandas.DataFrame
         ``variant_id, document_id, kind, text, old, new, relation``, in the order of the corpus. A counterpart has the
         id of the document it is, as has a made text that is exactly that of a document; other ids are
-        ``<document_id>#<kind>:<number>``. ``old`` and ``new`` are URIs for the kinds ``swap``, ``counterpart`` and
-        ``entity``, and words of the two texts for others. No two variants of a document have the same text, and none
-        has the document's own.
+        ``<document_id>#<kind>:<number>``. ``old`` and ``new`` are URIs. No two variants of a document
+        have the same text, and none has the document's own.
     """
     wanted = np.unique(documents)
     pools = Pools(graph)
@@ -96,15 +93,11 @@ def _of_block(
     generator: Generator | None,
 ) -> pd.DataFrame:
     context = Context.of(graph, documents, ids, texts)
-    parts = [make_edits(context, [kind for kind in params.edits if kind in RULES], seed)]
-    if params.swaps:
-        parts.append(make_swaps(context, pools, params.swaps, seed))
+    parts = [make_swaps(context, pools, params.swaps, seed)]
     if params.counterparts:
         parts.append(make_counterparts(context, ids, texts, params.counterparts, seed))
     if params.neighbours:
         parts.append(make_neighbours(context, ids, texts, params.neighbours, seed))
-    if "entity" in params.edits:
-        parts.append(make_entity_edits(context, pools, seed))
     if generator is not None:
         parts.append(_generated(context, generator))
     made = pd.concat(parts, ignore_index=True).reindex(columns=["place", *VARIANT_COLUMNS])

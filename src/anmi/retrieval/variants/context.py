@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -11,7 +16,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.corpus.knowledge import KnowledgeGraph
-from anmi.retrieval.variants.mentions import Span, find_mentions, surface
+
+Span = tuple[int, int]
+
+_LITERAL: Final = re.compile(r'"(?P<value>.*)"(?:@[\w-]+|\^\^\S+)?', re.DOTALL)
+# Thai, Lao, Burmese, Khmer, kana and Chinese characters: words stand without blanks between them.
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_HANGUL: Final = re.compile(r"[\uac00-\ud7a3]")
 
 
 @dataclass(frozen=True)
@@ -32,8 +43,6 @@ class Context:
         Document and entity of every slot, int64 [S], sorted.
     slot_spans
         Its mentions.
-    names
-        For each document the mentions of all its entities, sorted.
     """
 
     graph: KnowledgeGraph
@@ -45,7 +54,6 @@ class Context:
     slot_row: NDArray[np.int64]
     slot_entity: NDArray[np.int64]
     slot_spans: list[list[Span]]
-    names: list[list[Span]]
 
     @classmethod
     def of(
@@ -72,7 +80,7 @@ class Context:
         borders = np.searchsorted(pairs[:, 0], np.arange(len(documents) + 1)).tolist()
         nodes: list[int] = pairs[:, 1].tolist()
         slots: list[tuple[int, int]] = []
-        slot_spans, names = [], []
+        slot_spans = []
         for place, text in enumerate(own_texts):
             mine = nodes[borders[place] : borders[place + 1]]
             # Literals are looked for as well, lest a part of one is taken for an entity.
@@ -82,10 +90,9 @@ class Context:
             ]
             slots += [(place, node) for node, spans in found if spans]
             slot_spans += [spans for _, spans in found if spans]
-            names.append(sorted(span for _, spans in found for span in spans))
         slot_row, slot_entity = np.array(slots, np.int64).reshape(-1, 2).T
         own_ids = tuple(ids[document] for document in documents)
-        return cls(graph, documents, own_ids, own_texts, row, fact, slot_row, slot_entity, slot_spans, names)
+        return cls(graph, documents, own_ids, own_texts, row, fact, slot_row, slot_entity, slot_spans)
 
     @property
     def pairs(self) -> NDArray[np.int64]:
@@ -202,3 +209,100 @@ def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
     begins = np.flatnonzero(np.diff(rows, prepend=-1))
     rank = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
     return rank < count
+
+
+def find_mentions(text: str, labels: Sequence[str]) -> list[list[Span]]:
+    """Return where each label stands in a text as a whole word, in the order of the text.
+
+    The longest label comes first and no two mentions overlap, so a name within a longer name is no mention. A label
+    that stands twice in the list has none, as nobody can tell whose it is; nor has any other label there.
+
+    Parameters
+    ----------
+    text
+        Searched with regard to case.
+    labels
+        Empty ones have no mention.
+
+    Returns
+    -------
+    list
+        For each label the (start, end) of its mentions.
+
+    Examples
+    --------
+    >>> find_mentions("Akron, Ohio is in Ohio, not in Ohioan", ["Ohio", "Akron, Ohio"])
+    [[(18, 22)], [(0, 11)]]
+    """
+    times = Counter(labels)
+    taken: list[Span] = []
+    found: dict[str, list[Span]] = {}
+    for label in sorted(times, key=lambda one: (-len(one), one)):
+        found[label] = []
+        if not label:
+            continue
+        start = text.find(label)
+        while start >= 0:
+            end = start + len(label)
+            if _is_whole(text, start, end) and not overlaps(taken, start, end):
+                insort(taken, (start, end))
+                found[label].append((start, end))
+                start = text.find(label, end)
+            else:
+                start = text.find(label, start + 1)
+    return [found[label] if times[label] == 1 else [] for label in labels]
+
+
+def overlaps(spans: Sequence[Span], start: int, end: int) -> bool:
+    """Return whether a stretch of text touches one of the spans, which are sorted and do not overlap.
+
+    Examples
+    --------
+    >>> overlaps([(2, 5)], 4, 9), overlaps([(2, 5)], 5, 9)
+    (True, False)
+    """
+    place = bisect_left(spans, (end,))
+    return place > 0 and spans[place - 1][1] > start
+
+
+def replaced(text: str, spans: Sequence[Span], new: str) -> str:
+    """Return the text with other words in the place of the spans, which are sorted and do not overlap.
+
+    Examples
+    --------
+    >>> replaced("a b a", [(0, 1), (4, 5)], "cc")
+    'cc b cc'
+    """
+    parts, last = [], 0
+    for start, end in spans:
+        parts += [text[last:start], new]
+        last = end
+    return "".join((*parts, text[last:]))
+
+
+def surface(node: str) -> str:
+    """Return how a text would write a literal, or a node without a label.
+
+    Examples
+    --------
+    >>> surface('"Aarhus, Denmark"@en'), surface("solo_singer"), surface("25.0")
+    ('Aarhus, Denmark', 'solo singer', '25.0')
+    """
+    literal = _LITERAL.fullmatch(node)
+    return (literal["value"] if literal else node).replace("_", " ")
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    before, after = text[start - 1 : start], text[end : end + 1]
+    if _goes_on(text[start], before):
+        return False
+    # A Korean name takes its endings without a blank.
+    return not _goes_on(text[end - 1], after) or bool(_HANGUL.match(text[end - 1]) and _HANGUL.match(after))
+
+
+def _goes_on(edge: str, neighbour: str) -> bool:
+    """Whether a word goes on beyond the edge of a stretch of text."""
+    if not neighbour or (_UNSPACED.match(edge) and _UNSPACED.match(neighbour)):
+        return False
+    # Marks belong to the letter before them: "José" may be written with two characters in the end.
+    return neighbour.isalnum() or neighbour == "_" or unicodedata.category(neighbour).startswith("M")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 VARIANT_COLUMNS: Final = ("variant_id", "document_id", "kind", "text", "old", "new", "relation")
 # Where one text comes about in several ways it is of the kind that stands first.
-KINDS: Final = ("swap", "counterpart", "neighbour", "entity", "number", "date", "negation", "antonym", "generated")
-EditKind = Literal["entity", "number", "date", "negation", "antonym"]
+KINDS: Final = ("swap", "counterpart", "neighbour", "generated")
 
 
 class VariantParams(BaseModel):
@@ -34,9 +33,4 @@ class VariantParams(BaseModel):
         ge=0,
         description="Documents that state some of its facts and not all, at most. 6: as many as swaps, since training "
         "on swaps alone forgets which relations a query asks for.",
-    )
-    edits: list[EditKind] = Field(
-        ["entity", "number", "date", "negation", "antonym"],
-        description="Kinds of edits by rule, one text of each where the rule finds something to change. All: they cost "
-        "a second, and an evaluation can tell them apart.",
     )

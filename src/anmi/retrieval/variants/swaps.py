@@ -12,8 +12,7 @@ from scipy import sparse
 
 from anmi import seeds
 from anmi.corpus.knowledge import KnowledgeGraph
-from anmi.retrieval.variants.context import Context, first_of_each, matches, membership, picked
-from anmi.retrieval.variants.mentions import replaced, surface
+from anmi.retrieval.variants.context import Context, first_of_each, matches, membership, picked, replaced, surface
 
 # Draws for one that is wanted: most are repeated, or true.
 _SPARE: Final = 8
@@ -161,23 +160,6 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
         for row, slot, entity in zip(rows.tolist(), found.slot.tolist(), found.entity.tolist(), strict=True)
     ]
     return described(context, found, "swap", texts)
-
-
-def make_entity_edits(context: Context, pools: Pools, seed: int) -> pd.DataFrame:
-    """Return a text per document in which one mention of an entity is replaced; see :func:`make_swaps`.
-
-    The other mentions stay, as in a slip of somebody who copies a text. Where the entity is mentioned once, this is
-    one more swap.
-    """
-    found = draw_neighbours(context, pools, 1, seed, "variants/entity")
-    graph = context.graph
-    rows = context.slot_row[found.slot].tolist()
-    texts = []
-    for row, slot, entity in zip(rows, found.slot.tolist(), found.entity.tolist(), strict=True):
-        spans = context.slot_spans[slot]
-        chosen = int(seeds.stream(seed, "variants/entity/mention", context.ids[row]).integers(len(spans)))
-        texts.append(replaced(context.texts[row], spans[chosen : chosen + 1], graph.labels[entity]))
-    return described(context, found, "entity", texts)
 
 
 def described(context: Context, found: Neighbours, kind: str, texts: list[str]) -> pd.DataFrame:

@@ -67,8 +67,8 @@ class MixedSources(PartOptions):
         0.0,
         ge=0,
         le=1,
-        description="Share of the row's document with an entity, number, date, negation or antonym edited. 0: optional "
-        "in methods; a rule knows less of what it makes false than the graph does.",
+        description="Share of the row's document rewritten by a language model (selection.generator). 0: optional in "
+        "methods; a model knows less of what it makes false than the graph does.",
     )
     refresh: int = Field(
         50, ge=1, description="Steps after which the index of latent negatives is made anew. 50: a quarter of an epoch."
