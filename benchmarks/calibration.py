@@ -60,7 +60,7 @@ Probabilities = NDArray[np.float64]
 
 def route() -> dict[str, Any]:
     """Return what the recipe ``anmi`` gives its step ``route``."""
-    book = yaml.safe_load((ROOT / "conf" / "base" / "parameters_recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    book = yaml.safe_load((ROOT / "conf" / "base" / "recipes.yml").read_text(encoding="utf-8"))["recipes"]
     return next(step["route"] for step in book["anmi_labels_only"]["steps"] if "route" in step)
 
 

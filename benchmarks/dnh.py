@@ -122,9 +122,7 @@ class World:
 
 def options_of(recipe: str) -> TrainingOptions:
     """Training options of a recipe of the project."""
-    book = recipe_book(
-        yaml.safe_load((ROOT / "conf/base/parameters_recipes.yml").read_text(encoding="utf-8"))["recipes"]
-    )
+    book = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"])
     if recipe in ONE_SCALE:
         options = merged_options(book.get(ONE_SCALE[recipe]), TrainingParams())
         return TrainingOptions(**options.model_dump() | {"loss": "pooled"})

@@ -97,7 +97,7 @@ def arms(mean_hardness: float) -> dict[str, dict[str, Any]]:
     HANS has a lower temperature and fewer negatives on average, in both directions; ``matched`` has that average for
     all queries alike, so that what is left is due to adapting.
     """
-    book = recipe_book(yaml.safe_load((ROOT / "conf/base/parameters_recipes.yml").read_text())["recipes"])
+    book = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text())["recipes"])
     found = {name: dict(book.get(name).training) | {"negatives": 3} for name in ("hans", "hans_formulas")}
     plain = {name: value for name, value in found["hans"].items() if name != "hardness"}
     matched = {

@@ -104,7 +104,7 @@ def nodes_table(runs: list[dict[str, Any]]) -> str:
 
 def by_recipes(root: Path, names: list[str]) -> dict[str, Any]:
     """Say of the negatives of a run, and of other recipes on its candidates, which a shallower search would miss."""
-    raw = yaml.safe_load((ROOT / "conf" / "base" / "parameters_recipes.yml").read_text(encoding="utf-8"))
+    raw = yaml.safe_load((ROOT / "conf" / "base" / "recipes.yml").read_text(encoding="utf-8"))
     book = RecipeBook(**raw["recipes"])
 
     def parts(name: str) -> list[Path]:

@@ -33,7 +33,7 @@ from anmi.selection.recipe import Recipe, Runner, recipe_book
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "selection.json"
-RECIPES = ROOT / "conf" / "base" / "parameters_recipes.yml"
+RECIPES = ROOT / "conf" / "base" / "recipes.yml"
 DATA = Path(os.environ.get("ANMI_DATA") or ROOT.parent / "shared" / "data")
 WORK = ROOT / "data" / "benchmarks" / "selection"
 SHARD = 512

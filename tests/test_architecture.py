@@ -28,11 +28,11 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "anmi"
 # A room may import those that stand after it, and never those before it.
 ROOMS = (
-    *("__main__", "cli", "settings", "hooks", "pipeline_registry", "pipelines", "runs", "datasets", "configuration"),
+    *("__main__", "cli", "settings", "hooks", "pipeline_registry", "pipelines", "runs", "datasets"),
     "serve",
     *("report", "training", "search", "evaluation", "selection", "judging", "adaptation", "retrieval", "corpus"),
     *("engine", "store"),
-    *("candidates", "ragged", "seeds", "buckets", "files", "fingerprint", "renamed", "locks", "errors"),
+    *("candidates", "ragged", "seeds", "buckets", "files", "fingerprint", "locks", "errors"),
 )
 # Above the line is what knows of kedro and mlflow.
 EDGE = ROOMS[: ROOMS.index("serve")]

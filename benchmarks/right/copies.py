@@ -37,8 +37,8 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 SEED = 42
 BOOK = recipe_book({
-    "in_batch": {"description": "Positives of other rows alone.", "negatives": 0, "steps": []},
-    "lexical": {"description": "The best of BM25.", "steps": [{"top": {"by": "bm25"}}]},
+    "in_batch": {"description": "Positives of other rows alone.", "negatives": 0, "steps": {}},
+    "lexical": {"description": "The best of BM25.", "steps": {"top": {"by": "bm25"}}},
 })  # fmt: skip
 Positives = dict[str, set[str]]
 # From a row, the normalised text of its query, those of the positives by that of their queries, and that of every

@@ -1,43 +1,26 @@
-"""Project settings, read by Kedro before anything else of the project.
+"""What Kedro asks a project for: hooks, and how to read ``conf/``."""
 
-Four environment variables get a default here, because the libraries read them when they are imported:
+from kedro.config import OmegaConfigLoader
+from omegaconf.resolvers import oc
 
-- ``DO_NOT_TRACK=1``: Kedro's telemetry stays silent (``.telemetry`` says so, too).
-- ``MLFLOW_DISABLE_TELEMETRY=true``: MLflow's, too; it takes only ``true`` for ``DO_NOT_TRACK``, and Kedro takes ``1``.
-- ``TOKENIZERS_PARALLELISM=false``: tokenizers otherwise warn at every fork.
-- ``HF_HUB_OFFLINE=1``: without it every load of a local model waits for a hub that may not be reachable, and finding
-  out takes as long as the time-outs. Set ``ANMI_ONLINE=1`` to allow downloads from the hub.
+from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
 
-Where nobody watches there are no progress bars, which in a file are a hundred lines of nothing; ``TQDM_DISABLE=0``
-brings them back.
-"""
-
-import atexit
-import gc
-import os
-import sys
-
-# Imports and tokenisers make millions of objects that stay. By default Python looks for garbage after every 700 new
-# ones, and through all of them ever again, which takes seconds of every run; so this goes before the imports below.
-gc.set_threshold(100_000, 50, 50)
-# Python looks through them all when it ends, too, for a second or more, and the system takes everything back anyway.
-atexit.register(gc.freeze)
-
-from anmi.configuration import LOADER_ARGS, ConfigLoader  # noqa: E402
-from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks  # noqa: E402
-
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-if not os.environ.get("ANMI_ONLINE"):
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-if not (sys.stderr.isatty() or "ipykernel" in sys.modules or "TQDM_DISABLE" in os.environ):
-    os.environ["TQDM_DISABLE"] = "1"
 # Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
 # is complete when tracking reads it. Whether another retraining is under way is asked last, with a run to name.
 _record = RunRecord()
 HOOKS = (RetrainHooks(_record), TrackingHooks(_record), ManifestHooks(_record), TimingHooks(_record), CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
 
-CONFIG_LOADER_CLASS = ConfigLoader
-CONFIG_LOADER_ARGS = LOADER_ARGS
+CONFIG_LOADER_CLASS = OmegaConfigLoader
+CONFIG_LOADER_ARGS = {
+    "base_env": "base",
+    "default_run_env": "local",
+    # A test or production file overrides the keys it names, not the whole branch.
+    "merge_strategy": {"parameters": "soft", "globals": "soft", "mlflow": "soft"},
+    "config_patterns": {
+        "parameters": ["parameters*", "parameters*/**", "recipes*"],
+        "mlflow": ["mlflow*", "mlflow*/**"],
+    },
+    # Kedro allows environment variables in credentials only; paths need them as well.
+    "custom_resolvers": {"oc.env": oc.env},
+}

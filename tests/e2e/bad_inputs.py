@@ -739,14 +739,9 @@ RUNS: Final = [
     Case(
         "a judge that nobody gave",
         ("no chat endpoint is given", "elo.pairwise.llm.chat.base_url="),
-        "recipe=denoising_chat_as_published",
+        "recipe=denoising,recipes.denoising.steps.denoise.column=p_preferred,elo.pairwise.llm.chat.base_url=,"
+        "elo.pairwise.llm.chat.model=,elo.pairwise_judges.llm=1",
         pipelines="mining",
-    ),
-    Case(
-        "a curriculum over negatives that are mined again",
-        ("refreshed sources", "which curriculum tiers needs"),
-        "recipe=ance,training.options.curriculum=tiers",
-        pipelines="training",
     ),
     Case(
         "a second start model of one encoder",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -152,3 +153,25 @@ def browsing(project: Path) -> Any:
     if script.chromium() is None:
         pytest.skip("there is no Chromium: apt-get install chromium")
     return script
+
+
+@pytest.fixture(scope="session")
+def small_graph(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A part of WebNLG in the layout of the whole: every so many documents with their queries, and all of the graph."""
+    source = shared_data / "kg_webnlg"
+    target = tmp_path_factory.mktemp("graph") / "beir_en"
+    (target / "qrels").mkdir(parents=True)
+    for name in ("entities.jsonl", "triples.tsv"):
+        shutil.copy(source / name, target.parent / name)
+    kept: set[str] = set()
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        lines = (source / "beir_en" / name).read_text(encoding="utf-8").splitlines()
+        if name == "corpus.jsonl":
+            lines = lines[::24]
+            kept = {json.loads(line)["_id"] for line in lines}
+        (target / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for split in ("train", "dev", "test"):
+        header, *rows = (source / "beir_en" / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
+        rows = [row for row in rows if row.split("\t")[1] in kept]
+        (target / "qrels" / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return target

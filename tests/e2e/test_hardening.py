@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +12,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.rare]
 EVERY = 24
 
 
-@pytest.fixture(scope="session")
-def small_graph(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A part of WebNLG in the layout of the whole: every so many documents with their queries, and all of the graph."""
-    source = shared_data / "kg_webnlg"
-    target = tmp_path_factory.mktemp("graph") / "beir_en"
-    (target / "qrels").mkdir(parents=True)
-    for name in ("entities.jsonl", "triples.tsv"):
-        shutil.copy(source / name, target.parent / name)
-    kept: set[str] = set()
-    for name in ("corpus.jsonl", "queries.jsonl"):
-        lines = (source / "beir_en" / name).read_text(encoding="utf-8").splitlines()
-        if name == "corpus.jsonl":
-            lines = lines[::EVERY]
-            kept = {json.loads(line)["_id"] for line in lines}
-        (target / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for split in ("train", "dev", "test"):
-        header, *rows = (source / "beir_en" / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
-        rows = [row for row in rows if row.split("\t")[1] in kept]
-        (target / "qrels" / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-    return target
-
-
 @pytest.fixture(scope="module")
 def hardened(small_graph: Path, tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any) -> Any:
     place = new_place(tmp_path_factory.mktemp("hardened"))
     schedule = "training.options.curriculum.step.warm_up=1,training.options.curriculum.step.latent_from=2"
     done = kedro(
         "run", "--params",
-        f"collection=kg:{small_graph},recipe=dnh_step,encoder=static,training.options.epochs=3,training.options.negatives=7,"
+        f"collection=kg:{small_graph},recipe=dnh_triggered,encoder=static,training.options.epochs=3,training.options.negatives=7,"
         f"training.dev_loss_steps=20,{schedule}",
         data_root=place.data, store=place.store,
     )  # fmt: skip
@@ -75,7 +51,7 @@ def test_variants_are_there_for_training_and_for_evaluation(hardened: Any) -> No
     assert {"swap", "neighbour"} <= set(variants.kind)
     assert set(qrels.split[qrels.document_id.isin(variants.document_id)]) == {"train", "dev", "test"}
     found = hardened.json("evaluation", "knowledge_metrics.json")
-    assert set(found) == {"zero_shot", "dnh_step"}
+    assert set(found) == {"zero_shot", "dnh_triggered"}
     for system in found.values():
         assert 0.5 < system["factuality_auc"] < 1 and 0.9 < system["linking_accuracy"] <= 1
 

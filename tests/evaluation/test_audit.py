@@ -31,15 +31,15 @@ from anmi.selection.recipe import RecipeBook, Runner, recipe_book
 QUERIES, WIDTH, DOCUMENTS = 60, 30, 200
 DOCUMENT_IDS = pd.Series([f"d{i}" for i in range(DOCUMENTS)])
 RAW = {
-    "nearest": {"description": "Nearest.", "steps": [{"top": {"by": "dense"}}]},
+    "nearest": {"description": "Nearest.", "steps": {"top": {"by": "dense"}}},
     "below": {
         "description": "Two thresholds.",
         "negatives": 25,
-        "steps": [{"rank_window": {"first": 2}}, {"max_ratio": {"max_ratio": 0.93}}, {"top": {"by": "dense"}}],
+        "steps": {"rank_window": {"first": 2}, "max_ratio": {"max_ratio": 0.93}, "top": {"by": "dense"}},
     },
     "mixed": {
         "description": "With a step that is fitted.",
-        "steps": [{"mixture": {"fewest": 50}}, {"min_weight": {"weight": 0.1}}, {"random": {}}],
+        "steps": {"mixture": {"fewest": 50}, "min_weight": {"weight": 0.1}, "random": {}},
     },
     "in_batch": {"description": "None.", "negatives": 0},
 }
@@ -139,10 +139,10 @@ def test_each_point_of_a_sweep_is_the_recipe_with_that_threshold(
     assert swept.threshold.is_monotonic_increasing
     assert swept[swept.default].threshold.tolist() == [0.93]
     assert (swept.threshold == 0.95).sum() == 1
-    for name, step, place in (("below", "max_ratio", 1), ("mixed", "weight", 1)):
+    for name, step, setting in (("below", "max_ratio", "max_ratio"), ("mixed", "min_weight", "weight")):
         for row in table[(table.recipe == name) & ~table.default & (table.negatives > 0)].itertuples():
             raw = copy.deepcopy(RAW[name])
-            next(iter(raw["steps"][place].values()))[step] = row.threshold
+            raw["steps"][step][setting] = row.threshold
             expected = counted(block, truth, "x", recipe_book({"x": raw}), 5)
             assert {key: getattr(row, key) for key in expected} == pytest.approx(expected, abs=1e-6)
 
@@ -163,7 +163,7 @@ def test_shards_do_not_matter(block: Candidates, planted: PlantedTruth, size: in
 def test_mined_without_an_encoder_the_shares_are_the_same_and_the_gap_is_unknown(
     block: Candidates, planted: PlantedTruth
 ) -> None:
-    book = recipe_book({"any": {"description": "Any.", "steps": ["random"]}})
+    book = recipe_book({"any": {"description": "Any.", "steps": {"random": {}}}})
     judges = {name: values for name, values in block.columns.items() if not name.startswith("dense")}
     blind = replace(block, columns=judges, positive_columns={})
     found, expected = (
@@ -176,7 +176,7 @@ def test_mined_without_an_encoder_the_shares_are_the_same_and_the_gap_is_unknown
 
 def test_lost_queries_are_named(block: Candidates, planted: PlantedTruth) -> None:
     book = recipe_book({
-        "strict": {"description": "Few.", "steps": [{"max_ratio": {"max_ratio": 0.01}}, {"top": {"by": "dense"}}]}
+        "strict": {"description": "Few.", "steps": {"max_ratio": {"max_ratio": 0.01}, "top": {"by": "dense"}}}
     })  # fmt: skip
     table = audit_recipes(CandidateShards.of([block]), planted, book, seed=1)
     own = table[table.default].iloc[0]
@@ -187,7 +187,7 @@ def test_lost_queries_are_named(block: Candidates, planted: PlantedTruth) -> Non
 
 
 def test_a_sweep_leaves_out_what_the_step_refuses(block: Candidates, planted: PlantedTruth) -> None:
-    book = recipe_book({"near": {"description": "Near.", "steps": [{"rank_window": {"last": 10}}, "random"]}})
+    book = recipe_book({"near": {"description": "Near.", "steps": {"rank_window": {"last": 10}, "random": {}}}})
     table = audit_recipes(CandidateShards.of([block]), planted, book, seed=1)
     assert table.threshold.tolist() == [1, 2, 5, 10]
 
@@ -195,8 +195,8 @@ def test_a_sweep_leaves_out_what_the_step_refuses(block: Candidates, planted: Pl
 def test_a_recipe_that_cannot_run_here_does_not_end_the_audit_of_the_others(
     block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
 ) -> None:
-    broken = {"description": "Needs Elo.", "steps": [{"elo_gap": {}}, "random"]}
-    sound = {"description": "Nearest.", "steps": [{"top": {"by": "dense"}}]}
+    broken = {"description": "Needs Elo.", "steps": {"elo_gap": {}, "random": {}}}
+    sound = {"description": "Nearest.", "steps": {"top": {"by": "dense"}}}
     table = audit_recipes(CandidateShards.of([block]), planted, recipe_book({"broken": broken, "sound": sound}), seed=1)
     assert table.recipe.tolist() == ["broken", "sound"]
     assert "elo" in table.failed[0]

@@ -90,7 +90,7 @@ def test_names_and_recipes() -> None:
 
 def test_what_any_recipe_says_of_mining_is_checked() -> None:
     def stated(**settings: Any) -> dict[str, Any]:
-        return {"mine": {"description": "x", "steps": ["random"], "mining": {"bm25": settings}}}
+        return {"mine": {"description": "x", "steps": {"random": {}}, "mining": {"bm25": settings}}}
 
     check_mining(stated(k1=1.5, engine="rank_bm25", epsilon=0.25), {"bm25": BM25Params})
     with pytest.raises(AnmiError, match=r'recipe "mine", mining: there is no parameter "bm25.k2": did you mean "k1"'):
@@ -104,7 +104,7 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: py
         raise ImportError(name)
 
     monkeypatch.setattr("anmi.corpus.word_languages.importlib.import_module", refuse)
-    recipe = Recipe(description="x", steps=["random"], training={"hardness": "hans"})
+    recipe = Recipe(description="x", steps={"random": {}}, training={"hardness": "hans"})
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):
         check_packages(merged_options(recipe, TrainingParams()))
     by_script = {"hans": {"heuristic": {"code_mix": "script"}}}

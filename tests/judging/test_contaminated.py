@@ -17,7 +17,7 @@ from anmi.selection.recipe import Runner, recipe_book
 
 QUERIES, WIDTH = 250, 100
 PRIORS = (0.0001, 0.001, 0.01, 0.05, 0.2)
-RECIPES = Path(__file__).parents[2] / "conf" / "base" / "parameters_recipes.yml"
+RECIPES = Path(__file__).parents[2] / "conf" / "base" / "recipes.yml"
 
 
 def made(positives: int, prior: float, seed: int = 5) -> tuple[Candidates, NDArray[np.float32], NDArray[np.bool_]]:

@@ -23,8 +23,8 @@ from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
 BOOK = recipe_book({
-    "by_elo": {"description": "By Elo.", "negatives": 2, "steps": [{"elo_gap": {"danger": 100}}, "random"]},
-    "nearest": {"description": "Nearest.", "negatives": 2, "steps": [{"top": {"by": "dense"}}]},
+    "by_elo": {"description": "By Elo.", "negatives": 2, "steps": {"elo_gap": {"danger": 100}, "random": {}}},
+    "nearest": {"description": "Nearest.", "negatives": 2, "steps": {"top": {"by": "dense"}}},
 })  # fmt: skip
 QUERIES, WIDTH = 5, 8
 

@@ -20,7 +20,7 @@ from anmi.pipeline_registry import STAGES
 from anmi.pipelines.audit.nodes import gate, ingest_all, plant_truth
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.ingestion.params import IngestionParams
-from anmi.selection.recipe import RecipeBook, Runner, recipe_book
+from anmi.selection.recipe import RecipeBook, recipe_book
 from anmi.selection.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
@@ -185,7 +185,7 @@ def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_defa
 
 
 def test_every_threshold_is_a_parameter_of_its_step_and_can_take_the_values_tried() -> None:
-    book = recipe_book({"any": {"description": "Loads the steps.", "steps": ["random"]}})
+    book = recipe_book({"any": {"description": "Loads the steps.", "steps": {"random": {}}}})
     assert book.get("any").main_threshold is None
     swept = {(kind.name, found.parameter) for kind in STEPS.values() for found in kind.thresholds}
     assert swept >= {
@@ -197,23 +197,3 @@ def test_every_threshold_is_a_parameter_of_its_step_and_can_take_the_values_trie
             assert list(found.grid) == sorted(set(found.grid))
             for value in found.grid:
                 assert getattr(kind.params(**{found.parameter: value}), found.parameter) == value
-
-
-@pytest.mark.parametrize(
-    ("given", "swept"),
-    [
-        ({}, "threshold"),
-        ({"threshold": 0.3}, "threshold"),
-        ({"max_false_negative_rate": 0.02}, "max_false_negative_rate"),
-    ],
-)
-def test_of_two_thresholds_that_exclude_each_other_the_one_that_is_set_is_swept(given: Any, swept: str) -> None:
-    steps = [{"denoise": given}, {"top": {"by": "dense"}}]
-    recipe = recipe_book({"one": {"description": "One.", "steps": steps}}).get("one")
-    assert recipe.main_threshold == 0
-    threshold = recipe.steps[0].threshold
-    assert threshold is not None
-    assert threshold.parameter == swept
-    for value in threshold.grid:
-        varied = Runner(recipe, 1).varied(0, swept, value).recipe.steps[0].params
-        assert getattr(varied, swept) == value

@@ -32,10 +32,10 @@ from anmi.store import Store
 
 DENOISE = {"denoise": {"threshold": 0.3}}
 BOOK = recipe_book({
-    "clean": {"description": "Reads the judgment.", "steps": [DENOISE, {"top": {"by": "dense"}}]},
-    "rated": {"description": "Asks a cross-encoder too.", "steps": [DENOISE, {"top": {"by": "cross"}}]},
-    "elo": {"description": "Is rated, too.", "reads": ["elo"], "steps": [DENOISE, {"top": {"by": "cross"}}]},
-    "blind": {"description": "Reads no judgment.", "steps": [{"top": {"by": "dense"}}]},
+    "clean": {"description": "Reads the judgment.", "steps": DENOISE | {"top": {"by": "dense"}}},
+    "rated": {"description": "Asks a cross-encoder too.", "steps": DENOISE | {"top": {"by": "cross"}}},
+    "elo": {"description": "Is rated, too.", "reads": ["elo"], "steps": DENOISE | {"top": {"by": "cross"}}},
+    "blind": {"description": "Reads no judgment.", "steps": {"top": {"by": "dense"}}},
 })  # fmt: skip
 EVIDENCE = {"coverage", "match", "likeness", "likeness_terms", "containment", "contained", "p_evidence"}
 
@@ -89,11 +89,11 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     store = Store(new_store(tmp_path_factory.mktemp("store")))
     bm25, dense = BM25Params(depth=20, shard=25), DenseParams(depth=20, precision="float32")
     asked: dict[str, Any] = {"recipe": "clean", "recipes": BOOK}
-    terms = cut_terms(corpus, {"language": "en"}, bm25)
+    terms = cut_terms(corpus, {"language": "en"}, "clean", BOOK, bm25)
     encoded = encode_collection(corpus=corpus, queries=queries, encoder="static", params=dense, store=store, **asked)
     vectors = encoded["document_embeddings"]
     found = retrieve(
-        bm25_index=build_bm25_index(terms, bm25),
+        bm25_index=build_bm25_index(terms, "clean", BOOK, bm25),
         dense_index=build_dense_index(corpus, vectors, encoded["encoder_info"], dense),
         document_embeddings=vectors,
         query_embeddings=encoded["query_embeddings"],

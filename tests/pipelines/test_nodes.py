@@ -44,13 +44,13 @@ from anmi.selection.recipe import Recipe, RecipeBook, recipe_book
 
 NONE_RELATED = empty("document_id", "other_id", "kind")
 BOOK = recipe_book({
-    "nearest": {"description": "Nearest.", "negatives": 2, "steps": [{"top": {"by": "dense"}}]},
-    "checked": {"description": "Of BM25.", "negatives": 2, "steps": ["consistency", {"top": {"by": "bm25"}}]},
-    "nothing": {"description": "None.", "steps": [{"max_ratio": {"column": "dense", "max_ratio": 0.01}}, "random"]},
+    "nearest": {"description": "Nearest.", "negatives": 2, "steps": {"top": {"by": "dense"}}},
+    "checked": {"description": "Of BM25.", "negatives": 2, "steps": {"consistency": {}, "top": {"by": "bm25"}}},
+    "nothing": {"description": "None.", "steps": {"max_ratio": {"column": "dense", "max_ratio": 0.01}, "random": {}}},
 })  # fmt: skip
 
 MIXED = recipe_book({
-    "mixed": {"description": "", "negatives": 1, "steps": [{"simans": {"a": 1.0}}]},
+    "mixed": {"description": "", "negatives": 1, "steps": {"simans": {"a": 1.0}}},
 })  # fmt: skip
 
 

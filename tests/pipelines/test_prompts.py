@@ -27,7 +27,7 @@ COUNT = 24
 WORDS = ["query", "passage", ":", "find", *(f"w{i}" for i in range(3 * COUNT))]
 FOLDER = {"query": "query: ", "document": "passage: "}
 EVALUATION = EvaluationParams(cutoffs=(10,), resamples=100)
-BOOK = recipe_book({"mine": {"description": "A recipe.", "negatives": 1, "steps": [{"top": {"by": "dense"}}]}})
+BOOK = recipe_book({"mine": {"description": "A recipe.", "negatives": 1, "steps": {"top": {"by": "dense"}}}})
 
 
 def corpus() -> pd.DataFrame:

@@ -37,13 +37,12 @@ from anmi.report.console import (
     source_lines,
     source_table,
 )
-from anmi.selection.inheritance import under
 from anmi.selection.rated import rated
 from anmi.selection.recipe import RecipeBook, recipe_book
 from anmi.store import Store
 
 ROOT = Path(__file__).parents[2]
-BOOK = recipe_book(yaml.safe_load((ROOT / "conf/base/parameters_recipes.yml").read_text(encoding="utf-8"))["recipes"])
+BOOK = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"])
 STAGES = (bm25, dense, consistency, denoising, elo, selection)
 BLOCKS = ("candidates", "selection")
 COLUMNS = ("consistency", "evidence", "judgments", "ratings")
@@ -127,10 +126,7 @@ class Nights:
             "ingestion": IngestionParams(),
             "selection": SelectionParams(), "training": TrainingParams(), "training.refit": False,
         }  # fmt: skip
-        settings = under(book.get(recipe).mining, SETTINGS)
-        judges = {name: {"local": {"base": "reader"}} for name in settings["elo"].get("pairwise", {})}
-        settings["elo"] = {**settings["elo"], "pairwise": judges}
-        params |= {name: model.model_validate(settings[name]) for name, model in MODELS.items()}
+        params |= {name: model.model_validate(SETTINGS[name]) for name, model in MODELS.items()}
         given = {
             **self.tables, "knowledge": self.knowledge, "collection_info": info, "store": self.store,
             **{f"params:{name}": value for name, value in params.items()},

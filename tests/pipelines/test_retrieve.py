@@ -19,10 +19,10 @@ from anmi.selection.recipe import recipe_book
 DOCUMENTS, QUERIES, DEPTH = 120, 9, 6
 Merge = Callable[..., Candidates]
 BOOK = recipe_book({
-    "both": {"description": "Reads both.", "steps": [{"top": {"by": "fused"}}]},
-    "lexical": {"description": "Reads BM25.", "steps": [{"top": {"by": "bm25"}}]},
-    "dense": {"description": "Reads an encoder.", "steps": [{"top": {"by": "dense"}}]},
-    "random": {"description": "Reads neither.", "steps": ["random"]},
+    "both": {"description": "Reads both.", "steps": {"top": {"by": "fused"}}},
+    "lexical": {"description": "Reads BM25.", "steps": {"top": {"by": "bm25"}}},
+    "dense": {"description": "Reads an encoder.", "steps": {"top": {"by": "dense"}}},
+    "random": {"description": "Reads neither.", "steps": {"random": {}}},
 })  # fmt: skip
 
 
@@ -59,11 +59,11 @@ def merge() -> Merge:
         part = corpus[:documents]
         table = pd.DataFrame([*copies, *(pairs or [])], columns=["document_id", "other_id", "kind"])
         bm25, params = BM25Params(depth=DEPTH, shard=shard), DenseParams(depth=DEPTH, random=random)
-        terms = cut_terms(part, {"language": "en"}, bm25)
+        terms = cut_terms(part, {"language": "en"}, recipe, BOOK, bm25)
         told = queries if splits is None else with_mined(queries.assign(split=splits), 1.0, seed=1)
         width = 16 if "dense" in BOOK.get(recipe).sources else 0
         return retrieve(
-            bm25_index=build_bm25_index(terms, bm25),
+            bm25_index=build_bm25_index(terms, recipe, BOOK, bm25),
             dense_index=build_dense_index(part, vectors[:documents, :width], {"fingerprint": ""}, params),
             document_embeddings=vectors[:documents, :width],
             query_embeddings=np.stack([asked[int(query[1:])] for query in to_mine(told).query_id])[:, :width],

@@ -25,9 +25,9 @@ COUNT = 24
 WORDS = [f"w{i}" for i in range(3 * COUNT)]
 PSEUDO = {"kinds": ["title", "cloze"], "batch_size": 4}
 BOOK = recipe_book({
-    "mine": {"description": "A recipe.", "negatives": 2, "steps": [{"top": {"by": "dense"}}],
+    "mine": {"description": "A recipe.", "negatives": 2, "steps": {"top": {"by": "dense"}},
              "training": {"pseudo_queries": PSEUDO}},
-    "alone": {"description": "Labels alone.", "negatives": 2, "steps": [{"top": {"by": "dense"}}]},
+    "alone": {"description": "Labels alone.", "negatives": 2, "steps": {"top": {"by": "dense"}}},
 })  # fmt: skip
 CORPUS = pd.DataFrame({
     "document_id": [f"d{i}" for i in range(COUNT)],
@@ -174,7 +174,7 @@ def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: b
 
 
 def test_a_companion_may_not_be_called_as_the_recipe(train: Any) -> None:
-    steps = [{"top": {"by": "dense"}}]
+    steps = {"top": {"by": "dense"}}
     book = recipe_book({"sparse": {"description": "Dense, in spite of its name.", "negatives": 2, "steps": steps}})
     with pytest.raises(AnmiError, match='reported as "sparse"'):
         train(recipe="sparse", recipes=book, options={"companion": {"retriever": "sparse"}})

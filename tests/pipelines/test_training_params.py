@@ -95,7 +95,7 @@ def test_without_labels_and_pseudo_queries_nothing_is_left() -> None:
 def test_a_masked_language_model_goes_with_a_recipe_that_trains_a_sparse_retriever() -> None:
     found = merged({"retriever": "sparse", "masked_lm": ""}, masked_lm="org/bert")
     assert found.masked_lm == "org/bert"
-    with pytest.raises(AnmiError, match=r"recipe=sparse_infonce or retriever=sparse"):
+    with pytest.raises(AnmiError, match=r"recipe=sparse_distilled or retriever=sparse"):
         merged({}, masked_lm="org/bert")
 
 

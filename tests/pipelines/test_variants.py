@@ -18,8 +18,8 @@ from anmi.retrieval.variants.params import VARIANT_COLUMNS
 from anmi.selection.recipe import recipe_book
 
 BOOK = recipe_book({
-    "mined": {"description": "Mined.", "negatives": 2, "steps": ["random"]},
-    "mixed": {"description": "Mixed.", "negatives": 2, "steps": ["random"], "training": {"sources": "mixed"}},
+    "mined": {"description": "Mined.", "negatives": 2, "steps": {"random": {}}},
+    "mixed": {"description": "Mixed.", "negatives": 2, "steps": {"random": {}}, "training": {"sources": "mixed"}},
 })  # fmt: skip
 
 

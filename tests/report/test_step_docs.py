@@ -44,7 +44,7 @@ def test_only_what_stands_between_the_marks_is_replaced() -> None:
 
 def test_the_recipe_of_the_docs_can_be_run() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.S)
-    base = yaml.safe_load((ROOT / "conf" / "base" / "parameters_recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    base = yaml.safe_load((ROOT / "conf" / "base" / "recipes.yml").read_text(encoding="utf-8"))["recipes"]
     mine = yaml.safe_load(example)["recipes"]["mine"]
     book = recipe_book(base | {"mine": mine})
     assert len(book.get("mine").steps) == len(mine["steps"])

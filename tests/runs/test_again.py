@@ -64,7 +64,7 @@ def test_differences_are_told_in_words() -> None:
         "code": "c1",
         "git": {"commit": "a" * 40},
         "versions": {"numpy": "1", "old": "1"},
-        "parameters": {"bm25": {"k1": 0.9}, "steps": [{"top": 1}]},
+        "parameters": {"bm25": {"k1": 0.9}, "steps": {"top": 1}},
     }
     now = {
         "collection": {
@@ -75,7 +75,7 @@ def test_differences_are_told_in_words() -> None:
         "code": "c2",
         "git": {"commit": "b" * 40},
         "versions": {"numpy": "2"},
-        "parameters": {"bm25": {"k1": 1.2}, "steps": [{"top": 1}]},
+        "parameters": {"bm25": {"k1": 1.2}, "steps": {"top": 1}},
     }
     assert changes(before, now) == {
         "collection": "x/corpus.jsonl changed (10 to 12 bytes), x/gone is gone",

@@ -12,73 +12,61 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.selection.conftest import with_lists
+from tests.selection.conftest import named, with_lists
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.hooks.checks import check_training
+from anmi.pipelines.bm25.params import BM25Params
 from anmi.selection.recipe import Recipe, Runner, recipe_book
 from anmi.selection.rows import training_rows
 
-FILE = Path(__file__).parents[2] / "conf" / "base" / "parameters_recipes.yml"
+FILE = Path(__file__).parents[2] / "conf" / "base" / "recipes.yml"
 RECIPES: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["recipes"]
-PUBLISHED = {
-    "random", "in_batch", "bm25_random", "naive_top", "shift", "nv_retriever", "nv_margin", "nv_abs", "simans",
-    "simans_rank", "progcl_weight", "progcl_mix", "progcl_beta", "anmi_2_0", "anmi_2_1",
-}  # fmt: skip
 DOCUMENTS = 300
 
 
 def recipe_of(*steps: Any, **fields: Any) -> dict[str, Any]:
-    return {"mine": {"description": "A test.", "steps": list(steps)} | fields}
+    return {"mine": {"description": "A test.", "steps": named(*steps)} | fields}
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_every_published_recipe_parses_and_says_where_it_is_from(name: str) -> None:
     recipe, raw = recipe_book(RECIPES).get(name), RECIPES[name]
     assert recipe.description and recipe.source
-    while "steps" not in raw:
+    while "steps" not in raw and "extends" in raw:
         raw = RECIPES[raw["extends"]]
-    steps = raw["steps"]
-    assert [item.name for item in recipe.steps] == [
-        item if isinstance(item, str) else next(iter(item)) for item in steps
-    ]
+    assert [item.name for item in recipe.steps] == [*raw.get("steps", {})]
     assert "loss" in recipe.training
 
 
-def test_the_published_recipes_are_there_and_ask_for_seven_negatives() -> None:
+def test_published_recipes_ask_for_seven_negatives() -> None:
     book = recipe_book(RECIPES)
-    assert set(book.names()) >= PUBLISHED
-    # HANS asks for one to three by the hardness of a query.
-    others = {"in_batch": 0, "sparse_finetuning": 10}
-    others |= {name: 3 for name in book.names() if name.startswith("hans")}
-    others |= dict.fromkeys(("simans_adaptive_as_published", "simans_rank_adaptive_as_published"), 15)
-    others |= {name: 0 for name in book.names() if name.startswith("dnh_")}
-    others |= dict.fromkeys(
-        (
-            "anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_bandit", "anmi_and_sparse", "sparse", "naive_top_15",
-            "nv_retriever_15",
-        ), 15,
-    )  # fmt: skip
+    assert len(book.names()) <= 25
+    # HANS asks for one to three by the hardness of a query; with mixed sources, training draws its own.
+    others = {"in_batch": 0, "dnh_linear": 0, "dnh_triggered": 0, "hans": 3, "hans_as_published": 3}
+    others |= dict.fromkeys(("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_and_sparse", "sparse"), 15)
     assert {name: book.get(name).negatives for name in book.names() if book.get(name).negatives != 7} == others
 
 
-def test_a_variant_trains_otherwise_and_chooses_alike() -> None:
-    book = recipe_book(RECIPES)
-    found = book.with_variants({"half": {"extends": "anmi", "training": {"labels": 0.5}}})
-    half, whole = found.get("half"), book.get("anmi")
-    assert half.training == whole.training | {"labels": 0.5} and half.steps == whole.steps
-    assert "half" not in book.names() and found.get("anmi") == whole
+def test_one_that_extends_another_takes_its_steps_setting_by_setting() -> None:
+    steps = {"route": {"barred": 0.05}, "top": {"by": "cross"}}
+    mine = {"extends": "anmi_labels_only", "steps": steps, "mining": {"bm25": {"k1": 1.2}}}
+    found = recipe_book(RECIPES | {"mine": mine}).get("mine")
+    base = recipe_book(RECIPES).get("anmi_labels_only")
+    assert [item.name for item in found.steps] == [item.name for item in base.steps]
+    route, top = found.steps[-2:]
+    assert route.params == base.steps[-2].params.model_copy(update={"barred": 0.05})
+    assert top.params.by == "cross" and found.mining == {"bm25": {"k1": 1.2}}
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"anmi": {"extends": "random", "training": {}}}, {"new": {"training": {}}},
-     {"new": {"extends": "anmi", "training": {}, "steps": []}}, {"a/b": {"extends": "anmi", "training": {}}}],
-)  # fmt: skip
-def test_a_variant_is_a_new_name_with_training_options(wrong: dict[str, Any]) -> None:
-    with pytest.raises(AnmiError, match="expected a new name with `extends: RECIPE`"):
-        recipe_book(RECIPES).with_variants(wrong)
+def test_what_a_recipe_says_of_mining_stands_in_the_place_of_the_parameters() -> None:
+    found = recipe_book(RECIPES).get("bm25_random_as_published").settings("bm25", BM25Params(k1=3.0, shard=9))
+    assert found == BM25Params(
+        engine="rank_bm25", tokenizer="whitespace", k1=1.5, epsilon=0.25, b=0.75, depth=1000, shard=9
+    )
+    unchanged = BM25Params(k1=3.0)
+    assert recipe_book(RECIPES).get("anmi").settings("bm25", unchanged) is unchanged
 
 
 def test_what_a_recipe_reads_is_known_before_it_runs() -> None:
@@ -115,12 +103,11 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         ),
         (recipe_of({"top": "dense"}), "parameters of step \"top\" are names with values.*'dense'"),
         (recipe_of({"top": [1]}), 'parameters of step "top" are names with values'),
-        (recipe_of({"denoise": {"threshold": 0}}), 'mine → steps → 0: step "denoise", threshold: .*greater than 0'),
-        (recipe_of("random", {"margin": {"margin": "wide"}}), 'steps → 1: step "margin", margin: .*valid number'),
+        (recipe_of({"denoise": {"threshold": 0}}), 'mine → steps: step "denoise", threshold: .*greater than 0'),
+        (recipe_of("random", {"margin": {"margin": "wide"}}), 'steps: step "margin", margin: .*valid number'),
         (recipe_of({"source": {"source": "web"}}), 'step "source", source: .*bm25'),
         (recipe_of({"source": {}}), 'step "source", source: .*required'),
-        (recipe_of({"top": {}, "random": {}}), "one name with its parameters"),
-        (recipe_of(["top"]), "one name with its parameters"),
+        ({"mine": {"description": "A test.", "steps": ["top"]}}, "steps are names with parameters"),
         (recipe_of({"zone_weight": {"weights": [1, 0]}}), "4 borders need 5 weights"),
         (recipe_of({"zone_weight": {"borders": [3, 2, 4, 5]}}), "borders must rise"),
         (recipe_of({"max_ratio": {"max_ratio": "bald"}}), 'there is no preset "bald"; did you mean "bold"'),
@@ -131,7 +118,7 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         (recipe_of("random", negatives=-1), "mine → negatives: .*greater than or equal to 0"),
         (recipe_of("random", step=[]), 'a recipe has no "step"; did you mean "steps"'),
         ({"mine": "random"}, "mine: .*dictionary"),
-        ({"mine": {"steps": []}}, "mine → description: .*required"),
+        ({"mine": {"steps": {}}}, "mine → description: .*required"),
         *(
             ({name: recipe_of("random")["mine"]}, f"recipe {name}: the name stands for another system")
             for name in ("bm25", "zero_shot", "champion")

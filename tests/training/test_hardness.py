@@ -110,38 +110,20 @@ def test_the_recipes_state_the_directions_of_prose_and_formulas() -> None:
 
     from anmi.selection.recipe import recipe_book
 
-    path = Path(__file__).parents[2] / "conf" / "base" / "parameters_recipes.yml"
+    path = Path(__file__).parents[2] / "conf" / "base" / "recipes.yml"
     book = recipe_book(yaml.safe_load(path.read_text(encoding="utf-8"))["recipes"])
-    intended, formulas = (TrainingOptions(**book.get(name).training).hardness for name in ("hans", "hans_formulas"))
+    letter = TrainingOptions(**book.get("hans_as_published").training)
+    intended, formulas = TrainingOptions(**book.get("hans").training).hardness, letter.hardness
     names = ("negatives", "weight", "temperature", "margin")
     assert [getattr(intended, name).direction for name in names] == ["rising", "rising", "falling", "rising"]
     assert [getattr(formulas, name).direction for name in names] == ["rising", "falling", "rising", "falling"]
     assert (intended.margin_is, formulas.margin_is) == ("subtracted", "added")
     for name in names:
-        assert (getattr(intended, name).low, getattr(intended, name).high) == (
-            getattr(formulas, name).low,
-            getattr(formulas, name).high,
-        )
-
-
-def test_recipes_of_one_mechanism_adapt_nothing_else_and_the_report_is_there_to_the_letter() -> None:
-    import yaml
-
-    from anmi.selection.recipe import recipe_book
-
-    path = Path(__file__).parents[2] / "conf" / "base" / "parameters_recipes.yml"
-    book = recipe_book(yaml.safe_load(path.read_text(encoding="utf-8"))["recipes"])
-    names = ("negatives", "weight", "temperature", "margin")
-    whole = TrainingOptions(**book.get("hans").training).hardness
-    for kept in names:
-        alone = TrainingOptions(**book.get(f"hans_{kept}").training).hardness
-        assert [name for name in names if getattr(alone, name).on] == [kept]
-        assert getattr(alone, kept) == getattr(whole, kept)
-    letter = TrainingOptions(**book.get("hans_as_published").training)
+        ranges = [(getattr(each, name).low, getattr(each, name).high) for each in (intended, formulas)]
+        assert ranges[0] == ranges[1]
     assert (letter.learning_rate, letter.epochs, letter.warmup, letter.batch_size) == (2e-6, 1, 100, 16)
     assert (letter.max_length, letter.encoders) == (128, "two")
-    assert (letter.hardness.temperature_is, letter.hardness.margin_on) == ("absolute", "similarity")
-    assert (letter.hardness.temperature.low, letter.hardness.temperature.high) == (0.5, 1.0)
+    assert (formulas.temperature_is, formulas.margin_on) == ("absolute", "similarity")
 
 
 @pytest.mark.parametrize("warmup", [1.5, -0.1])

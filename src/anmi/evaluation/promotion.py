@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.errors import AnmiError
 from anmi.evaluation.significance import interval
-from anmi.renamed import with_new_names
 
 PROMOTED: Final = "promoted"
 KEPT: Final = "kept"
@@ -51,11 +50,6 @@ class PromotionRule(BaseModel):
         0.05, ge=0, le=1, description="Largest share of negatives that may be relevant, by the upper end of its 95 % "
         "interval over queries. At 5 % a row of up to 19 negatives holds on average less than one that is relevant.",
     )  # fmt: skip
-
-    @model_validator(mode="before")
-    @classmethod
-    def _old_names(cls, given: Any) -> Any:
-        return with_new_names(given, {"max_leak": "max_false_negative_rate"}, "retrain.rule")
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
 from anmi.retrieval.sparse.base import check_base, is_sparse_folder
-from anmi.selection.recipe import OF_ELO, RecipeBook
+from anmi.selection.recipe import OF_ELO, RecipeBook, inherited
 from anmi.training.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class CheckHooks:
         check_values(parameters)
         if isinstance(parameters.get("recipes"), Mapping) and "recipe" in parameters:
             check_recipe(parameters["recipe"], parameters["recipes"])
+            check_stated(asked, parameters["recipe"], parameters["recipes"])
             judged = parameters.get("audit_judges_for", RecipeBook.every)
             if judged != RecipeBook.every:
                 check_recipe(judged, parameters["recipes"])
@@ -116,7 +117,7 @@ class CheckHooks:
         if "rate_candidates" in nodes:
             asked = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             if asked.requires & OF_ELO:
-                check_given(catalog.load("params:elo").pairwise)
+                check_given(asked.settings("elo", catalog.load("params:elo")).pairwise)
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
         if {"train_retriever", "run_systems"} <= nodes:
             check_evaluation(catalog.load("params:training"), catalog.load("params:evaluation"))
@@ -209,6 +210,33 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
     """Refuse a recipe that is not registered."""
     if recipe not in recipes:
         raise AnmiError(f'there is no recipe "{recipe}": {nearest(str(recipe), recipes)}')
+
+
+def check_stated(asked: Mapping[str, Any], recipe: str, recipes: Mapping[str, Any]) -> None:
+    """Refuse a setting of mining on the command line that the chosen recipe states itself, as the recipe's would win.
+
+    Examples
+    --------
+    >>> check_stated({"bm25": {"depth": 9}}, "deep", {"deep": {"mining": {"bm25": {"depth": 1000}}}})
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: recipe "deep" states bm25.depth itself: set recipes.deep.mining.bm25.depth instead
+    """
+    found = inherited(recipe, recipes)
+    stated = found.get("mining") if isinstance(found, Mapping) else None
+    if name := _in_both(asked, stated):
+        raise AnmiError(f'recipe "{recipe}" states {name} itself: set recipes.{recipe}.mining.{name} instead')
+
+
+def _in_both(asked: Any, stated: Any) -> str:
+    """Return the dotted name of a setting that stands in both; empty for none."""
+    if not (isinstance(asked, Mapping) and isinstance(stated, Mapping)):
+        return ""
+    for name in asked.keys() & stated.keys():
+        if not (isinstance(asked[name], Mapping) and isinstance(stated[name], Mapping)):
+            return str(name)
+        if inner := _in_both(asked[name], stated[name]):
+            return f"{name}.{inner}"
+    return ""
 
 
 def check_training(recipes: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from anmi.selection.steps import STEPS
@@ -40,7 +40,7 @@ def _sampling(recipe: Recipe) -> str | None:
     return None
 
 
-def _order(steps: list[Step]) -> str | None:
+def _order(steps: Sequence[Step]) -> str | None:
     makers = {column: name for name, kind in STEPS.items() for column in kind.makes}
     made: set[str] = set()
     for place, item in enumerate(steps):
@@ -54,7 +54,7 @@ def _order(steps: list[Step]) -> str | None:
     return None
 
 
-def _ranks(steps: list[Step]) -> str | None:
+def _ranks(steps: Sequence[Step]) -> str | None:
     """Windows of one ranking that do not meet."""
     known: dict[str, tuple[float, float]] = {}
     for item in steps:
@@ -70,7 +70,7 @@ def _ranks(steps: list[Step]) -> str | None:
     return None
 
 
-def _gaps(steps: list[Step]) -> str | None:
+def _gaps(steps: Sequence[Step]) -> str | None:
     """Windows of Elo gaps that do not meet, such as one inside the danger zone."""
     low, high = -math.inf, math.inf
     for item in steps:
@@ -90,11 +90,9 @@ def _elo_windows(item: Step) -> Iterator[tuple[float, float]]:
         yield item.params.danger, math.inf
     elif item.name == "elo_window" and item.params.mode == "reject":
         yield item.params.window
-    elif item.name == "curriculum_tier":
-        yield item.params.least_gap, math.inf
 
 
-def _bar(steps: list[Step]) -> str | None:
+def _bar(steps: Sequence[Step]) -> str | None:
     """A bar on weights above all weights that the zones give."""
     most = 1.0
     for item in steps:

@@ -1,19 +1,17 @@
-"""A recipe is a list of steps; this module validates and runs recipes."""
+"""Recipes: steps by name, in order, with settings of mining and of training; what validates and runs them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, is_plain_name, nearest
-from anmi.renamed import with_new_names
 from anmi.selection.contradictions import contradiction
-from anmi.selection.inheritance import inherited
 from anmi.selection.steps import STEPS, Context, StepType, Threshold
 
 
@@ -25,29 +23,20 @@ class Step(BaseModel):
     name: str
     params: Any
 
-    @model_validator(mode="before")
     @classmethod
-    def _parse(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            value = {value: {}}
-        if not isinstance(value, dict) or len(value) != 1:
-            raise ValueError(
-                f"a step is one name with its parameters, such as `- max_ratio: {{max_ratio: 0.95}}`: {value!r}"
-            )
-        name, params = next(iter(value.items()))
+    def of(cls, name: str, params: Any) -> Step:
+        """Validate the parameters of a step; raises ValueError, which names the step and what is wrong with it."""
         if name not in STEPS:
             raise ValueError(f'unknown step "{name}"; {nearest(name, STEPS)}')
         known, params = STEPS[name].params, {} if params is None else params
         if not isinstance(params, dict):
             raise ValueError(
-                f'the parameters of step "{name}" are names with values, as in `- {name}: {{name: value}}`: {params!r}'
+                f'the parameters of step "{name}" are names with values, as in `{name}: {{name: value}}`: {params!r}'
             )
-        params = with_new_names(params, known.renamed, name)
-        wrong = [str(key) for key in params if key not in known.model_fields]
-        if wrong:
+        if wrong := [str(key) for key in params if key not in known.model_fields]:
             raise ValueError(f'step "{name}" has no parameter "{wrong[0]}"; {nearest(wrong[0], known.model_fields)}')
         try:
-            return {"name": name, "params": known(**params)}
+            return cls(name=name, params=known(**params))
         except ValidationError as error:
             raise ValueError(f'step "{name}", {_sentence(error)}') from error
 
@@ -73,6 +62,7 @@ OF_EVIDENCE: Final = frozenset(
 )
 OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se", "p_preferred"})
 
+Params = TypeVar("Params", bound=BaseModel)
 # What a recipe may state settings of.
 MINING_STAGES: Final = ("bm25", "dense", "consistency", "denoising", "elo")
 _PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross", "p_preferred"})
@@ -85,8 +75,8 @@ class Recipe(BaseModel):
 
     extends: str | None = Field(
         None,
-        description="Recipe whose fields are taken where this one has none; `training` and `mining` are merged key by "
-        "key. None, as most stand alone.",
+        description="Recipe whose fields are taken where this one has none; steps and mining setting by setting, "
+        "training option by option. None, as most stand alone.",
     )
     description: str = Field(description="One sentence for people who choose among recipes.")
     source: str = Field("", description="Paper, report or code the recipe follows.")
@@ -102,11 +92,11 @@ class Recipe(BaseModel):
         (),
         description="Judgments training reads, such as `elo`, besides those the steps do; none for most losses.",
     )
-    steps: list[Step] = Field(default_factory=list, description="Run in order on every block of candidates.")
+    steps: tuple[Step, ...] = Field((), description="Run in order on every block of candidates.")
     mining: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="Settings of the stages bm25, dense, consistency, denoising and elo that belong to this recipe, "
-        "under those that are set for a run. None, so that most choose among the same candidates.",
+        description="Settings of the stages bm25, dense, consistency, denoising and elo that belong to this recipe, in "
+        "place of the parameters of the same name. None, so that most choose among the same candidates.",
     )
     training: dict[str, Any] = Field(
         default_factory=dict, description="Training options this recipe sets, over those of `params:training`."
@@ -120,6 +110,15 @@ class Recipe(BaseModel):
             raise ValueError(f'a recipe has no "{wrong[0]}"; {nearest(wrong[0], cls.model_fields)}')
         return value
 
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _parsed(cls, value: Any) -> Any:
+        if isinstance(value, (list, tuple)) and all(isinstance(item, Step) for item in value):
+            return tuple(value)
+        if not isinstance(value, Mapping):
+            raise ValueError(f"steps are names with parameters, as in `steps: {{top: {{by: dense}}}}`: {value!r}")
+        return tuple(Step.of(str(name), params) for name, params in value.items())
+
     @field_validator("mining")
     @classmethod
     def _of_stages(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -130,6 +129,29 @@ class Recipe(BaseModel):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Recipe:
         """Return the recipe itself, which never changes: Kedro copies all of them for each node that asks for one."""
         return self
+
+    def settings(self, stage: str, params: Params) -> Params:
+        """Return the parameters of a stage of mining with what this recipe states of it in their place.
+
+        Parameters
+        ----------
+        stage
+            One of bm25, dense, consistency, denoising and elo.
+        params
+            Of the stage, as the run has them.
+
+        Examples
+        --------
+        >>> class Shallow(BaseModel):
+        ...     k1: float = 0.9
+        ...     depth: int = 10
+        >>> Recipe(description="Deep.", mining={"bm25": {"depth": 50}}).settings("bm25", Shallow(k1=1.2))
+        Shallow(k1=1.2, depth=50)
+        """
+        stated = self.mining.get(stage)
+        if not stated:
+            return params
+        return type(params).model_validate(merged(params.model_dump(exclude_unset=True), stated))
 
     @property
     def requires(self) -> set[str]:
@@ -185,7 +207,7 @@ class RecipeBook(BaseModel):
             raise ValueError(
                 f"{taken[0]}: the name stands for another system in the results; call the recipe otherwise"
             )
-        return inherited(value)
+        return {name: inherited(name, value) for name in value}
 
     @model_validator(mode="after")
     def _make_sense(self) -> RecipeBook:
@@ -202,30 +224,6 @@ class RecipeBook(BaseModel):
         """Return the names of the recipes, sorted."""
         return sorted(self.__pydantic_extra__)
 
-    def with_variants(self, variants: Mapping[str, Mapping[str, Any]]) -> RecipeBook:
-        """Return a book with further recipes that train otherwise than one of this book or a variant before.
-
-        Parameters
-        ----------
-        variants
-            By name ``extends``, and ``training`` with the options that differ.
-
-        Raises
-        ------
-        AnmiError
-            A variant extends no recipe, has the name of one, or says something else.
-        """
-        made = RecipeBook.model_construct(None, **self.__pydantic_extra__)
-        for name, given in variants.items():
-            if set(given) != {"extends", "training"} or name in made.__pydantic_extra__ or not is_plain_name(name):
-                raise AnmiError(
-                    f'variant "{name}": expected a new name with `extends: RECIPE`, `training: {{…}}` and nothing else'
-                )
-            base = made.get(str(given["extends"]))
-            changes = {"extends": str(given["extends"]), "training": base.training | dict(given["training"])}
-            made.__pydantic_extra__[name] = base.model_copy(update=changes)
-        return made
-
     def get(self, name: str) -> Recipe:
         """Return a recipe; under the name ``*`` one that reads what all of them read, for judging once for all.
 
@@ -235,12 +233,53 @@ class RecipeBook(BaseModel):
             Unknown name, with the nearest known one.
         """
         if name == self.every:
-            steps = [item for recipe in self.__pydantic_extra__.values() for item in recipe.steps]
+            steps = tuple(item for recipe in self.__pydantic_extra__.values() for item in recipe.steps)
             reads = tuple({name for recipe in self.__pydantic_extra__.values() for name in recipe.reads})
             return Recipe.model_construct(description="The steps of all recipes; never run.", steps=steps, reads=reads)
         if name not in self.__pydantic_extra__:
             raise AnmiError(f'unknown recipe "{name}"; {nearest(name, self.__pydantic_extra__)}')
         return self.__pydantic_extra__[name]
+
+
+def inherited(name: str, recipes: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> Any:
+    """Return a recipe as read, with the fields of those that it extends; what is no mapping is left as it is.
+
+    Examples
+    --------
+    >>> base = {"description": "Base.", "steps": {"shift": {"skip": 3}, "top": {}}, "training": {"loss": "infonce"}}
+    >>> inherited("mine", {"base": base, "mine": {"extends": "base", "steps": {"shift": {"last": 50}}}})["steps"]
+    {'shift': {'skip': 3, 'last': 50}, 'top': {}}
+    """
+    own = recipes[name]
+    if not isinstance(own, Mapping) or own.get("extends") is None:
+        return own
+    parent, heirs = str(own["extends"]), (*heirs, name)
+    if parent in heirs:
+        raise ValueError(f"{name}: extends goes in a circle ({' → '.join((*heirs, parent))}); one must stand alone")
+    if parent not in recipes:
+        raise ValueError(f'{name}: extends "{parent}", which is no recipe; {nearest(parent, recipes)}')
+    base = inherited(parent, recipes, heirs)
+    if not isinstance(base, Mapping):
+        raise ValueError(f'{name}: extends "{parent}", which has no fields to take')
+    found = {**base, **own}
+    for key, join in (("steps", merged), ("mining", merged), ("training", lambda theirs, ours: {**theirs, **ours})):
+        theirs, ours = base.get(key), own.get(key)
+        if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+            found[key] = join(theirs, ours)
+    return found
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one mapping with another put over it, branch by branch.
+
+    Examples
+    --------
+    >>> merged({"bm25": {"k1": 1.5, "b": 0.75}}, {"bm25": {"b": 0.4}, "elo": {"depth": 50}})
+    {'bm25': {'k1': 1.5, 'b': 0.4}, 'elo': {'depth': 50}}
+    """
+    both = {**below, **above}
+    inner = [name for name in below.keys() & above.keys() if isinstance(above[name], Mapping)]
+    return both | {name: merged(below[name], above[name]) for name in inner if isinstance(below[name], Mapping)}
 
 
 def recipe_book(raw: dict[str, Any]) -> RecipeBook:
@@ -315,7 +354,7 @@ class Runner:
             changed = changed.model_copy(update={"params": changed.type.params(**given)})
         except ValidationError as error:
             raise AnmiError(f'step "{changed.name}" with {parameter} {value:g}: {_sentence(error)}') from error
-        steps = [*self.recipe.steps[:place], changed, *self.recipe.steps[place + 1 :]]
+        steps = (*self.recipe.steps[:place], changed, *self.recipe.steps[place + 1 :])
         fitted = {earlier: found for earlier, found in self._fitted.items() if earlier < place}
         return Runner(self.recipe.model_copy(update={"steps": steps}), self.seed, fitted)
 

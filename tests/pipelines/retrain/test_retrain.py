@@ -51,7 +51,7 @@ AUDITED = pd.DataFrame({
 })  # fmt: skip
 PAIRS = ["query_id", "document_id", "count"]
 NOTHING_DRAWN = pd.DataFrame(columns=PAIRS)
-BOOK = RecipeBook(mine={"description": "A recipe.", "negatives": 7, "steps": ["random"]})
+BOOK = RecipeBook(mine={"description": "A recipe.", "negatives": 7, "steps": {"random": {}}})
 EVALUATION = EvaluationParams(resamples=100)
 
 
@@ -478,7 +478,7 @@ def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw(
     corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(wide + 1)], "title": "", "text": "text"})
     truth = pd.DataFrame([(q, f"d{d}") for q in queries for d in range(2)], columns=["query_id", "document_id"])
     book = RecipeBook(mine={
-        "description": "From a pool.", "negatives": 3, "pool": 12, "steps": [{"top": {"by": "dense"}}],
+        "description": "From a pool.", "negatives": 3, "pool": 12, "steps": {"top": {"by": "dense"}},
         "training": {"curriculum": {"bandit": {"window": "rank"}}},
     })  # fmt: skip
 

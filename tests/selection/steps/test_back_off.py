@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.selection.conftest import named
 
 from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.selection.recipe import Recipe, Runner
@@ -28,7 +29,7 @@ def block_of(source: list[int], dense: list[float], rank: list[float]) -> Candid
 
 def mined(block: Candidates, negatives: int, *steps: object) -> Candidates:
     return (
-        Runner(Recipe(description="", negatives=negatives, steps=list(steps)), 1)
+        Runner(Recipe(description="", negatives=negatives, steps=named(*steps)), 1)
         .run(CandidateShards.of([block]))
         .whole()
     )

@@ -28,7 +28,7 @@ def block_of(scores: list[float], positives: list[float], column: str = "dense")
 
 
 def kept(block: Candidates, name: str, **params: Any) -> list[bool]:
-    item = Step.model_validate({name: params})
+    item = Step.of(name, params)
     result: list[bool] = item.type.apply(block, item.params, Context(0, 3)).undecided[0].tolist()
     return result
 
@@ -76,6 +76,6 @@ def test_an_absolute_ceiling_does_not_look_at_the_positive() -> None:
 
 
 def test_the_rule_that_decided_is_told() -> None:
-    item = Step.model_validate({"max_ratio": {"max_ratio": "bold", "reference": "lowest"}})
+    item = Step.of("max_ratio", {"max_ratio": "bold", "reference": "lowest"})
     after = item.type.apply(block_of([0.9], [0.5]), item.params, Context(0, 3))
     assert after.rules["max_ratio"] == ("dense ≥ 0.98 of the lowest positive's", "unsafe", False)

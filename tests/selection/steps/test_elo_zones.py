@@ -31,21 +31,8 @@ def block_of(gaps: list[float], errors: list[float] | None = None) -> Candidates
 
 
 def applied(block: Candidates, name: str, **params: Any) -> Candidates:
-    item = Step.model_validate({name: params})
+    item = Step.of(name, params)
     return item.type.apply(block, item.params, Context(0, 3))
-
-
-@pytest.mark.parametrize("tier", [1, 2, 3, 4])
-def test_a_tier_sees_its_zone_and_all_easier_ones(tier: int) -> None:
-    after = applied(block_of(GAPS), "curriculum_tier", tier=tier)
-    assert after.columns["curriculum_tier"][0].tolist() == pytest.approx(FIRST, nan_ok=True)
-    assert after.undecided[0].tolist() == [first <= tier for first in FIRST]
-
-
-def test_the_danger_zone_is_unsafe_and_a_later_tier_only_unwanted() -> None:
-    after = applied(block_of(GAPS), "curriculum_tier", tier=3)
-    assert after.of_kind("unsafe")[0].tolist() == [not np.isfinite(first) for first in FIRST]
-    assert after.of_kind("unwanted")[0].tolist() == [first == 4 for first in FIRST]
 
 
 @pytest.mark.parametrize("limit", [None, 0.05])

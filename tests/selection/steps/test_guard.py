@@ -20,7 +20,7 @@ def guarded(related: list[float] | None, **params: bool) -> Candidates:
         columns={} if related is None else {"related": np.array([[*related, np.nan]], np.float32)},
     )
     assert block.documents.shape[1] == width
-    recipe = Recipe.model_validate({"description": "Guards.", "steps": [{"duplicate_guard": params}]})
+    recipe = Recipe.model_validate({"description": "Guards.", "steps": {"duplicate_guard": params}})
     return Runner(recipe, seed=1).apply(block)
 
 

@@ -44,7 +44,7 @@ def two_humps(seed: int = 0, count: int = 4000) -> Floats:
 
 
 def weighed(block: Candidates, fitted_on: Candidates | None = None, **params: Any) -> Candidates:
-    item = Step.model_validate({"mixture": {"fewest": 100} | params})
+    item = Step.of("mixture", {"fewest": 100} | params)
     fitted = fit([fitted_on or block], item.params, Context(0, 3))
     return mixture(block, item.params, Context(0, 3, fitted))
 
@@ -243,8 +243,11 @@ def test_rows_that_cannot_be_fitted_are_counted_in_one_warning(caplog: pytest.Lo
     rows[3] = two_humps(1, 300)
     block = block_of(rows)
     with caplog.at_level(logging.WARNING):
-        fit([block.take(slice(0, 2)), block.take(slice(2, 4))], Step.model_validate({"mixture": {
-            "per": "query", "fewest": 100}}).params, Context(0, 3))  # fmt: skip
+        fit(
+            [block.take(slice(0, 2)), block.take(slice(2, 4))],
+            Step.of("mixture", {"per": "query", "fewest": 100}).params,
+            Context(0, 3),
+        )
     assert caplog.messages == [
         "mixture: of 4 rows 1 have fewer than 100 values and 1 are fitted as well by one Gaussian (by BIC); their "
         "weights stay 1"
@@ -279,8 +282,8 @@ def test_a_beta_mixture_of_what_is_no_cosine_is_refused() -> None:
 
 def test_what_is_mixed_is_read_from_the_right_columns() -> None:
     book = recipe_book({
-        "gaps": {"description": "-", "steps": [{"mixture": {"measure": "elo_gap"}}, "draw"]},
-        "scores": {"description": "-", "steps": ["mixture", "draw"]},
+        "gaps": {"description": "-", "steps": {"mixture": {"measure": "elo_gap"}, "draw": {}}},
+        "scores": {"description": "-", "steps": {"mixture": {}, "draw": {}}},
     })  # fmt: skip
     assert book.get("gaps").requires == {"dense", "elo"}
     assert book.get("scores").requires == {"dense"}

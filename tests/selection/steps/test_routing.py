@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.selection.conftest import named
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
@@ -37,7 +38,7 @@ def bars(block: Candidates, **params: object) -> Bars:
 
 
 def run(block: Candidates, *steps: object, negatives: int = 2) -> Candidates:
-    recipe = Recipe(description="", negatives=negatives, steps=list(steps))
+    recipe = Recipe(description="", negatives=negatives, steps=named(*steps))
     return Runner(recipe, 1).run(CandidateShards.of([block])).whole()
 
 
@@ -110,7 +111,7 @@ def test_the_expected_share_is_that_of_what_is_taken_in_the_end(at_least: int) -
     block = block.with_columns({"dense_rank": rng.permuted(np.tile(np.arange(1, 13), (400, 1)), axis=1) * 10.0})
     step = {"max_expected_share": 0.06, "max_false_negative_rate": None, "positive": 1.0, "at_least": at_least}
     steps = ({"back_off": {"last": 60}}, {"route": step}, "top")
-    runner = Runner(Recipe(description="", negatives=3, steps=list(steps)), 1)
+    runner = Runner(Recipe(description="", negatives=3, steps=named(*steps)), 1)
     after = runner.run(CandidateShards.of([block])).whole()
     found = runner._fitted[1]
     taken = after.columns["p_relevant"][after.negatives]
@@ -195,14 +196,14 @@ def test_the_bars_depend_neither_on_shards_nor_on_the_order_of_rows() -> None:
 
 
 def test_bars_that_cross_are_refused_in_one_sentence() -> None:
-    raw = {"mine": {"description": "A test.", "steps": [{"route": {"negative": 0.6, "positive": 0.4}}, "top"]}}
+    raw = {"mine": {"description": "A test.", "steps": {"route": {"negative": 0.6, "positive": 0.4}, "top": {}}}}
     with pytest.raises(AnmiError, match=r"negative 0\.6 lies above positive 0\.4; a candidate"):
         recipe_book(raw)
 
 
 def test_rocketqa_promotes_what_it_is_sure_of() -> None:
     block = block_of(np.array([[0.95, 0.5, 0.05]]))
-    item = Step.model_validate({"promote": {}})
+    item = Step.of("promote", {})
     after = item.type.apply(block, item.params, Context(1, 1))
     assert after.of_kind("promoted").tolist() == [[True, False, False]]
 

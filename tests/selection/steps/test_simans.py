@@ -43,7 +43,7 @@ def rows_of(count: int = 1, positive: float = 0.6, positive_rank: float = 3) -> 
 
 
 def applied(block: Candidates, name: str, negatives: int, **params: Any) -> Candidates:
-    item = Step.model_validate({name: params})
+    item = Step.of(name, params)
     fit = item.type.fit
     fitted = None if fit is None else fit([block], item.params, Context(7, negatives))
     return item.type.apply(block, item.params, Context(7, negatives, fitted))
@@ -167,7 +167,7 @@ def test_samplers_go_tier_by_tier(name: str) -> None:
 
 
 def test_the_variance_is_that_of_all_shards() -> None:
-    recipe = Recipe.model_validate({"description": "-", "negatives": 2, "steps": [{"simans": {"form": "score"}}]})
+    recipe = Recipe.model_validate({"description": "-", "negatives": 2, "steps": {"simans": {"form": "score"}}})
     block = rows_of(30)
     block.positive_columns["dense"][:] = np.linspace(0.3, 0.9, 30)[:, None]
     cut = CandidateShards.of([block.take(slice(0, 11)), block.take(slice(11, None))])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.evaluation.planting import Hide, Kinds
-from anmi.renamed import with_new_names
 
 
 class AuditParams(BaseModel):
@@ -40,8 +37,3 @@ class AuditParams(BaseModel):
     recipe: str | None = Field(
         None, description="The recipe that max_false_negative_rate is about; the run's own when empty."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _old_names(cls, given: Any) -> Any:
-        return with_new_names(given, {"max_leak": "max_false_negative_rate"}, "audit")

@@ -9,18 +9,23 @@ import pandas as pd
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.terms import Terms
+from anmi.selection.recipe import RecipeBook
 
 
-def cut_terms(corpus: pd.DataFrame, info: dict[str, Any], params: BM25Params) -> Terms:
+def cut_terms(
+    corpus: pd.DataFrame, info: dict[str, Any], recipe: str, recipes: RecipeBook, params: BM25Params
+) -> Terms:
     """Cut the documents into terms, once for all stages that read them."""
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.terms import Terms
 
+    params = recipes.get(recipe).settings("bm25", params)
     return Terms.cut(document_texts(corpus), info["language"], params.tokenizer)
 
 
-def build_bm25_index(terms: Terms, params: BM25Params) -> BM25Index:
+def build_bm25_index(terms: Terms, recipe: str, recipes: RecipeBook, params: BM25Params) -> BM25Index:
     """Index the terms of the corpus."""
     from anmi.retrieval.bm25 import BM25Index
 
+    params = recipes.get(recipe).settings("bm25", params)
     return BM25Index.of_terms(terms, params.engine, params.k1, params.b, params.method, params.epsilon)

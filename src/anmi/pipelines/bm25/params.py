@@ -29,7 +29,13 @@ class BM25Params(BaseModel):
         description="Of rank_bm25: idf of terms in more than half of the documents, as a share of the mean idf. 0: "
         "what bm25s gives them; 0.25 is that library's own.",
     )
-    depth: int = Field(1000, ge=1, le=100_000, description="Candidates per query, as in the published miner.")
+    depth: int = Field(
+        100,
+        ge=1,
+        le=100_000,
+        description="Candidates per query. 100, since the default recipe takes negatives by nearness, and deeper ones "
+        "would be judged for nothing; recipes that draw from deeper say so.",
+    )
     shard: int = Field(512, ge=1, description="Queries per shard; bounds memory, never changes a result.")
 
     @model_validator(mode="after")

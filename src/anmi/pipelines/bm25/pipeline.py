@@ -11,6 +11,16 @@ from anmi.pipelines.wiring import stage
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return stage("bm25", [
-        Node(cut_terms, inputs=["corpus", "collection_info", "params:bm25"], outputs="terms", name="cut_terms"),
-        Node(build_bm25_index, inputs=["terms", "params:bm25"], outputs="bm25_index", name="build_bm25_index"),
+        Node(
+            cut_terms,
+            inputs=["corpus", "collection_info", "params:recipe", "params:recipes", "params:bm25"],
+            outputs="terms",
+            name="cut_terms",
+        ),
+        Node(
+            build_bm25_index,
+            inputs=["terms", "params:recipe", "params:recipes", "params:bm25"],
+            outputs="bm25_index",
+            name="build_bm25_index",
+        ),
     ])  # fmt: skip

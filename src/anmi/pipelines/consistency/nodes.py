@@ -23,6 +23,7 @@ def check_consistency(
     """
     if "bm25" not in recipes.get(recipe).sources:
         return ColumnShards.none()
+    params = recipes.get(recipe).settings("consistency", params)
 
     def verdict(block: Candidates) -> Candidates:
         rank = np.nanmin(block.positive_columns["bm25_rank"], axis=1)

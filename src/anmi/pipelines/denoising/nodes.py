@@ -49,6 +49,7 @@ def judge_by_evidence(
     if not recipes.get(recipe).judged:
         log.info("Recipe %s reads no judgment; no evidence is gathered", recipe)
         return ColumnShards.none(), {"mode": "none"}
+    params = recipes.get(recipe).settings("denoising", params)
     from anmi.corpus.mined import mined_dev, of_train
     from anmi.judging.evidence import Material
     from anmi.judging.evidence.facts import facts_of
@@ -87,6 +88,7 @@ def judge_candidates(
     Everything is fitted on training queries; dev queries are judged by what was fitted on them.
     """
     read = recipes.get(recipe).requires
+    params, elo = recipes.get(recipe).settings("denoising", params), recipes.get(recipe).settings("elo", elo)
     if not read & (OF_CROSS_ENCODER - OF_ELO) and not (read & OF_ELO and elo.judges.get("cross")):
         log.info("Recipe %s asks no cross-encoder", recipe)
         return ColumnShards.none(), {"judged_pairs": 0}

@@ -44,6 +44,7 @@ def encode_collection(
     from anmi.retrieval.kinds import exact_precision
     from anmi.retrieval.prompts import prompts_of
 
+    params = recipes.get(recipe).settings("dense", params)
     place = (params.encoder or encoder, store.path / "models", params.max_length, params.prompts)
     model = opened(*place)
     store.run = partial(map_shards, engine)
@@ -115,6 +116,7 @@ def retrieve(
     from anmi.retrieval.retrieve import Queries, Retrieve
 
     asked = recipes.get(recipe)
+    bm25, dense = asked.settings("bm25", bm25), asked.settings("dense", dense)
     ids, encoded = corpus.document_id.tolist(), to_mine(queries)
     rows = np.flatnonzero(encoded.query_id.isin(qrels.query_id))
     position = dict(zip(ids, range(len(ids)), strict=True))

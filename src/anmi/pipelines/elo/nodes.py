@@ -41,6 +41,7 @@ def rate_candidates(
     if not recipes.get(recipe).requires & OF_ELO:
         log.info("Recipe %s reads no Elo; candidates are not rated", recipe)
         return ColumnShards.none(), {"temperatures": {}}, answers_of({})
+    params = recipes.get(recipe).settings("elo", params)
     from anmi.corpus.mined import of_train
     from anmi.judging.panel import Texts
     from anmi.judging.rating import Rater

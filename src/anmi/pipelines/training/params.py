@@ -92,7 +92,7 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     if options.retriever == "dense" and options.masked_lm is not None:
         raise AnmiError(
             "training: masked_lm gives documents of a sparse retriever their terms, and a dense one starts from "
-            "`encoder`; take recipe=sparse_infonce or retriever=sparse, or leave out masked_lm"
+            "`encoder`; take recipe=sparse_distilled or retriever=sparse, or leave out masked_lm"
         )
     if options.context_encoder is not None and options.encoders != "two":
         raise AnmiError(

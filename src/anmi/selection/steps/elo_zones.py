@@ -83,34 +83,3 @@ def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candid
     else:
         block = block.rejected("elo_window", distance < BORDERS[0], f"gap < {BORDERS[0]:g} Elo", "unsafe")
     return block.with_columns({"preferred": inside})
-
-
-class CurriculumTier(Params):
-    """How far a curriculum has come."""
-
-    tier: Literal[1, 2, 3, 4] = Field(
-        4,
-        description="1 sees gaps from 600 on, 2 from 400, 3 from 200, 4 from 100, all in Elo; 4, the last, shows all "
-        "that is ever shown.",
-    )
-
-    @property
-    def least_gap(self) -> float:
-        """Smallest gap that is seen, in Elo."""
-        return BORDERS[len(BORDERS) - self.tier]
-
-
-@step("curriculum_tier", CurriculumTier, requires=lambda p: {"elo"}, makes=("curriculum_tier",))
-def curriculum_tier(block: Candidates, params: CurriculumTier, context: Context) -> Candidates:
-    """Reject what the tier may not see yet (methods §2).
-
-    The column ``curriculum_tier`` holds the first tier that may see a candidate: 1 easy, 2 medium, 3 Goldilocks,
-    4 soft, infinity for the danger zone, NaN without a rating. Neither of the last two is seen by any.
-    """
-    distance = gap(block)
-    first = np.where(np.isnan(distance), np.nan, np.asarray(FIRST_TIERS)[np.digitize(distance, BORDERS)])
-    block = block.rejected("unrated", np.isnan(first), "no Elo", "unsafe")
-    block = block.rejected("curriculum_tier", np.isinf(first), f"gap < {BORDERS[0]:g} Elo", "unsafe")
-    rule = f"gap < {params.least_gap:g} Elo, for a later tier than {params.tier}"
-    block = block.rejected("curriculum_tier", first > params.tier, rule)
-    return block.with_columns({"curriculum_tier": first})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,10 +12,9 @@ from anmi.candidates import Candidates
 
 
 class Params(BaseModel):
-    """Base of the parameters of a step; ``renamed`` has the new names of old ones."""
+    """Base of the parameters of a step."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    renamed: ClassVar[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)

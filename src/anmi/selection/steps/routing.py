@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import scipy
@@ -58,8 +58,6 @@ def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
 
 class Route(Params):
     """Both bars, given as they are or by the errors that they may make."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"max_leak": "max_expected_share"}
 
     column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
     negative: float | None = Field(
