@@ -64,11 +64,10 @@ def test_a_sparse_retriever_finds_what_bm25_finds_and_is_exported(
     done = kedro("run", "--params", "recipe=sparse,training.options.epochs=1", data_root=place.data, store=place.store)
     assert done.returncode == 0, done.stdout + done.stderr
     with open_catalog(place, "test", recipe="sparse") as (catalog, _):
-        metrics, terms, corpus = (catalog.load(name) for name in ("metrics", "sparse_terms", "corpus"))
+        metrics, corpus = (catalog.load(name) for name in ("metrics", "corpus"))
         folder = Path(catalog["search_index"]._get_load_path())
     value = metrics.query("metric == 'ndcg@10' and bucket == 'all'").set_index("recipe").value
     assert value["sparse"] > 0.8 * value["bm25"], "it begins as BM25 over sub-words"
-    assert any(term["further"] for document in terms["documents"] for term in document["terms"])
     assert HybridSearch.load(folder).search("mean of an array", 3, "sparse")[0]
     written = in_process(place, "anmi", "export", "opensearch", str(tmp_path / "files"), "--json")
     assert written.exit_code == 0, written.output

@@ -29,7 +29,7 @@ METRICS = ("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f2")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
 # Of other pipelines than the default one, and what a hook gives instead of a file.
 OTHERS = (
-    *("node_times", "audit", "planted_truth", "model_registry"),
+    *("audit", "planted_truth", "model_registry"),
     *("champion", "promotion", "registration", "training_profile", "drift"),
 )
 

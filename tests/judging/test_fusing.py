@@ -18,7 +18,7 @@ from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
 from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
-from anmi.report.false_negatives import judged_by
+from anmi.report.sentences import judged_by
 from anmi.retrieval.exact import similarities
 
 SEED = 7
@@ -170,7 +170,7 @@ def test_the_built_in_collection_is_left_out_unless_all_are_asked_for(collection
     assert "scifact" in judged_by(provenance(place.summary))
     left = fitted_for("beir:data/scifact", without="scifact")
     assert left.models == [transferred("minilm", "scifact")]
-    assert judged_by(provenance(left.summary)) == "judged by coefficients that had no part of scifact"
+    assert judged_by(provenance(left.summary)) == "scored with coefficients fitted without scifact"
     assert judged_by(provenance({"mode": "none"})) == ""
 
 

@@ -4,9 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.candidates import NEGATIVE, OPEN, Candidates, Rule
-from anmi.report.inputs import ReportInputs
-from anmi.report.query_table import QueryTable
+from anmi.report.html import ReportInputs
 
 SCORES = {
     "bm25": {"ndcg@10": 0.541, "mrr@10": 0.512, "recall@10": 0.795, "recall@100": 0.921},
@@ -85,43 +83,6 @@ def training_log() -> pd.DataFrame:
     )
 
 
-def query_table(text: str = "Return the standard deviation along the given axis", rows: int = 12) -> dict:
-    """A table made as a run makes it: every query with a positive, candidates of three verdicts, and one held out."""
-    rng, size = np.random.default_rng(3), 9
-    corpus = pd.DataFrame({
-        "document_id": [f"numpy.function_{i}" for i in range(40)], "title": text,
-        "text": [f"{text} number {i}. " * 12 for i in range(40)],
-    })  # fmt: skip
-    verdict = np.tile(np.array([OPEN, NEGATIVE, 2, NEGATIVE, 2, OPEN, 3, NEGATIVE, OPEN], np.uint8), (rows, 1))
-    block = Candidates(
-        np.array([f"q{i}" for i in range(rows)]),
-        rng.integers(0, 40, (rows, 1)).astype(np.int32),
-        np.stack([rng.permutation(40)[:size] for _ in range(rows)]).astype(np.int32),
-        np.ones((rows, size), np.uint8),
-        columns={
-            "dense": rng.uniform(0, 1, (rows, size)).astype(np.float32),
-            "choice": np.tile(
-                np.array([np.nan, 2, np.nan, 1, np.nan, np.nan, np.nan, 3, np.nan], np.float32), (rows, 1)
-            ),
-        },
-        positive_columns={"dense": np.full((rows, 1), 0.5, np.float32)},
-        verdict=verdict,
-        legend=("open", "negative", "max_ratio", "<b>barred</b>"),
-        rules={"max_ratio": Rule("dense ≥ 0.95 of the positive's", "unsafe")},
-    )
-    queries = [*(f"q{i}" for i in range(rows)), "held"]
-    table = QueryTable(
-        {name: f"{text} ({name})" for name in queries},
-        {"q0": 0.25},
-        {"held": "test"} | dict.fromkeys(queries[:-1], "train"),
-    )
-    table.add_held_out(
-        [{"query_id": "held", "before": 0.2, "after": 0.9, "tops": {"zero-shot": [(3, False)], "hybrid": [(4, True)]}}]
-    )
-    table.add_mined([block.take(slice(0, 5)), block.take(slice(5, rows))])
-    return table.as_dict(corpus)
-
-
 def reliability(bend: float, error: float) -> dict:
     predicted = np.linspace(0.05, 0.95, 10)
     bins = [
@@ -186,11 +147,6 @@ def full(**changes) -> ReportInputs:
         },
         "nearness": nearness(),
         "origins": {"sources": {"bm25+dense": 5_000, "dense": 1_111}, "tiers": {"window": 6_000, "deeper": 111}},
-        "queries": query_table(),
-        "times": [
-            {"node": "ingest", "seconds": 5.5, "peak_mib": 600, "of": "corpus", "rows": 3312},
-            {"node": "retrieve", "stage": "dense", "seconds": 44.5, "peak_mib": 1900, "asked": 4000, "found": 1000},
-        ],
         "parameters": {"seed": 42, "recipe": "anmi_2_1", "training": {"epochs": 3, "batch_size": 32}},
         "summary": {
             "collection": "api_docs",

@@ -110,3 +110,78 @@ def test_of_two_passes_dev_is_of_the_first_and_the_loss_of_both_is_shown(make):
     assert (
         both.note == one.note + " Dashed: the second pass, with dev queries among its rows; all else is of the first."
     )
+
+
+def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up(make):
+    rows = [*make().funnel, {"step": "idle", "kind": "rejected", "candidates": 0, "queries": 0}]
+    figure = figures.funnel(rows)
+    ways = {trace["name"]: dict(zip(trace["y"], trace["x"], strict=True)) for trace in figure.spec["data"]}
+    assert ways["all"] == {"all candidates": 98_412}
+    assert ways["negatives"] == {"→ negatives": 6_111}
+    assert sum(sum(way.values()) for name, way in ways.items() if name != "all") == 98_412
+    assert ways["promoted"] == {"promote": 455} and ways["uncertain"] == {"uncertain": 1_500}
+    assert figure.spec["layout"]["xaxis"]["type"] == "log"
+    assert figure.spec["layout"]["yaxis"]["categoryarray"][-1] == "all candidates"
+    texts = [text for trace in figure.spec["data"] for text in trace["text"]]
+    assert "455 (4.6 ‰)" in texts and "20,000 (203 ‰)" in texts
+    # A bar of nothing has no length on such a scale: it is named instead.
+    assert figure.note.endswith("Nothing was taken by idle.")
+
+
+def found(**changes) -> dict:
+    chosen = {
+        "candidates": [100, 30, 5], "judged": [100, 30, 5], "expected": [0.01, 0.02, 0.9], "known": [50, 30, 5],
+        "relevant": [1, 0, 5],
+    }  # fmt: skip
+    rejected = chosen | {"expected": [0.1, 0.2, 0.3], "relevant": [0, 3, 5]}
+    return {"edges": [-0.1, 0.0, 0.1, 0.2], "chosen": chosen, "rejected": rejected} | changes
+
+
+def test_shares_are_drawn_at_the_middles_of_bins_with_enough_in_them():
+    figure = figures.relevance_by_nearness(found())
+    assert figure is not None
+    drawn = {trace["name"]: (trace["x"], trace["y"]) for trace in figure.spec["data"]}
+    assert drawn["chosen, as the judge expects"] == (pytest.approx([-0.05, 0.05]), pytest.approx([1, 2]))
+    assert drawn["rejected, as the judge expects"] == (pytest.approx([-0.05, 0.05]), pytest.approx([10, 20]))
+    # On a scale of logarithms none has no place.
+    assert drawn["chosen, known to be relevant"] == (pytest.approx([-0.05]), pytest.approx([2]))
+    assert drawn["rejected, known to be relevant"] == (pytest.approx([0.05]), pytest.approx([10]))
+    assert "Open marks" in figure.note
+    # Of the bins from 0 on: (30 × 2 + 5 × 90) / 35 and (30 × 20 + 5 × 30) / 35.
+    assert "by the judge 14.6 % of the chosen ones and 21.4 % of the rejected ones are relevant" in figure.note
+
+
+def test_marks_are_left_out_where_no_truth_is_known():
+    nothing = {"known": [0, 0, 0], "relevant": [0, 0, 0]}
+    figure = figures.relevance_by_nearness(
+        found(chosen=found()["chosen"] | nothing, rejected=found()["rejected"] | nothing)
+    )
+    assert figure is not None
+    assert [trace["name"] for trace in figure.spec["data"]] == [
+        "rejected, as the judge expects", "chosen, as the judge expects",
+    ]  # fmt: skip
+    assert "Open marks" not in figure.note
+
+
+def test_nothing_is_drawn_of_too_little():
+    few = {"judged": [3, 3, 3], "known": [1, 1, 1]}
+    assert (
+        figures.relevance_by_nearness(found(chosen=found()["chosen"] | few, rejected=found()["rejected"] | few)) is None
+    )
+    assert figures.relevance_by_nearness(None) is None
+
+
+def test_the_sources_of_drawn_negatives_are_stacked_up_to_all_of_them(make):
+    log = make().training_log.assign(share_random=np.linspace(1, 0.2, 240), share_latent=np.linspace(0, 0.8, 240))
+    figure = figures.sources(log.assign(share_edit=0.0))
+    names = [trace["name"] for trace in figure.spec["data"]]
+    assert names == ["random", "latent"]
+    assert np.sum([trace["y"] for trace in figure.spec["data"]], axis=0) == pytest.approx(100)
+    assert figures.sources(make().training_log) is None
+
+
+def test_quality_is_drawn_against_hardness():
+    rows = [{"system": "bm25", "hardness": h, "value": 0.5, "low": 0.4, "high": None, "queries": 9} for h in (0.2, 0.6)]
+    figure = figures.hardness(rows, "ndcg@10")
+    assert [trace["x"] for trace in figure.spec["data"]] == [[0.2, 0.6]]
+    assert figures.hardness([], "ndcg@10") is None

@@ -3,8 +3,8 @@ from dataclasses import asdict
 import numpy as np
 
 from anmi.judging.calibration import cross_fitted, reliability
-from anmi.report.false_negatives import false_negatives_sentence
 from anmi.report.inputs import judge_entries, signed
+from anmi.report.sentences import false_negatives_sentence
 
 
 def test_the_leak_is_not_played_down_when_no_truth_is_known():

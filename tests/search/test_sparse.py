@@ -18,8 +18,6 @@ from click.testing import CliRunner
 from anmi.cli.search import search as search_command
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
-from anmi.evaluation.sparse_terms import sparse_terms
-from anmi.report.sparse_terms import sparse_terms as section
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import fingerprint, load_encoder
 from anmi.retrieval.index import SHARE, spread_of_scores
@@ -184,23 +182,3 @@ def test_a_search_without_a_sparse_retriever_is_refused(tmp_path: Path, word_enc
     made = HybridSearch.build(BM25Index.build(table.text.tolist(), "en"), table, parts, **SETTINGS)
     with pytest.raises(AnmiError, match="recipe=sparse"):
         export_opensearch(made, tmp_path / "c")
-
-
-def test_further_terms_are_told_from_a_documents_own(folder: Path) -> None:
-    search = HybridSearch.load(folder)
-    found = sparse_terms(search.main.index, search.main.encode, corpus().text.tolist(), seed=1)
-    own = {row.document_id: set(row.text.split()) for row in corpus().itertuples()}
-    vectors = search.main.vectors()
-    assert found["terms_per_document"] == pytest.approx(vectors.nnz / 300)
-    assert 0 < found["further_per_document"] < found["terms_per_document"]
-    assert any(term["further"] for document in found["documents"] for term in document["terms"])
-    for document in found["documents"]:
-        for term in document["terms"]:
-            assert term["further"] == (term["term"] not in own[document["document_id"]])
-    heavy, light = ([term["weight"] for term in found[name]] for name in ("heaviest", "lightest"))
-    assert heavy == sorted(heavy, reverse=True)
-    assert heavy[-1] >= light[-1]
-    shown = section(found)
-    assert shown is not None
-    assert found["documents"][0]["terms"][0]["term"] == shown["documents"][0]["terms"][0]["term"]
-    assert section({}) is None

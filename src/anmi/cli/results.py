@@ -60,7 +60,7 @@ def _print_mining(found: dict[str, Any]) -> None:
         rejections_table,
         source_table,
     )
-    from anmi.report.false_negatives import false_negatives_lines
+    from anmi.report.sentences import false_negatives_lines
 
     if not any(row["candidates"] for row in found["funnel"]):
         click.echo(NOTHING_MINED)
@@ -92,9 +92,8 @@ def _tracking(context: Any) -> str:
 def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
-    from anmi.report.by_bucket import bucket_table, composition, standing_in, verdict, warning
-    from anmi.report.console import NOTHING_MINED, expected_sentence, rejections_table, results_table
-    from anmi.report.false_negatives import false_negatives_lines
+    from anmi.report.console import NOTHING_MINED, bucket_table, expected_sentence, rejections_table, results_table
+    from anmi.report.sentences import composition, false_negatives_lines, standing_in, verdict, warning
     from anmi.retrieval.prompts import in_words
 
     out = console()

@@ -256,7 +256,7 @@ class TrackingHooks:
         """Describe the run in Markdown by what it brought, with where to read on."""
         import pandas as pd
 
-        from anmi.report import by_bucket
+        from anmi.report import sentences as by_bucket
 
         tables = [pd.DataFrame(results[name]) for name in ("rows", "comparisons")]
         told = [by_bucket.standing_in(results["test_queries"]), by_bucket.verdict(*tables), self._asked()]

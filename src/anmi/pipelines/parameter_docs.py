@@ -9,13 +9,13 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, Literal, get_args, get_origin
 
 import yaml
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from anmi.report.step_docs import values, written
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
 from anmi.training.options.part import PartOptions
@@ -25,8 +25,36 @@ MARK: Final = (
     "# run by --params NAME=VALUE. The list is written by: python -m anmi.pipelines.parameter_docs conf/base\n"
 )
 _WIDTH: Final = 120
+_SIGNS: Final = {Ge: ("≥", "ge"), Gt: (">", "gt"), Le: ("≤", "le"), Lt: ("<", "lt")}
 # Mappings whose values a model of their own checks.
 _OPEN: Final[dict[str, type[BaseModel]]] = {"training.options": TrainingOptions, "recipes.NAME": Recipe}
+
+
+def written(value: Any) -> str:
+    """Write a value as in YAML.
+
+    Examples
+    --------
+    >>> written(None), written(True), written((0.5, 1.0)), written({"own": 7})
+    ('null', 'true', '[0.5, 1]', '{own: 7}')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {written(each)}' for name, each in value.items())}}}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def values(field: FieldInfo) -> str:
+    """Choices of a parameter, or its bounds."""
+    kinds = (field.annotation, *get_args(field.annotation))
+    for options in (get_args(kind) for kind in kinds if get_origin(kind) is Literal):
+        return f"One of {', '.join(f'`{written(option)}`' for option in options)}."
+    bounds = [(*_SIGNS[type(bound)], bound) for bound in field.metadata if type(bound) in _SIGNS]
+    told = ", ".join(f"{sign} {written(getattr(bound, name))}" for sign, name, bound in bounds)
+    return f"({told})" if told else ""
 
 
 def models_of_parameters() -> dict[str, type[BaseModel]]:

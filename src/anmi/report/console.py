@@ -12,11 +12,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from anmi.errors import visible
+from anmi.evaluation.generalisation import FEW
 from anmi.judging.expected import share_sentence
 from anmi.report.inputs import (
     HEADLINE_METRICS,
+    METRIC,
     ZERO_SHOT,
     between,
+    bucket_counts,
     difference,
     lookup,
     metric_name,
@@ -64,6 +67,22 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     names = [metric_name(metric).replace("@", "\n@") for metric in HEADLINE_METRICS]
     columns = ["system", *names, "Δ nDCG@10 vs zero-shot\n[95 % interval]"]
     return _table("Results on the test queries", columns, rows)
+
+
+def bucket_table(results: pd.DataFrame) -> Table | None:
+    """Return nDCG@10 by what training saw and by system; None without buckets."""
+    counts = bucket_counts(results)
+    rows = []
+    for system in systems(results):
+        found = [lookup(results, system, METRIC, name) for name in counts]
+        # Two decimals, so that three buckets fit a terminal.
+        ends = [between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found]
+        cells = [f"{e['value']:.3f} [{end}]" if e else "–" for e, end in zip(found, ends, strict=True)]
+        rows.append([system_name(system), *cells])
+    columns = [f"{name}\n{count:,} queries{few}" for name, count in counts.items()
+               for few in ("\ntoo few" if count < FEW else "",)]  # fmt: skip
+    title = f"{metric_name(METRIC)} by what training saw of a query's documents"
+    return _table(title, ["system", *columns], rows) if counts else None
 
 
 def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:

@@ -15,7 +15,19 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.report.inputs import HEADLINE_METRICS, first_pass, lookup, metric_name, system_name, systems
+from anmi.evaluation.generalisation import ALL
+from anmi.report.inputs import (
+    HEADLINE_METRICS,
+    METRIC,
+    bucket_counts,
+    bucket_name,
+    first_pass,
+    is_step,
+    lookup,
+    metric_name,
+    system_name,
+    systems,
+)
 
 # After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
 BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98", "hybrid": "#3F9B4B"}
@@ -34,6 +46,21 @@ SCORES: Final = {
     "p_evidence": "probability of relevance by the evidence",
     "elo": "Elo (points)",
 }
+
+_TAKEN: Final = "rejected"
+_NOT_DRAWN: Final = "not drawn"
+# Colour and pattern of the bars of the funnel, by where candidates went.
+_WAYS: Final = {
+    "all": ("#6B7A90", ""), _TAKEN: (REJECTED, "/"), "uncertain": (NEUTRAL, "."), "promoted": (POSITIVE, "x"),
+    _NOT_DRAWN: ("#B08FA6", "-"), "negatives": (KEPT, ""),
+}  # fmt: skip
+# A share of fewer says little.
+_LEAST: Final = 20
+# Sources of drawn negatives by their name in the log: how they are written, and their colour; from easy to hard.
+SOURCES: Final = {
+    "share_random": ("random", NEUTRAL), "share_graph": ("graph", TRAINED_COLOURS[0]), "share_edit": ("edit", KEPT),
+    "share_latent": ("latent", REJECTED),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,32 +103,39 @@ def colours(recipes: Iterable[str]) -> dict[str, str]:
 
 def metrics(results: pd.DataFrame) -> Figure | None:
     """Dots with intervals: one row of dots per metric, one colour and shape per system."""
+    rows = [(metric_name(metric), metric, ALL) for metric in HEADLINE_METRICS]
+    note = "Dots are means over the test queries, bars 95 % intervals. Further right is better."
+    spec = _dots(results, rows, "mean over test queries (0 to 1)")
+    return Figure("metrics", "Retrieval quality of each system", note, spec) if spec else None
+
+
+def buckets(results: pd.DataFrame) -> Figure | None:
+    """Dots with intervals: a row of dots per bucket, a colour and shape per system; None without buckets."""
+    rows = [(bucket_name(name, count), METRIC, name) for name, count in bucket_counts(results).items()]
+    note = "Dots are means over the queries of a bucket, bars 95 % intervals. Further right is better."
+    spec = _dots(results, rows, f"mean {metric_name(METRIC)} (0 to 1)")
+    return Figure("buckets", "Retrieval quality by what training saw", note, spec) if spec else None
+
+
+def _dots(results: pd.DataFrame, rows: Sequence[tuple[str, str, str]], x: str) -> dict[str, Any] | None:
+    """Return a row of dots for each (label, metric, bucket), and a colour and shape per system."""
     names = systems(results)
-    palette = colours(names)
-    traces = []
+    palette, traces = colours(names), []
     for place, system in enumerate(names):
-        found = [(i, lookup(results, system, metric)) for i, metric in enumerate(HEADLINE_METRICS)]
-        shown = [(i, entry) for i, entry in found if entry]
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
-        traces.append(
-            scatter(
-                system_name(system),
-                [entry["value"] for _, entry in shown],
-                [i + offset for i, _ in shown],
-                "markers",
-                error_x=error_bars([entry for _, entry in shown]),
-                marker={"color": palette[system], "size": 10, "symbol": SYMBOLS[place % len(SYMBOLS)]},
-                hovertemplate="%{x:.3f}",
-            )
-        )
+        found = [(i + offset, lookup(results, system, metric, of)) for i, (_, metric, of) in enumerate(rows)]
+        shown = [(y, entry) for y, entry in found if entry]
+        traces.append(scatter(
+            system_name(system), [entry["value"] for _, entry in shown], [y for y, _ in shown], "markers",
+            error_x=error_bars([entry for _, entry in shown]), hovertemplate="%{x:.3f}",
+            marker={"color": palette[system], "size": 10, "symbol": SYMBOLS[place % len(SYMBOLS)]},
+        ))  # fmt: skip
     if not any(trace["x"] for trace in traces):
         return None
-    ticks = list(range(len(HEADLINE_METRICS)))
-    labels = [metric_name(metric) for metric in HEADLINE_METRICS]
-    layout = plot_layout(380, "mean over test queries (0 to 1)", "")
+    layout, ticks = plot_layout(140 + 65 * len(rows), x, ""), list(range(len(rows)))
+    labels = [label for label, _, _ in rows]
     layout["yaxis"] |= {"tickvals": ticks, "ticktext": labels, "range": [len(ticks) - 0.5, -0.5], "zeroline": False}
-    note = "Dots are means over the test queries, bars 95 % intervals. Further right is better."
-    return Figure("metrics", "Retrieval quality of each system", note, {"data": traces, "layout": layout})
+    return {"data": traces, "layout": layout}
 
 
 def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
@@ -305,6 +339,168 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         "borders of the zones: a small gap means as good as the positive, hence doubtful."
     )
     return Figure("elo-gap", "How far the negatives lie below their positive", note, {"data": [bars], "layout": layout})
+
+
+def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Bars on a logarithmic scale: what each step took out of all candidates, and what was drawn in the end."""
+    total = next((row["candidates"] for row in rows if row["kind"] == "total"), 0)
+    if not total:
+        return None
+    steps = [row for row in rows if is_step(row) or row["kind"] == "undecided"]
+    idle = [str(row["step"]) for row in steps if not row["candidates"]]
+    drawn = sum(row["candidates"] for row in rows if row["kind"] == "negative")
+    bars = [("all candidates", total, "all")]
+    bars += [(str(row["step"]), row["candidates"], _way(row)) for row in steps if row["candidates"]]
+    bars += [("→ negatives", drawn, "negatives")] if drawn else []
+    labels = [html.escape(label) for label, _, _ in bars]
+    traces = []
+    for way, (colour, shape) in _WAYS.items():
+        mine = [(label, count) for label, (_, count, kind) in zip(labels, bars, strict=True) if kind == way]
+        if mine:
+            counts = [count for _, count in mine]
+            texts = [f"{count:,} ({_per_mille(count, total)})" for count in counts]
+            traces.append({
+                "type": "bar", "orientation": "h", "name": way, "y": [label for label, _ in mine], "x": counts,
+                "text": texts, "textposition": "outside", "cliponaxis": False,
+                "marker": {"color": colour, "pattern": {"shape": shape}}, "hovertemplate": "%{y}: %{text}",
+            })  # fmt: skip
+    layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "")
+    layout |= {"barmode": "overlay"}
+    layout["xaxis"] |= {"type": "log", "range": [-0.1, math.log10(total) + 1], "dtick": 1}
+    layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
+    note = "Top to bottom in the order of the steps, in brackets per mille of all candidates."
+    if idle:
+        note += f" Nothing was taken by {', '.join(idle)}."
+    return Figure("funnel", "What each step took out of the candidates", note, {"data": traces, "layout": layout})
+
+
+def _per_mille(count: int, total: int) -> str:
+    share = 1000 * count / total
+    return f"{share:.0f} ‰" if share >= 10 else f"{share:.2g} ‰"
+
+
+def _way(row: Mapping[str, Any]) -> str:
+    return _NOT_DRAWN if row["kind"] == "undecided" else row["kind"] if row["kind"] in _WAYS else _TAKEN
+
+
+def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
+    """Draw which share of chosen and of rejected candidates is relevant, by how near they are.
+
+    From :class:`anmi.evaluation.nearness.RelevanceByNearness`: lines for what the judge expects, open marks for what is
+    relevant in truth, where that is known. None where too little was judged.
+    """
+    if not found:
+        return None
+    middles = [(low + high) / 2 for low, high in zip(found["edges"], found["edges"][1:], strict=False)]
+    traces, truth = [], 0
+    for name, colour, symbol, dash in (("rejected", REJECTED, "diamond", "dash"), ("chosen", KEPT, "circle", "solid")):
+        rows = [
+            dict(zip(("near", *found[name]), values, strict=True))
+            for values in zip(middles, *found[name].values(), strict=True)
+        ]
+        judged = [row for row in rows if row["judged"] >= _LEAST]
+        known = [row for row in rows if row["known"] >= _LEAST and row["relevant"]]
+        truth += len(known)
+        traces += [
+            scatter(
+                f"{name}, as the judge expects",
+                [row["near"] for row in judged],
+                [100 * row["expected"] for row in judged],
+                "lines+markers",
+                text=[f"of {row['judged']:,} judged" for row in judged],
+                marker={"color": colour, "size": 8, "symbol": symbol},
+                line={"color": colour, "width": 2.5, "dash": dash},
+                hovertemplate="%{y:.2f} % %{text}",
+            ),
+            scatter(
+                f"{name}, known to be relevant",
+                [row["near"] for row in known],
+                [100 * row["relevant"] / row["known"] for row in known],
+                "markers",
+                text=[f"{row['relevant']:,} of {row['known']:,}" for row in known],
+                marker={"color": colour, "size": 11, "symbol": f"{symbol}-open", "line": {"width": 2}},
+                hovertemplate="%{y:.2f} %, %{text}",
+            ),
+        ]
+    traces = [trace for trace in traces if trace["x"]]
+    if not traces:
+        return None
+    layout = plot_layout(420, "similarity less the positive's (right: harder)", "relevant (%)")
+    layout["yaxis"] |= {"type": "log", "dtick": 1}
+    note = (
+        "The nearer a candidate is to the query, the more it teaches, and the likelier it is relevant after all, a "
+        f"false negative.{_of_the_hardest(found)} Bins of fewer than {_LEAST} are left out."
+    )
+    if truth:
+        note += (
+            " Open marks: of queries for which unlabelled relevant documents are known, the share of candidates that "
+            "are such, no mark where none is; the judge may expect others besides."
+        )
+    return Figure("nearness", "False negatives against hardness", note, {"data": traces, "layout": layout})
+
+
+def _of_the_hardest(found: Mapping[str, Any]) -> str:
+    """Say in words what the lines have to say, for who does not see them."""
+    shares = []
+    for name in ("chosen", "rejected"):
+        bins = zip(found["edges"], found[name]["judged"], found[name]["expected"], strict=False)
+        hardest = [(count, count * share) for low, count, share in bins if low >= 0 and count]
+        if sum(count for count, _ in hardest) < _LEAST:
+            return ""
+        share = sum(part for _, part in hardest) / sum(count for count, _ in hardest)
+        shares.append(f"{100 * share:.1f} % of the {name} ones")
+    return f" At least as near as the positive, by the judge {' and '.join(shares)} are relevant."
+
+
+def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
+    """Draw a metric against the hardness of queries, one line with its intervals per system.
+
+    Rows have ``system, hardness, value, low, high, queries``; low and high may be None.
+    """
+    if not rows:
+        return None
+    names = list(dict.fromkeys(str(row["system"]) for row in rows))
+    palette = colours(names)
+    traces = []
+    for place, system in enumerate(names):
+        mine = [row for row in rows if row["system"] == system]
+        traces.append(
+            scatter(
+                system_name(system),
+                [row["hardness"] for row in mine],
+                [row["value"] for row in mine],
+                "lines+markers",
+                error_y=error_bars(mine),
+                text=[f"{row['queries']:,} queries" for row in mine],
+                marker={"color": palette[system], "size": 8, "symbol": SYMBOLS[place % len(SYMBOLS)]},
+                line={"color": palette[system], "width": 2},
+                hovertemplate="hardness %{x:.2f}: %{y:.3f}, %{text}",
+            )
+        )
+    layout = plot_layout(420, "hardness of the query (0 to 1)", f"mean {metric_name(metric)}")
+    note = "Each dot is a group of about equally many queries, bars are 95 % intervals. Further right is harder."
+    return Figure("hardness", "Retrieval quality by the hardness of queries", note, {"data": traces, "layout": layout})
+
+
+def sources(log: pd.DataFrame) -> Figure | None:
+    """Stack the shares of the sources that negatives were drawn from over the steps; None where they were mined."""
+    shown = {column: entry for column, entry in SOURCES.items() if column in log and (log[column] > 0).any()}
+    if not shown:
+        return None
+    window = max(1, len(log) // 100)
+    # The mean of what adds up to 1 adds up to 1.
+    lines = [
+        {
+            "name": name, "y": plain(100 * log[column].rolling(window, min_periods=1).mean()), "stackgroup": "sources",
+            "line": {"width": 0.5, "color": colour}, "fillcolor": colour, "hovertemplate": "%{y:.1f} %",
+        }
+        for column, (name, colour) in shown.items()
+    ]  # fmt: skip
+    spec = over_steps(log, [("negatives (%)", lines)])
+    spec["layout"] |= {"height": 340, "showlegend": True, "hovermode": "x unified"}
+    spec["layout"]["yaxis"] |= {"range": [0, 100], "domain": [0, 1]}
+    note = f"Of the negatives drawn in a step, moving mean of {window} steps."
+    return Figure("sources", "Where negatives came from as training went on", note, spec)
 
 
 def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[str, Any]:

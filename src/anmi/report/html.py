@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from anmi.report import by_bucket, figures
-from anmi.report.by_hardness import hardness_figure, hardness_rows
+import pandas as pd
+
+from anmi.report import figures
 from anmi.report.console import expected_sentence
-from anmi.report.false_negatives import false_negatives_sentence, relevance_by_nearness
-from anmi.report.funnel import funnel
-from anmi.report.hardening import hardening
 from anmi.report.inputs import (
     HEADLINE_METRICS,
+    METRIC,
     ZERO_SHOT,
-    ReportInputs,
     between,
+    bucket_counts,
+    bucket_name,
     difference,
     first_pass,
     lookup,
@@ -31,138 +32,224 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.report.page import embedded, packed, page
-from anmi.report.pseudo_queries import pseudo_queries
-from anmi.report.sparse_terms import sparse_terms
-from anmi.report.times import times
+from anmi.report.page import Section, page
+from anmi.report.sentences import composition, false_negatives_sentence, standing_in, verdict, warning
 
-_TEMPLATE: Final = "report.html.jinja"
+_LINKING: Final = {"linking_accuracy": "first entity right", "linking_mrr_10": "MRR@10 over entities"}
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """Plain tables and dictionaries; of whatever is empty the section is left out."""
+
+    # recipe: bm25, zero_shot or the trained model's; bucket, queries, metric, value, low, high. One collection and
+    # encoder. Without a column bucket all rows are about all queries.
+    results: pd.DataFrame
+    # collection, recipe, encoder, prompts in words, date, versions by name, and counts to be named in the head.
+    summary: Mapping[str, Any]
+    # system, baseline, bucket, queries, metric, difference (system minus baseline), low, high, p_value
+    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # What the diagnoses of anmi.evaluation (diagnostics, distributions, nearness) found; the gap is of Elo.
+    funnel: Sequence[Mapping[str, Any]] = ()
+    distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    gap: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, Any] = field(default_factory=dict)
+    false_negatives: Mapping[str, Any] = field(default_factory=dict)
+    nearness: Mapping[str, Any] | None = None
+    origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
+    training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # What the run was given; nested, JSON-like.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    # From judge_entries: by name auc, reliability and method, any of which may be missing.
+    judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # The artifacts hardness_results, knowledge_metrics, neighbours and pseudo_query_summary.
+    hardness: Mapping[str, Any] = field(default_factory=dict)
+    knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    neighbours: Mapping[str, Any] = field(default_factory=dict)
+    pseudo_queries: Mapping[str, Any] = field(default_factory=dict)
+    # labels, or pseudo_queries where these stand in for test queries that nobody labelled.
+    test_queries: str = "labels"
+    # What the hybrid is made of, as the artifact results has it.
+    hybrid: Mapping[str, Any] = field(default_factory=dict)
+    # From passes_sentence; empty of a single pass.
+    passes: str = ""
 
 
 def render(inputs: ReportInputs) -> str:
     """Return the report as one self-contained HTML document."""
-    parameters = json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str) if inputs.parameters else ""
+    summary = inputs.summary
+    named = {name: str(summary.get(name) or "not stated") for name in ("collection", "recipe", "encoder", "date")}
+    facts = {name: named[name] for name in ("collection", "recipe", "encoder")}
+    facts |= {"prompts": str(summary["prompts"])} if summary.get("prompts") else {}
+    facts |= {name: f"{value:,}" for name, value in (summary.get("counts") or {}).items()}
+    known = summary.get("recipe") and summary.get("collection")
     return page(
-        _TEMPLATE,
-        summary=_summary(inputs.summary),
-        verdict=by_bucket.judged(inputs.results, inputs.comparisons),
-        verdict_sentence=by_bucket.verdict(inputs.results, inputs.comparisons),
-        composition=by_bucket.composition(inputs.hybrid),
-        columns=[metric_name(metric) for metric in HEADLINE_METRICS],
-        results=_results(inputs),
-        metrics=embedded(figures.metrics(inputs.results)),
-        standing_in=by_bucket.standing_in(inputs.test_queries),
-        buckets=by_bucket.section(inputs.results, inputs.comparisons),
-        bucket_figure=embedded(by_bucket.bucket_figure(inputs.results)),
-        funnel=embedded(funnel(inputs.funnel)),
-        funnel_rows=_funnel_rows(inputs),
-        routes={name: f"{count:,}" for name, count in routes(inputs.funnel).items()},
-        origins=_origins(inputs),
-        expected=expected_sentence(inputs.expected),
-        false_negatives=false_negatives_sentence(inputs.false_negatives),
-        nearness=embedded(relevance_by_nearness(inputs.nearness)),
-        gap=embedded(figures.elo_gap(inputs.gap)),
-        distributions=[embedded(figure) for figure in figures.distributions(inputs.distributions)],
-        judges=_judges(inputs.judges),
-        judge_figures=[embedded(figure) for figure in figures.judges(inputs.judges)],
-        pseudo_queries=pseudo_queries(inputs.pseudo_queries),
-        sparse_terms=sparse_terms(inputs.sparse_terms),
-        training=embedded(figures.training(inputs.training_log)),
-        passes=inputs.passes,
-        hardness=embedded(hardness_figure(inputs.hardness.get("profile", ()), inputs.hardness.get("metric", ""))),
-        hardness_rows=hardness_rows(inputs.hardness),
-        hardness_metric=metric_name(inputs.hardness.get("metric", "")),
-        curriculum=embedded(figures.curriculum(first_pass(inputs.training_log))),
-        hardening=_hardening(inputs),
-        queries=packed(json.dumps(inputs.queries, ensure_ascii=False, allow_nan=False)) if inputs.queries else "",
-        query_count=len(inputs.queries["rows"]) if inputs.queries else 0,
-        left_out=inputs.queries["left_out"] if inputs.queries else 0,
-        before_after=inputs.before_after,
-        times=times(inputs.times),
-        parameters=parameters,
+        title=f"{named['recipe']} on {named['collection']}" if known else "ANMI run",
+        date=named["date"],
+        facts=facts,
+        verdict=verdict(inputs.results, inputs.comparisons),
+        sentences=[text for text in (composition(inputs.hybrid), standing_in(inputs.test_queries)) if text],
+        sections=[made for made in _sections(inputs) if made.sentences or made.rows or any(made.figures)],
+        versions=" · ".join(f"{name} {value}" for name, value in (summary.get("versions") or {}).items()),
+        parameters=json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str),
     )
 
 
-def _summary(summary: Mapping[str, Any]) -> dict[str, Any]:
-    named = {name: str(summary.get(name) or "not stated") for name in ("collection", "recipe", "encoder", "date")}
-    counts = {name: f"{value:,}" for name, value in (summary.get("counts") or {}).items()}
-    known = summary.get("recipe") and summary.get("collection")
-    title = f"{named['recipe']} on {named['collection']}" if known else "ANMI run"
-    named["prompts"] = str(summary.get("prompts") or "")
-    return named | {"title": title, "counts": counts, "versions": dict(summary.get("versions") or {})}
+def _sections(inputs: ReportInputs) -> Iterator[Section]:
+    results, comparisons = inputs.results, inputs.comparisons
+    names = systems(results)
+    yield Section(
+        "Results", [] if names else ["No results were given: the evaluation has not run."],
+        ["system", *map(metric_name, HEADLINE_METRICS)],
+        [[system_name(name), *(_result(inputs, name, metric) for metric in HEADLINE_METRICS)] for name in names],
+        [figures.metrics(results)],
+        "Below each value its 95 % interval over queries (bootstrap); Δ is the difference to zero-shot on the same "
+        "queries with the p-value of a paired permutation test.",
+    )  # fmt: skip
+    counts = bucket_counts(results)
+    bucketed = [[system_name(name), *(_value(lookup(results, name, METRIC, of)) for of in counts)] for name in names]
+    yield Section(
+        "By what training saw", [text] if (text := warning(results, comparisons)) else [],
+        ["system", *(bucket_name(name, count) for name, count in counts.items())],
+        bucketed if counts else [],
+        [figures.buckets(results)],
+        "Seen: one of the query's relevant documents was a positive in training. Added: all of them were held out of "
+        "training altogether, like documents that are added later. Unseen: all other queries. Values are nDCG@10.",
+    )  # fmt: skip
+    yield from _mined(inputs)
+    yield Section(
+        "Scores of positives, kept and rejected candidates", figures=figures.distributions(inputs.distributions)
+    )
+    yield Section(
+        "Judges", [], ["judge", "AUC", "calibration error", "judged pairs", "calibrated by"],
+        [_judge(name, entry) for name, entry in inputs.judges.items()], figures.judges(inputs.judges),
+        "AUC: how often a judge scores a document labelled relevant above one that is not. Calibration error: mean "
+        "distance between the probabilities a judge gives and the shares observed.",
+    )  # fmt: skip
+    metric = str(inputs.hardness.get("metric", ""))
+    yield Section(
+        "By the hardness of queries", [], ["system", "queries that are", "queries", metric_name(metric), "not found"],
+        [
+            [system_name(str(row["system"])), str(row["bucket"]), f"{row['queries']:,.0f}", f"{row[metric]:.3f}",
+             f"{row['rank_not_found']:,.0f}"]
+            for row in inputs.hardness.get("buckets", ())
+        ],
+        [figures.hardness(inputs.hardness.get("profile", ()), metric)],
+        "Hardness is told from the text alone: its length, the variety of its characters, its punctuation and words of "
+        "another script or language. Easy is below 0.3, hard above 0.7.",
+    )  # fmt: skip
+    yield _pseudo_queries(inputs.pseudo_queries)
+    yield Section(
+        "Training", [inputs.passes] if inputs.passes else [],
+        figures=[
+            figures.training(inputs.training_log), figures.curriculum(first_pass(inputs.training_log)),
+            figures.sources(first_pass(inputs.training_log)),
+        ],
+    )  # fmt: skip
+    yield from _facts(inputs.knowledge, inputs.neighbours)
 
 
-def _results(inputs: ReportInputs) -> list[dict[str, Any]]:
-    names = systems(inputs.results)
-    palette = figures.colours(names)
-    rows = []
-    for system in names:
-        cells = []
-        for metric in HEADLINE_METRICS:
-            found = lookup(inputs.results, system, metric)
-            change = None if system == ZERO_SHOT else difference(inputs.comparisons, system, metric=metric)
-            cells.append(
-                {
-                    "value": f"{found['value']:.3f}" if found else "–",
-                    "interval": between(found["low"], found["high"]) if found else "",
-                    "change": signed(change["difference"]) if change else "",
-                    "change_interval": between(change["low"], change["high"], signed) if change else "",
-                    "p": p_value(change["p_value"]) if change else "",
-                }
-            )
-        rows.append({"name": system_name(system), "colour": palette[system], "cells": cells})
-    return rows
-
-
-def _funnel_rows(inputs: ReportInputs) -> list[dict[str, str]]:
+def _mined(inputs: ReportInputs) -> Iterator[Section]:
+    expected = expected_sentence(inputs.expected)
+    ways = ", ".join(f"{count:,} {name}" for name, count in routes(inputs.funnel).items())
+    said = [false_negatives_sentence(inputs.false_negatives), f"By the judge: {expected}." if expected else ""]
+    said.append(f"Three ways: {ways}." if ways else "")
     total = next((row["candidates"] for row in inputs.funnel if row["kind"] == "total"), 0)
-    return [
-        {
-            "step": step_name(row),
-            "rule": str(row.get("rule") or ""),
-            "candidates": f"{row['candidates']:,}",
-            "share": _percent(row["candidates"], total),
-            "queries": f"{row['queries']:,}",
-        }
-        for row in inputs.funnel
-        if row["candidates"] or row["queries"]
-    ]
-
-
-def _origins(inputs: ReportInputs) -> list[dict[str, str]]:
+    yield Section(
+        "From candidates to negatives", list(filter(None, said)), ["step", "candidates", "share", "queries"],
+        [
+            ["\n".join(filter(None, (step_name(row), str(row.get("rule") or "")))), f"{row['candidates']:,}",
+             _percent(row["candidates"], total), f"{row['queries']:,}"]
+            for row in inputs.funnel if row["candidates"] or row["queries"]
+        ],
+        [figures.funnel(inputs.funnel), figures.relevance_by_nearness(inputs.nearness), figures.elo_gap(inputs.gap)],
+        "What became of one query's candidates is told by kedro anmi explain.",
+    )  # fmt: skip
     found = origin_counts(inputs.origins)
-    total = {kind: sum(count for other, _, count in found if other == kind) for kind, _, _ in found}
-    return [
-        {"by": kind, "name": name, "negatives": f"{count:,}", "share": _percent(count, total[kind])}
-        for kind, name, count in found
+    totals = {kind: sum(count for other, _, count in found if other == kind) for kind, _, _ in found}
+    rows = [[kind, name, f"{count:,}", _percent(count, totals[kind])] for kind, name, count in found]
+    yield Section("Where the negatives came from", [], ["by", "origin", "negatives", "share"], rows)
+
+
+def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
+    kinds = summary.get("kinds") or {}
+    rows, kept = [], sum(counts["kept"] for counts in kinds.values())
+    for kind, counts in kinds.items():
+        dropped = sorted((counts.get("dropped") or {}).items(), key=lambda item: -item[1])
+        told = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped) or "–"
+        rows.append([kind, f"{counts['made']:,}", f"{counts['kept']:,}", told])
+    said = (
+        f"{kept:,} pseudo-queries were made of {summary['documents']:,} documents and kept. Those of "
+        f"{summary['held_out']:,} documents are held out of training, to measure what it does with documents that come "
+        "later." if kinds else ""
+    )  # fmt: skip
+    return Section("What the corpus taught", [said] if said else [], ["kind", "made", "kept", "dropped"], rows)
+
+
+def _facts(knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Any]) -> Iterator[Section]:
+    """Yield what a graph lets one measure: whether facts are told from false variants, and which entity is found."""
+    shares = neighbours.get("shares") or {}
+    tested = {system: found for system, found in knowledge.items() if "factuality" in found}
+    # An entity is more than the one document about it only where the shares differ.
+    if not tested and len(set(shares.values())) <= 1:
+        return
+    kinds = dict.fromkeys(kind for found in tested.values() for kind in found["factuality"])
+    rows = []
+    for kind in ("", *kinds):
+        cells = [_of_kind(found, kind) for found in tested.values()]
+        rows.append([kind or "all false kinds", *(_value(cell, name) for cell in cells for name in ("auc", "paired"))])
+    columns = [f"{system_name(system)}: {name}" for system in tested for name in ("AUC", "own nearer")]
+    yield Section(
+        "Facts: the own document against false variants of it", [], ["kind", *columns], rows if tested else [],
+        note="AUC: how often the similarity of a held-out query to its own document lies above that of any query to a "
+        "variant. Own nearer: how often the own document is nearer to its query than a variant. A half is chance.",
+    )  # fmt: skip
+    linked = [
+        [system_name(system), *(_value(found, name) for name in _LINKING), f"{found['linking_queries']:,}"]
+        for system, found in knowledge.items()
     ]
+    near = {name: f"{100 * share:.1f}\u00a0%" for name, share in shares.items()}
+    said = (
+        f"Of the {neighbours['depth']} nearest documents of {neighbours['queries']:,} queries {near['right']} are "
+        f"labelled relevant, {near['entails']} state all facts of a relevant one, and {near['same_uri']} are about the "
+        "right entity." if neighbours.get("queries") else ""
+    )  # fmt: skip
+    yield Section(
+        "Entities: whose document is found", [said] if said else [], ["system", *_LINKING.values(), "queries"], linked,
+        note="Documents found are replaced by the entity they are about, each entity at its first document.",
+    )  # fmt: skip
+
+
+def _of_kind(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    if kind:
+        return dict(found["factuality"].get(kind) or {})
+    return {name.removeprefix("factuality_"): value for name, value in found.items()}
+
+
+def _result(inputs: ReportInputs, system: str, metric: str) -> str:
+    change = None if system == ZERO_SHOT else difference(inputs.comparisons, system, metric=metric)
+    told = f"\nΔ {signed(change['difference'])}, {p_value(change['p_value'])}" if change else ""
+    return _value(lookup(inputs.results, system, metric)) + told
+
+
+def _value(found: Mapping[str, Any] | None, name: str = "value") -> str:
+    """Write a value, and below it its interval."""
+    value = (found or {}).get(name)
+    if found is None or value is None or not math.isfinite(value):
+        return "–"
+    ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
+    low, high = (found.get(end) for end in ends)
+    return f"{value:.3f}" if low is None or high is None else f"{value:.3f}\n{between(low, high)}"
+
+
+def _judge(name: str, entry: Mapping[str, Any]) -> list[str]:
+    reliability = entry.get("reliability") or {}
+    pairs = sum(row["count"] for row in reliability.get("bins") or [])
+    error = {"value": reliability.get("expected_calibration_error") if pairs else None}
+    return [name, _value({"value": entry.get("auc")}), _value(error), f"{pairs:,}" if pairs else "–",
+            method_name(entry.get("method"))]  # fmt: skip
 
 
 def _percent(count: int, total: int) -> str:
     return f"{100 * count / total:.1f}\u00a0%" if total else "–"
-
-
-def _judges(judges: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    rows = []
-    for name, entry in judges.items():
-        reliability = entry.get("reliability") or {}
-        pairs = sum(row["count"] for row in reliability.get("bins") or [])
-        rows.append(
-            {
-                "name": name,
-                "auc": _three(entry.get("auc")),
-                "error": _three(reliability.get("expected_calibration_error")) if pairs else "–",
-                "pairs": f"{pairs:,}" if pairs else "–",
-                "method": method_name(entry.get("method")),
-            }
-        )
-    return rows
-
-
-def _three(value: float | None) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
-
-
-def _hardening(inputs: ReportInputs) -> dict[str, Any] | None:
-    found = hardening(first_pass(inputs.training_log), inputs.knowledge, inputs.neighbours, inputs.kept_epoch)
-    return found and found | {"figures": [embedded(figure) for figure in found["figures"]]}

@@ -1,20 +1,20 @@
-"""What the report is made of, and how its systems and numbers are named and written."""
+"""How systems and numbers are looked up, named and written."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pandas as pd
 
-from anmi.evaluation.generalisation import ALL
+from anmi.evaluation.generalisation import ALL, BUCKETS, FEW
 
 BM25: Final = "bm25"
 NO_INTERVAL: Final = "no interval"
 ZERO_SHOT: Final = "zero_shot"
 HYBRID: Final = "hybrid"
+METRIC: Final = "ndcg@10"
 HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 _SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
 _METHODS: Final = {"platt": "Platt scaling", "isotonic": "isotonic regression"}
@@ -28,53 +28,23 @@ _ROUTES: Final = {
 _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 
 
-@dataclass(frozen=True)
-class ReportInputs:
-    """Plain tables and dictionaries; of whatever is empty the section is left out."""
+def bucket_counts(results: pd.DataFrame) -> dict[str, int]:
+    """Return the number of queries of each bucket that has some, in the order of the tables."""
+    if "bucket" not in results:
+        return {}
+    count = results.drop_duplicates("bucket").set_index("bucket").queries
+    return {name: int(count[name]) for name in BUCKETS if name in count.index}
 
-    # recipe: bm25, zero_shot or the trained model's; bucket, queries, metric, value, low, high. One collection and
-    # encoder. Without a column bucket all rows are about all queries.
-    results: pd.DataFrame
-    # collection, recipe, encoder, prompts in words, date, versions by name, and counts to be named in the head.
-    summary: Mapping[str, Any]
-    # system, baseline, bucket, queries, metric, difference (system minus baseline), low, high, p_value
-    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # What the diagnoses of anmi.evaluation (diagnostics, distributions, nearness) found; the gap is of Elo.
-    funnel: Sequence[Mapping[str, Any]] = ()
-    distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    gap: Mapping[str, Any] = field(default_factory=dict)
-    expected: Mapping[str, Any] = field(default_factory=dict)
-    false_negatives: Mapping[str, Any] = field(default_factory=dict)
-    nearness: Mapping[str, Any] | None = None
-    origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
-    training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # From anmi.report.query_table.QueryTable.as_dict; None omits the section.
-    queries: Mapping[str, Any] | None = None
-    # From anmi.report.before_after; None omits the section.
-    before_after: Mapping[str, Any] | None = None
-    # What the nodes took: the manifest's ``nodes``.
-    times: Sequence[Mapping[str, Any]] = ()
-    # What the run was given; nested, JSON-like.
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    # From judge_entries: by name auc, reliability and method, any of which may be missing.
-    judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # The artifacts hardness_results, knowledge_metrics and neighbours; empty omits the section.
-    hardness: Mapping[str, Any] = field(default_factory=dict)
-    knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    neighbours: Mapping[str, Any] = field(default_factory=dict)
-    # labels, or pseudo_queries where these stand in for test queries that nobody labelled.
-    test_queries: str = "labels"
-    # The artifact pseudo_query_summary; without kinds the section is omitted.
-    pseudo_queries: Mapping[str, Any] = field(default_factory=dict)
-    # What the hybrid is made of, as the artifact results has it; empty omits the sentence.
-    hybrid: Mapping[str, Any] = field(default_factory=dict)
-    # The artifact sparse_terms; empty omits the section.
-    sparse_terms: Mapping[str, Any] = field(default_factory=dict)
-    # Whose weights the trained model has, where they are not those of the last step; of two passes the second's end.
-    kept_epoch: int | None = None
-    # From passes_sentence; empty of a single pass.
-    passes: str = ""
+
+def bucket_name(name: str, count: int) -> str:
+    """Write a bucket with its number of queries, and whether these are too few to conclude from.
+
+    Examples
+    --------
+    >>> bucket_name("unseen", 104), bucket_name("added", 7)
+    ('unseen (104)', 'added (7, too few)')
+    """
+    return f"{name} ({count:,}{', too few' if count < FEW else ''})"
 
 
 def passes_sentence(summary: Mapping[str, Any]) -> str:

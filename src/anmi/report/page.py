@@ -1,4 +1,4 @@
-"""What all pages share: the frame with its style and scripts, and figures inside it."""
+"""The page: a frame with its style and scripts, and sections of sentences, a table and figures inside it."""
 
 from __future__ import annotations
 
@@ -17,47 +17,41 @@ from anmi.report.figures import Figure
 
 
 class Section(NamedTuple):
-    """A part of a page: sentences, and perhaps a table."""
+    """A part of a page: sentences, a table (what follows the first line of a cell is set small), figures, a note."""
 
     title: str
-    sentences: Sequence[str]
+    sentences: Sequence[str] = ()
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    figures: Sequence[Figure | None] = ()
+    note: str = ""
+
+
+def page(**values: Any) -> str:
+    """Return the report as one self-contained HTML document, texts escaped.
+
+    It is UTF-8 text with plotly.js inside, compressed (2 MB). Its content security policy forbids fetching anything.
+    """
+    return _template("page.html.jinja").render(values, plotly=_plotly()).lstrip()
 
 
 def with_sections(report: str, sections: Sequence[Section]) -> str:
     """Return a page with these sections at its end, their texts escaped."""
-    made = _environment().get_template("sections.html.jinja").render(sections=sections)
+    made = _template("sections.html.jinja").render(sections=sections)
     before, end, after = report.rpartition("</main>")
     return before + made + end + after
 
 
-def page(template: str, **values: Any) -> str:
-    """Return a template of this folder as one self-contained HTML document.
-
-    Parameters
-    ----------
-    template
-        Name of a file that extends ``page.html.jinja``.
-    values
-        Whatever the template names; texts are escaped.
-
-    Returns
-    -------
-    str
-        UTF-8 text with plotly.js inside, compressed (2 MB). Its content security policy forbids fetching anything.
-    """
-    return _environment().get_template(template).render(values, plotly=_plotly()).lstrip()
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["embedded"] = embedded
+    return environment.get_template(name)
 
 
 @cache
@@ -70,7 +64,7 @@ def _plotly() -> str:
 def packed(text: str) -> str:
     """Return a text compressed and in base64, which no text can break out of; equal texts give equal results.
 
-    The page's script has it back by ``unpacked``. Scripts and tables are a third to a fifth as long.
+    The page's script has it back by ``unpacked``.
 
     Examples
     --------
@@ -80,11 +74,9 @@ def packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode("ascii")
 
 
-def embedded(figure: Figure | None) -> dict[str, Any] | None:
-    """Return a figure with its specification as JSON that cannot end the script element it stands in."""
-    if figure is None:
-        return None
+def embedded(figure: Figure) -> Markup:
+    """Return the specification of a figure as JSON that cannot end the script element it stands in."""
     spec = json.dumps(figure.spec, allow_nan=False)
     for character in "<>&":
         spec = spec.replace(character, f"\\u{ord(character):04x}")
-    return {"name": figure.name, "title": figure.title, "note": figure.note, "spec": Markup(spec)}
+    return Markup(spec)

@@ -11,7 +11,7 @@ from anmi.pipelines.evaluation.nodes import (
     measure_knowledge,
     score_runs,
 )
-from anmi.pipelines.evaluation.search import build_search, describe_terms, run_systems
+from anmi.pipelines.evaluation.search import build_search, run_systems
 from anmi.pipelines.wiring import by_name, stage
 
 
@@ -36,12 +36,6 @@ def create_pipeline() -> Pipeline:
             ),
             outputs="runs",
             name="run_systems",
-        ),
-        Node(
-            describe_terms,
-            inputs=["search_index", "corpus", "params:seed"],
-            outputs="sparse_terms",
-            name="describe_terms",
         ),
         Node(
             score_runs,

@@ -146,20 +146,6 @@ def run_systems(
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
 
 
-def describe_terms(search_index: HybridSearch, corpus: pd.DataFrame, seed: int) -> dict[str, Any]:
-    """Return what a sparse retriever finds documents by; empty of a dense one."""
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.sparse_terms import sparse_terms
-    from anmi.retrieval.sparse import SparseIndex, TermTable
-
-    retriever = search_index.retrievers.get("sparse")
-    index, table = (retriever.index, retriever.encode) if retriever else (None, None)
-    # Another SparseEncoder may run a network for queries, which then have no table.
-    if not isinstance(index, SparseIndex) or not isinstance(table, TermTable):
-        return {}
-    return sparse_terms(index, table, document_texts(corpus), seed)
-
-
 def exact(search: HybridSearch, retriever: Retriever, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
     """Return an exact index of the documents' vectors, whatever the search is deployed with.
 

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from anmi.candidates import CandidateShards
-from anmi.pipelines.evaluation.asked import asked_of, kind_of_queries
+from anmi.pipelines.evaluation.asked import kind_of_queries
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.pipelines.reporting.params import ReportingParams
 from anmi.search import HybridSearch
 
 if TYPE_CHECKING:
@@ -89,27 +87,18 @@ def _false_negatives(
     return counted | {"of": "drawn", "judge": (selected or {}).get("judge", {})}
 
 
-def draw_metrics(results: dict[str, Any]) -> Any:
-    """Draw the systems' quality with intervals as a plotly figure; an empty one where nothing was measured."""
-    from anmi.report.figures import metrics
+def draw_figures(
+    results: dict[str, Any], selection_summary: dict[str, Any], training_log: pd.DataFrame
+) -> tuple[Any, Any, Any, Any]:
+    """Draw quality, what each step took out, false negatives against hardness, and training, as plotly figures."""
+    from anmi.report import figures
 
-    return _drawn(metrics(pd.DataFrame(results["rows"])))
-
-
-def draw_selection(selection_summary: dict[str, Any]) -> tuple[Any, Any]:
-    """Draw what each step took out of the candidates, and false negatives against hardness, as plotly figures."""
-    from anmi.report.false_negatives import relevance_by_nearness
-    from anmi.report.funnel import funnel
-
-    nearness = relevance_by_nearness(selection_summary.get("by_nearness"))
-    return _drawn(funnel(selection_summary["funnel"])), _drawn(nearness)
-
-
-def draw_training(training_log: pd.DataFrame) -> Any:
-    """Draw loss, temperature and dev metric over the steps as a plotly figure."""
-    from anmi.report.figures import training
-
-    return _drawn(training(training_log))
+    return (
+        _drawn(figures.metrics(pd.DataFrame(results["rows"]))),
+        _drawn(figures.funnel(selection_summary["funnel"])),
+        _drawn(figures.relevance_by_nearness(selection_summary.get("by_nearness"))),
+        _drawn(figures.training(training_log)),
+    )
 
 
 def _drawn(figure: Figure | None) -> Any:
@@ -132,35 +121,17 @@ def render_report(
     knowledge_metrics: dict[str, Any],
     neighbours: dict[str, Any],
     pseudo_query_summary: dict[str, Any],
-    sparse_terms: dict[str, Any],
     info: dict[str, Any],
     encoder_info: dict[str, Any],
     encoder: str,
     recipe: str,
-    params: ReportingParams,
-    evaluation: EvaluationParams,
-    selection: CandidateShards,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    pseudo_queries: pd.DataFrame,
-    query_metrics: pd.DataFrame,
-    query_buckets: pd.DataFrame,
-    runs: pd.DataFrame,
-    node_times: list[dict[str, Any]],
 ) -> str:
     """Return the report as one self-contained HTML document."""
-    from anmi.report.before_after import before_after, held_out
-    from anmi.report.html import render
-    from anmi.report.inputs import ReportInputs, judge_entries, passes_sentence
+    from anmi.report.html import ReportInputs, render
+    from anmi.report.inputs import judge_entries, passes_sentence
     from anmi.selection.rows import of_split
 
     rows = of_split(training_rows, "train")
-    asked = asked_of(corpus, queries, qrels, pseudo_queries, evaluation.split)
-    # Pseudo-queries ask of the same documents, shortened; places and texts are those of the collection.
-    place_of = dict(zip(corpus.document_id, range(len(corpus)), strict=True))
-    compared = held_out(query_metrics, runs, asked.qrels, place_of, pd.DataFrame(results["rows"]))
-    texts = dict(zip(asked.queries.query_id, asked.queries.text, strict=True))
     return render(
         ReportInputs(
             results=pd.DataFrame(results["rows"]),
@@ -192,12 +163,7 @@ def render_report(
             test_queries=results.get("test_queries") or "labels",
             pseudo_queries=pseudo_query_summary,
             hybrid=results.get("hybrid") or {},
-            sparse_terms=sparse_terms,
-            kept_epoch=_kept_epoch(training_summary),
             passes=passes_sentence(training_summary),
-            queries=_query_table(selection, corpus, queries, asked.queries, compared, evaluation, params),
-            before_after=before_after(compared, query_buckets, texts, corpus, asked.qrels),
-            times=node_times,
             parameters={
                 "collection": info,
                 "mining encoder": encoder_info,
@@ -209,29 +175,6 @@ def render_report(
     )
 
 
-def _query_table(
-    selection: CandidateShards,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    asked: pd.DataFrame,
-    compared: list[dict[str, Any]],
-    evaluation: EvaluationParams,
-    params: ReportingParams,
-) -> dict[str, Any] | None:
-    from anmi.corpus.hardness import hardness
-    from anmi.report.query_table import QueryTable
-
-    known = pd.concat([queries, asked]).drop_duplicates("query_id")
-    hard = hardness(known.text.tolist(), evaluation.hardness).value
-    by_id = {name: dict(zip(known.query_id, known[name], strict=True)) for name in ("text", "split")}
-    hardness_of = dict(zip(known.query_id, hard.tolist(), strict=True))
-    table = QueryTable(by_id["text"], hardness_of, by_id["split"], params.queries)
-    # Held-out ones first: where there is room for some only, each of them says more than one more of those mined.
-    table.add_held_out(compared)
-    table.add_mined(selection)
-    return table.as_dict(corpus)
-
-
 def _prompts(training_summary: dict[str, Any], encoder_info: dict[str, Any]) -> str:
     """Say what the encoder was trained and measured with, and what was mined with where that is something else."""
     from anmi.retrieval.prompts import in_words
@@ -241,10 +184,3 @@ def _prompts(training_summary: dict[str, Any], encoder_info: dict[str, Any]) -> 
     if mined and mined != trained:
         texts.append(f"mining: {in_words(mined)}")
     return "; ".join(texts)
-
-
-def _kept_epoch(training_summary: dict[str, Any]) -> int | None:
-    """Return whose weights were kept by dev, which measured the first of two passes; None for the last epoch's."""
-    keeps = (training_summary.get("options") or {}).get("keep_best")
-    epoch: int | None = training_summary.get("first_pass", training_summary).get("best_epoch") if keeps else None
-    return epoch

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.reporting.nodes import (
-    collect_results,
-    draw_metrics,
-    draw_selection,
-    draw_training,
-    render_report,
-)
+from anmi.pipelines.reporting.nodes import collect_results, draw_figures, render_report
 from anmi.pipelines.wiring import by_name, stage
 
 
@@ -26,22 +20,18 @@ def create_pipeline() -> Pipeline:
             outputs="results",
             name="collect_results",
         ),
-        Node(draw_metrics, inputs="results", outputs="metrics_figure", name="draw_metrics"),
         Node(
-            draw_selection,
-            inputs="selection_summary",
-            outputs=["funnel_figure", "nearness_figure"],
-            name="draw_selection",
+            draw_figures,
+            inputs=["results", "selection_summary", "training_log"],
+            outputs=["metrics_figure", "funnel_figure", "nearness_figure", "training_figure"],
+            name="draw_figures",
         ),
-        Node(draw_training, inputs="training_log", outputs="training_figure", name="draw_training"),
         Node(
             render_report,
             inputs=by_name(
                 "results", "training_rows", "training_log", "training_summary", "selection_summary", "cross_encoder",
                 "fused_judge", "hardness_results", "knowledge_metrics", "neighbours", "pseudo_query_summary",
-                "sparse_terms", "encoder_info", "params:encoder", "params:recipe",
-                "selection", "corpus", "queries", "qrels", "pseudo_queries", "query_metrics", "query_buckets", "runs",
-                "params:evaluation", "node_times", info="collection_info", params="params:reporting",
+                "encoder_info", "params:encoder", "params:recipe", info="collection_info",
             ),
             outputs="report",
             name="render_report",

@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from anmi.report.by_bucket import bucket_counts, bucket_figure, bucket_table, composition, verdict, warning
-from anmi.report.console import results_table
+from anmi.report.console import bucket_table, results_table
+from anmi.report.figures import buckets
 from anmi.report.html import render
+from anmi.report.inputs import bucket_counts
+from anmi.report.sentences import composition, verdict, warning
 
 VALUES = {
     "bm25": {"seen": 0.66, "unseen": 0.68, "added": 0.7},
@@ -121,7 +123,7 @@ def test_results_of_an_earlier_release_have_nothing_to_show(make: Any) -> None:
     assert bucket_counts(old.results) == {}
     assert verdict(old.results, old.comparisons).startswith("On all test queries, ")
     assert warning(old.results, old.comparisons) == ""
-    assert bucket_table(old.results) is None and bucket_figure(old.results) is None
+    assert bucket_table(old.results) is None and buckets(old.results) is None
     assert "By what training saw" not in render(old)
 
 
@@ -135,7 +137,7 @@ def test_the_page_has_a_table_a_figure_and_the_warning(make: Any) -> None:
 
 
 def test_the_figure_has_a_row_of_dots_per_bucket() -> None:
-    figure = bucket_figure(results())
+    figure = buckets(results())
     assert figure is not None
     assert figure.spec["layout"]["yaxis"]["ticktext"] == ["seen (196)", "unseen (104)", "added (7, too few)"]
     trained = figure.spec["data"][-1]

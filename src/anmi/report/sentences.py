@@ -1,0 +1,167 @@
+"""What is said of results: what is deployed against the others, what it is made of, whether it lost where it matters.
+
+Results of an earlier release have no buckets; of these there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from anmi.evaluation.generalisation import ADDED, ALL, FEW, UNSEEN
+from anmi.report.inputs import (
+    BM25,
+    METRIC,
+    ZERO_SHOT,
+    between,
+    bucket_counts,
+    difference,
+    lookup,
+    metric_name,
+    p_value,
+    signed,
+    system_name,
+    systems,
+)
+
+_PARTS: Final = {"bm25": "BM25"}
+_OF: Final = {UNSEEN: "whose documents training never saw as a positive", ADDED: "about documents held out of training"}
+
+
+def standing_in(test_queries: str | None) -> str:
+    """Say where nobody labelled the test queries; nothing for ``labels``, or where an earlier release does not say.
+
+    Examples
+    --------
+    >>> standing_in("labels"), standing_in("pseudo_queries")[:41]
+    ('', 'No test query has a label: pseudo-queries')
+    """
+    if test_queries != "pseudo_queries":
+        return ""
+    return (
+        "No test query has a label: pseudo-queries made of documents that were held out of training stand in for them, "
+        "which is a weaker proof than labels."
+    )
+
+
+def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
+    """Say how what is deployed does on documents that training never saw, against every other system.
+
+    What is deployed is the hybrid where there is one, else what was trained. Results without buckets are about all
+    queries; empty where nothing was trained or compared.
+    """
+    counts = bucket_counts(results)
+    name = next((bucket for bucket in (UNSEEN, ADDED) if bucket in counts), None)
+    if counts and name is None:
+        return "Of every test query training saw a relevant document as a positive, so nothing is known about others."
+    bucket, names = name or ALL, systems(results)
+    own = lookup(results, names[-1], METRIC, bucket) if names else None
+    against: dict[str, list[str]] = {}
+    for other in names[:-1]:
+        change = difference(comparisons, names[-1], METRIC, bucket, baseline=other)
+        before = lookup(results, other, METRIC, bucket)
+        if change and before:
+            relation = "above" if change["low"] > 0 else "below" if change["high"] < 0 else "not clearly different from"
+            bounds = between(change["low"], change["high"], signed, ", ")
+            told = f"{signed(change['difference'])} [{bounds}], {p_value(change['p_value'])}"
+            against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({told})")
+    if not (own and against):
+        return ""
+    asked = "On all test queries" if name is None else f"On queries {_OF[name]} ({counts[name]:,})"
+    few = "; these are too few to conclude from" if name is not None and counts[name] < FEW else ""
+    said = "; ".join(f"{relation} {', '.join(others)}" for relation, others in against.items())
+    value = f"{own['value']:.3f} [{between(own['low'], own['high'], joint=', ')}]"
+    return f"{asked}, {system_name(names[-1])} has {metric_name(METRIC)} {value}: {said}{few}."
+
+
+def composition(hybrid: Mapping[str, Any] | None) -> str:
+    """Say what the hybrid is made of and what its weights rest on; empty where ranks are fused, or nothing is known."""
+    weights = (hybrid or {}).get("weights")
+    if not hybrid or not weights or hybrid.get("method") != "convex":
+        return ""
+    made = " + ".join(f"{weight:.2f} {_PARTS.get(part, part)}" for part, weight in weights.items())
+    fit = hybrid.get("fit") or {}
+    if not fit.get("queries"):
+        return f"hybrid: {made}, weights that no dev query chose."
+    which = " whose documents training did not know" if fit["kind"] == "unseen" else ""
+    kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
+    there = ", ".join(f"{_PARTS.get(part, part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
+    return f"hybrid: {made}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there: {there}."
+
+
+def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
+    """Say that a system fell significantly below the untrained encoder where training saw no document; else nothing."""
+    counts = bucket_counts(results)
+    if counts.get(UNSEEN, 0) < FEW:
+        return ""
+    worse = []
+    for system in systems(results):
+        change = None if system in (BM25, ZERO_SHOT) else difference(comparisons, system, METRIC, UNSEEN)
+        if change and change["high"] < 0:
+            bounds = between(change["low"], change["high"], signed, ", ")
+            worse.append(
+                f"{system_name(system)} ({signed(change['difference'])} [{bounds}], {p_value(change['p_value'])})"
+            )
+    if not worse:
+        return ""
+    return (
+        f"Warning: on queries {_OF[UNSEEN]}, training lost quality against zero-shot: {', '.join(worse)}. What was "
+        "gained elsewhere may not reach new questions."
+    )
+
+
+def false_negatives_sentence(found: Mapping[str, Any]) -> str:
+    """Say how many selected negatives were in truth relevant, by :func:`anmi.evaluation.diagnostics.false_negatives`.
+
+    Empty where it was not measured.
+    """
+    if not found:
+        return ""
+    if not found["total"]:
+        return "No negatives were selected, so none of them can be relevant."
+    sentence = (
+        f"{found['count']:,} of {found['total']:,} {found.get('of', 'selected')} negatives "
+        f"({100 * found['share']:.2f} %; 95 % interval over queries {100 * found['low']:.2f} to "
+        f"{100 * found['high']:.2f} %) were in truth relevant, in "
+        f"{found['queries']:,} of {found['queries_total']:,} queries."
+    )
+    if not found["known"]:
+        return sentence + " For none of these queries are unlabelled relevant documents known: more may be hidden."
+    sentence += f" Unlabelled relevant documents are known for {found['known']:,} of the queries."
+    judged = judged_by(found.get("judge") or {})
+    return sentence + (f" They were {judged}." if judged else "")
+
+
+def false_negatives_lines(found: Mapping[str, Any]) -> list[str]:
+    """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
+
+    From :func:`anmi.evaluation.diagnostics.false_negatives`, with ``of`` and ``judge``; nothing where it is not known.
+    """
+    if not found:
+        return []
+    share = "none chosen" if not found["total"] else f"{found['share']:.1%}"
+    judged = judged_by(found.get("judge") or {})
+    return [
+        f"{found.get('of', 'selected')} negatives that are in truth relevant: {found['count']} of {found['total']} "
+        f"({share}, 95 % interval over queries {found['low']:.1%} to {found['high']:.1%})",
+        *([f"  {judged}"] if judged else []),
+    ]
+
+
+def judged_by(judge: Mapping[str, Any]) -> str:
+    """Say whose truth had a part in the coefficients that judged, from :func:`anmi.judging.fusing.provenance`.
+
+    Examples
+    --------
+    >>> judged_by({"without": "api_docs", "fitted_on": ["scifact"]})
+    'scored with coefficients fitted without api_docs'
+    >>> judged_by({"without": None, "fitted_on": ["api_docs", "scifact"]})
+    'scored with coefficients fitted on api_docs, scifact, so in-sample on these'
+    """
+    if not judge:
+        return ""
+    if judge["without"]:
+        return f"scored with coefficients fitted without {judge['without']}"
+    return f"scored with coefficients fitted on {', '.join(judge['fitted_on'])}, so in-sample on these"
