@@ -29,8 +29,7 @@ from sklearn.metrics import roc_auc_score
 
 from anmi import seeds
 from anmi.corpus.characters import read_characters, split_words
-from anmi.corpus.code_mix import code_mix_share
-from anmi.corpus.hardness import hardness
+from anmi.corpus.hardness import hardness, mixed_share
 from anmi.evaluation.buckets import EASY_BELOW, HARD_ABOVE
 
 ROOT = Path(__file__).parents[1]
@@ -101,6 +100,12 @@ def _identifier() -> Callable[[str], str]:
     import py3langid
 
     return cache(lambda text: str(py3langid.classify(text)[0]))
+
+
+def code_mix_share(texts: Sequence[str], **options: Any) -> NDArray[np.float64]:
+    """Return the share of each text's words that are not of its main script or language."""
+    characters = read_characters(texts)
+    return mixed_share(characters, split_words(characters), **options)
 
 
 METHODS: dict[str, Share] = {

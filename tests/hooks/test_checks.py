@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,7 @@ def test_what_any_recipe_says_of_mining_is_checked() -> None:
 
 
 def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr("anmi.corpus.word_languages.importlib.import_module", refuse)
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
     recipe = Recipe(description="x", steps={"random": {}}, training={"hardness": "hans"})
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):
         check_packages(merged_options(recipe, TrainingParams()))

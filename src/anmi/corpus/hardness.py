@@ -6,17 +6,26 @@ it and evaluation reports by it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from anmi.corpus.characters import PUNCTUATION, Characters, read_characters, split_words
-from anmi.corpus.code_mix import mixed_share
-from anmi.corpus.word_languages import check_installed
+from anmi.corpus.characters import PUNCTUATION, Characters, Words, read_characters, split_words
+from anmi.errors import AnmiError, nearest
+
+# Languages that are told apart, by the scripts that several share. Any other script says by itself which one it is.
+LANGUAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "LATIN": ("de", "en", "es", "fr", "id", "it", "nl", "pl", "pt", "sv", "tr"),
+    "CYRILLIC": ("bg", "ru", "uk"),
+    "ARABIC": ("ar", "fa", "ur"),
+}
+# A word must be this much likelier (powers of ten) in another language; many words and most names are of several.
+_SWITCH: Final = 1.3
+_UNLISTED: Final = 1e-7
 
 
 class HardnessParams(BaseModel):
@@ -36,7 +45,7 @@ class HardnessParams(BaseModel):
     code_mix: Literal["language", "script"] = Field(
         "language",
         description="What must differ for a word to be mixed in. language: or the script, since scripts alone miss "
-        "romanised Hindi in English; needs the extra code-mix. script: scripts only, no lists of words to load.",
+        "Spanish in English; needs the extra code-mix. script: scripts only, no lists of words to load.",
     )
     main_language: str | None = Field(
         None, description="The language that words are compared with. None: each query's own main one, as published."
@@ -52,7 +61,7 @@ class HardnessParams(BaseModel):
     def check_installed(self) -> None:
         """Raise an AnmiError if languages are to be told apart and the extra ``code-mix`` is not installed."""
         if self.code_mix == "language" and self.code_mix_weight > 0:
-            check_installed()
+            _wordfreq()
 
 
 class ScriptHardnessParams(HardnessParams):
@@ -61,7 +70,7 @@ class ScriptHardnessParams(HardnessParams):
     code_mix: Literal["language", "script"] = Field(
         "script",
         description="What must differ for a word to be mixed in. script: scripts only, which needs nothing installed. "
-        "language: or the language, which sees romanised Hindi in English as well; needs the extra code-mix.",
+        "language: or the language, which sees Spanish in English as well; needs the extra code-mix.",
     )
 
 
@@ -80,7 +89,7 @@ class Hardness:
     punctuation
         Share of punctuation and symbols among the characters.
     code_mix
-        See :func:`anmi.corpus.code_mix.code_mix_share`.
+        See :func:`mixed_share`.
     """
 
     value: NDArray[np.float64]
@@ -145,3 +154,79 @@ def _entropy(characters: Characters, lengths: NDArray[np.int64]) -> NDArray[np.f
     share = counts / lengths[text]
     # The sum of a text's terms may be -0.0 or a rounding below it.
     return np.maximum(np.bincount(text, weights=-share * np.log2(share), minlength=characters.count), 0.0)
+
+
+def mixed_share(
+    characters: Characters, words: Words, by: Literal["language", "script"] = "language", main: str | None = None
+) -> NDArray[np.float64]:
+    """Return the share of each text's words whose script or language is not the main one, float64 [T].
+
+    The main script is that of most words, the main language the one that makes the text's words of that script
+    likeliest. A word of it is mixed in if another language has it twenty times as often. Numbers are no words here.
+
+    Parameters
+    ----------
+    characters, words
+        Of T texts.
+    by
+        ``language`` looks at both, by lists of word frequencies; ``script`` at scripts only.
+    main
+        The main language of all texts, where it is known from elsewhere. None: each text's own.
+
+    Raises
+    ------
+    AnmiError
+        ``by`` is ``language`` and the extra ``code-mix`` is not installed, or ``main`` is unknown.
+
+    Examples
+    --------
+    >>> found = read_characters(["what is कल का मौसम", "all in one"])
+    >>> mixed_share(found, split_words(found), by="script").tolist()
+    [0.4, 0.0]
+    """
+    lettered = words.script >= 0
+    text, script = words.text[lettered], words.script[lettered]
+    size, scripts = max(len(characters.scripts), 1), list(characters.scripts)
+    counts = np.bincount(text * size + script, minlength=characters.count * size).reshape(-1, size)
+    home = counts.argmax(axis=1)
+    if main is not None:
+        name = next((name for name, known in LANGUAGES.items() if main in known), None)
+        if name is None:
+            known = sorted(language for each in LANGUAGES.values() for language in each)
+            raise AnmiError(f'main_language "{main}" is not told from others; {nearest(main, known)}')
+        home = np.full(characters.count, scripts.index(name) if name in scripts else -1)
+    mixed = (script != home[text]).astype(np.float64)
+    for name, languages in LANGUAGES.items() if by == "language" else ():
+        here = np.flatnonzero((script == home[text]) & (script == (scripts.index(name) if name in scripts else -2)))
+        if len(here):
+            spans = zip(words.start[lettered][here], words.end[lettered][here], strict=True)
+            tokens = [characters.joined[start:end].lower() for start, end in spans]
+            mixed[here] = _in_another_language(tokens, text[here], languages, main)
+    return np.bincount(text, weights=mixed, minlength=characters.count) / np.maximum(counts.sum(axis=1), 1)
+
+
+def _in_another_language(
+    tokens: list[str], text: NDArray[np.int64], languages: Sequence[str], main: str | None
+) -> NDArray[np.bool_]:
+    """Return which words, [W], of the texts [W] are likelier in another language than the main one of their text."""
+    wordfreq = _wordfreq()
+    distinct, place = np.unique(tokens, return_inverse=True)
+    listed = [
+        [wordfreq.word_frequency(word, language, minimum=_UNLISTED) for language in languages] for word in distinct
+    ]
+    likelihood = np.log10(np.array(listed))[place]
+    of_text = np.zeros((int(text.max()) + 1, len(languages)))
+    np.add.at(of_text, text, likelihood)
+    home = of_text.argmax(axis=1)[text] if main is None else np.full(len(text), languages.index(main))
+    return np.asarray(likelihood.max(axis=1) - likelihood[np.arange(len(text)), home] > _SWITCH)
+
+
+def _wordfreq() -> Any:
+    try:
+        import wordfreq
+    except ImportError as error:
+        raise AnmiError(
+            'telling the languages of words apart needs the package wordfreq: pip install "anmi[code-mix]", or set '
+            "code_mix to script"
+        ) from error
+    return wordfreq

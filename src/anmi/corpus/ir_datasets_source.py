@@ -63,27 +63,14 @@ def data_archives_only() -> Iterator[None]:
     ir_datasets unpacks what it downloads with ``tarfile`` and says nothing of filters; before Python 3.14 the default
     is to trust an archive in everything.
     """
-    # Before Python 3.11.4 there are no filters, so nothing is unpacked there.
-    changed: dict[str, Any] = (
-        {"extraction_filter": staticmethod(tarfile.data_filter)}
-        if hasattr(tarfile, "data_filter")
-        else {"extract": _refuse, "extractall": _refuse}
-    )
-    before = {name: vars(tarfile.TarFile)[name] for name in changed if name in vars(tarfile.TarFile)}
-    for name, value in changed.items():
-        setattr(tarfile.TarFile, name, value)
+    if not hasattr(tarfile, "data_filter"):
+        raise AnmiError("an archive cannot be unpacked safely by this Python: use 3.11.4 or newer")
+    before: Any = vars(tarfile.TarFile).get("extraction_filter")
+    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
     try:
         yield
     finally:
-        for name in changed:
-            if name in before:
-                setattr(tarfile.TarFile, name, before[name])
-            else:
-                delattr(tarfile.TarFile, name)
-
-
-def _refuse(*_: Any, **__: Any) -> None:
-    raise AnmiError("an archive cannot be unpacked safely by this Python: use 3.11.4 or newer, or unpack it by hand")
+        tarfile.TarFile.extraction_filter = before
 
 
 def _split_names(location: str, ir_datasets: Any) -> dict[str, str]:
@@ -119,7 +106,7 @@ def _split_names(location: str, ir_datasets: Any) -> dict[str, str]:
 
 def _read(names: dict[str, str], parts: dict[str, Any]) -> RawCollection:
     train = parts["train"]
-    documents = _table("document_id", names["train"], train.docs_iter(), lambda item: item.doc_id, train.docs_count())
+    documents = _table("document_id", names["train"], train.docs_iter(), lambda item: item.doc_id)
     queries: dict[str, pd.DataFrame] = {}
     for split, part in parts.items():
         found = _table("query_id", names[split], part.queries_iter(), lambda item: item.query_id)
@@ -141,14 +128,9 @@ def _read(names: dict[str, str], parts: dict[str, Any]) -> RawCollection:
     )
 
 
-def _table(
-    id_column: str, name: str, items: Iterable[Any], identify: Callable[[Any], Any], total: int | None = None
-) -> pd.DataFrame:
-    from tqdm import tqdm
-
+def _table(id_column: str, name: str, items: Iterable[Any], identify: Callable[[Any], Any]) -> pd.DataFrame:
     rows: dict[str, tuple[str, str, str]] = {}
-    bar = tqdm(items, total=total, desc=f"{name} {id_column[:-3]}", delay=2)
-    for item in bar:
+    for item in items:
         identifier = clean(str(identify(item)))
         if identifier in rows:
             raise AnmiError(f'{name} repeats the id "{identifier}"; ids must be unique')

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pandas as pd
 
@@ -25,30 +25,17 @@ _OWL: Final = "http://www.w3.org/2002/07/owl#"
 # What these say is about names and classes, not about entities.
 _VOCABULARIES: Final = (_RDF, _RDFS, _OWL)
 # Everything is one of these, so they tell no entity from another.
-_SAYS_NOTHING: Final = frozenset({f"{_OWL}Thing", f"{_OWL}NamedIndividual", f"{_RDFS}Resource"})
+_SAYS_NOTHING: Final = (f"{_OWL}Thing", f"{_OWL}NamedIndividual", f"{_RDFS}Resource")
 # Else a name without a base would begin with the folder of the file, and be another one on each machine.
 _BASE: Final = "http://no-base.invalid/"
-_LABEL: Final = f"{_RDFS}label"
-_TYPE: Final = f"{_RDF}type"
-_ABOVE: Final = f"{_RDFS}subClassOf"
 # In order of preference.
-_DESCRIPTIONS: Final = {
-    f"{_RDFS}comment": 0,
-    "http://dbpedia.org/ontology/abstract": 1,
-    "http://schema.org/description": 2,
-    "https://schema.org/description": 2,
-}
-_TEXT_TYPES: Final = frozenset({None, "http://www.w3.org/2001/XMLSchema#string", f"{_RDF}langString"})
-
-
-class Statement(NamedTuple):
-    """A triple without blank nodes; ``entity`` tells whether the tail is a URI, ``language`` that of a literal."""
-
-    head: str
-    relation: str
-    tail: str
-    entity: bool
-    language: str
+_DESCRIPTIONS: Final = (
+    f"{_RDFS}comment",
+    "http://dbpedia.org/ontology/abstract",
+    "http://schema.org/description",
+    "https://schema.org/description",
+)
+_TEXT_TYPES: Final = (None, "http://www.w3.org/2001/XMLSchema#string", f"{_RDF}langString")
 
 
 def read_rdf(path: Path, language: str) -> GraphTables:
@@ -65,8 +52,6 @@ def read_rdf(path: Path, language: str) -> GraphTables:
         The file.
     language
         ISO 639-1 code of the labels that are preferred; then come English ones, those of no language, and the rest.
-    show_progress
-        Whether a large file shows a bar.
 
     Returns
     -------
@@ -80,44 +65,32 @@ def read_rdf(path: Path, language: str) -> GraphTables:
         If rdflib is not installed or the file is not Turtle. A line that is no N-Triple is set aside.
     """
     try:
-        import rdflib  # noqa: F401
+        import rdflib
     except ImportError as error:
         raise AnmiError(f'{path} needs the package rdflib to be read: pip install "anmi[rdf]"') from error
     bad: list[tuple[str, str, str, int, str]] = []
-    kept = _Kept()
+    listed: list[Any] = []
+
+    class Listing(rdflib.Graph):
+        """Notes in which order the triples come."""
+
+        def add(self, triple: Any) -> Any:
+            listed.append(triple)
+            return super().add(triple)
+
+    graph = Listing()
     with _as_written():
         if path.suffix == ".nt":
-            _read_ntriples(path, kept, bad)
+            _read_ntriples(path, graph, bad)
         else:
-            _read_turtle(path, kept)
-    if not kept.statements:
+            _read_turtle(path, graph)
+    triples = [each for each in dict.fromkeys(listed) if not any(isinstance(node, rdflib.BNode) for node in each)]
+    if not triples:
         raise AnmiError(f"{path} holds no triple that names its head and its tail; at least one was expected")
-    entities, graph, left_out = _tables(kept.statements, language)
-    counts = {"triples with a blank node": kept.blank, "triples about names and classes": left_out}
-    size = len(kept.statements) + kept.blank + len(bad)
-    return GraphTables(entities, graph, table_of(bad), size, {name: n for name, n in counts.items() if n})
-
-
-class _Kept:
-    """Takes triples as rdflib reads them; blank nodes are other ones in every process, so these are only counted."""
-
-    def __init__(self) -> None:
-        from rdflib import BNode, Literal
-
-        self.statements: list[Statement] = []
-        self.blank = 0
-        self._blank_node: type = BNode
-        self._literal: type = Literal
-
-    def triple(self, head: Any, relation: Any, tail: Any) -> None:
-        if isinstance(head, self._blank_node) or isinstance(tail, self._blank_node):
-            self.blank += 1
-            return
-        literal = isinstance(tail, self._literal)
-        datatype = str(tail.datatype) if literal and tail.datatype is not None else None
-        text = clean(f'"{tail}"' if literal and datatype in _TEXT_TYPES else str(tail))
-        language = (tail.language or "").lower() if literal else ""
-        self.statements.append(Statement(clean(str(head)), clean(str(relation)), text, not literal, language))
+    entities, facts, left_out = _tables(graph, triples, language)
+    counts = {"triples with a blank node": len(graph) - len(triples), "triples about names and classes": left_out}
+    size = len(graph) + len(bad)
+    return GraphTables(entities, facts, table_of(bad), size, {name: n for name, n in counts.items() if n})
 
 
 @contextmanager
@@ -136,11 +109,11 @@ def _as_written() -> Iterator[None]:
         logger.setLevel(before[1])
 
 
-def _read_ntriples(path: Path, kept: _Kept, bad: list[tuple[str, str, str, int, str]]) -> None:
+def _read_ntriples(path: Path, graph: Any, bad: list[tuple[str, str, str, int, str]]) -> None:
     from rdflib.exceptions import ParserError
-    from rdflib.plugins.parsers.ntriples import W3CNTriplesParser
+    from rdflib.plugins.parsers.ntriples import NTGraphSink, W3CNTriplesParser
 
-    parser: Any = W3CNTriplesParser(sink=kept)  # type: ignore[arg-type]
+    parser: Any = W3CNTriplesParser(sink=NTGraphSink(graph))
     for number, line in read_lines(path):
         parser.line = line
         try:
@@ -149,105 +122,72 @@ def _read_ntriples(path: Path, kept: _Kept, bad: list[tuple[str, str, str, int, 
             bad.append(("triple", line.split(maxsplit=1)[0], str(path), number, "the line is not valid N-Triples"))
 
 
-def _read_turtle(path: Path, kept: _Kept) -> None:
-    from rdflib import Graph
-    from tqdm import tqdm
-
+def _read_turtle(path: Path, graph: Any) -> None:
     # For its errors: a file that is missing, empty or not UTF-8.
     deque(read_lines(path), maxlen=0)
-    with tqdm(desc=path.name, unit="triple", unit_scale=True, delay=2) as bar:
-
-        class Listener(Graph):
-            """Passes triples on and keeps none."""
-
-            def add(self, triple: Any) -> Listener:
-                kept.triple(*triple)
-                bar.update()
-                return self
-
-        text = path.read_text(encoding="utf-8-sig")
-        try:
-            Listener().parse(data=text, format="turtle", publicID=_BASE)
-        except (SyntaxError, ValueError, RecursionError) as error:
-            # rdflib counts some lines twice, but knows at which character it stopped.
-            stopped: int | None = getattr(error, "_i", None)
-            line = "" if stopped is None else f" line {text.count(chr(10), 0, stopped) + 1}"
-            reason = " ".join(str(getattr(error, "_why", error)).split())[:200]
-            raise AnmiError(
-                f"{path}{line} is not valid Turtle ({reason}); correct the statement that ends or begins there"
-            ) from None
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        graph.parse(data=text, format="turtle", publicID=_BASE)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        # rdflib counts some lines twice, but knows at which character it stopped.
+        stopped: int | None = getattr(error, "_i", None)
+        line = "" if stopped is None else f" line {text.count(chr(10), 0, stopped) + 1}"
+        reason = " ".join(str(getattr(error, "_why", error)).split())[:200]
+        raise AnmiError(
+            f"{path}{line} is not valid Turtle ({reason}); correct the statement that ends or begins there"
+        ) from None
 
 
-def _tables(statements: list[Statement], language: str) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+def _tables(graph: Any, triples: list[Any], language: str) -> tuple[pd.DataFrame, pd.DataFrame, int]:
     """Return the entities, the graph, and how many triples belong to neither."""
-    labels: dict[str, tuple[int, str, str]] = {}
-    descriptions: dict[str, tuple[int, int, str, str]] = {}
-    types: dict[str, list[str]] = {}
-    above: dict[str, list[str]] = {}
-    graph: dict[tuple[str, str, str], None] = {}
-    # In the order of the file.
-    mentioned: dict[str, None] = {}
-    entities: set[str] = set()
-    left_out = 0
-    for head, relation, tail, is_uri, tag in statements:
+    from rdflib import RDF, RDFS, Literal, URIRef
+
+    facts: dict[tuple[str, str, str], None] = {}
+    mentioned: dict[Any, None] = {}
+    entities, described, left_out = set(), set(), 0
+    for head, relation, tail in triples:
         mentioned[head] = None
-        if relation == _LABEL and not is_uri:
-            found = _rank(tag, language), tag, _unquoted(tail)
-            labels[head] = min(labels.get(head, found), found)
-        elif relation in _DESCRIPTIONS and not is_uri:
-            text = _rank(tag, language), _DESCRIPTIONS[relation], tag, _unquoted(tail)
-            descriptions[head] = min(descriptions.get(head, text), text)
-        elif relation == _TYPE and is_uri:
-            types.setdefault(head, []).append(tail)
-        elif relation == _ABOVE and is_uri:
-            above.setdefault(head, []).append(tail)
-        elif relation.startswith(_VOCABULARIES):
+        text = isinstance(tail, Literal)
+        if str(relation) in (str(RDFS.label), *_DESCRIPTIONS) if text else relation in (RDF.type, RDFS.subClassOf):
+            described.add(head)
+        elif str(relation).startswith(_VOCABULARIES):
             left_out += 1
         else:
-            graph[head, relation, tail] = None
-            entities.add(head)
-            if is_uri:
-                mentioned[tail] = None
-                entities.add(tail)
-    classes = _classes(types, above)
-    rows = []
-    for uri in mentioned:
-        if uri in entities or (uri not in classes and uri in types.keys() | labels.keys() | descriptions.keys()):
-            own = _with_above(types.get(uri, ()), above)
-            label = labels.get(uri, (0, "", ""))[-1].strip() or last_segment(uri)
-            rows.append((uri, label, to_json(own), descriptions.get(uri, (0, 0, "", ""))[-1]))
-    table = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
-    return table, pd.DataFrame(list(graph), columns=["head", "relation", "tail"], dtype="str"), left_out
-
-
-def _rank(tag: str, language: str) -> int:
-    order = (language, "en", "")
-    base = tag.partition("-")[0]
-    return order.index(base) if base in order else len(order)
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if text.startswith('"') else text
-
-
-def _classes(types: dict[str, list[str]], above: dict[str, list[str]]) -> set[str]:
-    """Return what is a class, a property or an ontology."""
-    named = {name for names in (*types.values(), *above.values()) for name in names}
-    declared = {
-        uri
-        for uri, names in types.items()
-        if any(n.startswith(_VOCABULARIES) and n not in _SAYS_NOTHING for n in names)
+            entities |= {head} if text else {head, tail}
+            mentioned |= {} if text else {tail: None}
+            quoted = text and (None if tail.datatype is None else str(tail.datatype)) in _TEXT_TYPES
+            facts[clean(str(head)), clean(str(relation)), clean(f'"{tail}"' if quoted else str(tail))] = None
+    classes = {*graph.objects(None, RDF.type), *graph.subjects(RDFS.subClassOf), *graph.objects(None, RDFS.subClassOf)}
+    classes |= {
+        one
+        for one, kind in graph.subject_objects(RDF.type)
+        if str(kind).startswith(_VOCABULARIES) and str(kind) not in _SAYS_NOTHING
     }
-    return named | declared | set(above)
 
+    def said(node: Any, *relations: str) -> str:
+        """Return the text that is preferred: by language, then by relation."""
+        order = (language, "en", "")
+        texts = [
+            (order.index(tag) if tag in order else len(order), number, text.language or "", str(text))
+            for number, relation in enumerate(relations)
+            for text in graph.objects(node, URIRef(relation))
+            if isinstance(text, Literal)
+            for tag in [(text.language or "").lower().partition("-")[0]]
+        ]
+        return clean(min(texts)[-1]) if texts else ""
 
-def _with_above(own: Iterable[str], above: dict[str, list[str]]) -> list[str]:
-    """Return classes with all above them, the nearest first, each once; a class may stand above itself."""
-    found: dict[str, None] = {}
-    waiting = deque(own)
-    while waiting:
-        name = waiting.popleft()
-        if name not in found:
-            found[name] = None
-            waiting.extend(above.get(name, ()))
-    return [name for name in found if not name.startswith(_VOCABULARIES)]
+    rows = []
+    for node in mentioned:
+        if node not in entities and (node in classes or node not in described):
+            continue
+        kinds = dict.fromkeys(
+            clean(str(above))
+            for kind in graph.objects(node, RDF.type)
+            for above in graph.transitive_objects(kind, RDFS.subClassOf)
+            if not str(above).startswith(_VOCABULARIES)
+        )
+        name = clean(str(node))
+        label = said(node, str(RDFS.label)).strip() or last_segment(name)
+        rows.append((name, label, to_json(list(kinds)), said(node, *_DESCRIPTIONS)))
+    table = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
+    return table, pd.DataFrame(list(facts), columns=["head", "relation", "tail"], dtype="str"), left_out

@@ -50,7 +50,7 @@ class EvaluationParams(BaseModel):
     hardness: ScriptHardnessParams = Field(
         ScriptHardnessParams(),
         description="What makes a query hard, for results by hardness. By script, which needs nothing installed; "
-        "`code_mix: language` sees romanised languages as well.",
+        "`code_mix: language` sees other languages of the same script as well.",
     )
     hybrid: HybridParams = Field(HybridParams(), description="The search that is deployed, and the system hybrid.")
     factuality_queries: int = Field(
