@@ -160,10 +160,10 @@ def peer(mined: Mined, system: str, encoder: str, seed: int) -> Any:
 def anmi(mined: Mined, system: str, encoder: str, seed: int) -> Any:
     """Train MiniLM on labels, mined negatives and pseudo-queries, once over."""
     options = TrainingOptions(**MINILM)
-    pseudo, model = mined.table("adaptation/pseudo_queries.parquet"), fresh(encoder)
+    pseudo, model = mined.table("02_intermediate/pseudo_queries.parquet"), fresh(encoder)
     kinds = [kind for kind in options.pseudo_queries.kinds if kind in set(pseudo.kind)]
     related = RelatedDocuments.from_table(mined.related_documents, mined.document_ids)
-    rows = of_split(mined.table("selection/training_rows.parquet"), "train")
+    rows = of_split(mined.table("05_model_input/training_rows.parquet"), "train")
     return train(
         rows, encoder=model, options=options, output=None, seed=seed,
         pseudo=PseudoRows(pseudo, kinds, related, mined.document_ids),
@@ -197,7 +197,7 @@ def systems(mined: Mined, system: str, encoder: str, folder: Path, trained: tupl
 
 def measured(mined: Mined, documents: Any, model: Any, trained: tuple[str, ...]) -> tuple[float, Any, Any, Any]:
     """Return nDCG@10 on dev, and by judgments the test queries of the encoder, of the hybrid, and of BM25."""
-    bm25, index = BM25Index.load(mined.newest("bm25/bm25_index")), DenseIndex.build(documents, mined.document_ids)
+    bm25, index = BM25Index.load(mined.newest("03_primary/bm25_index")), DenseIndex.build(documents, mined.document_ids)
 
     def ranked(asked: pd.DataFrame) -> tuple[Ranking, Ranked]:
         ranking = Ranking.of(asked, mined.qrels, mined.document_ids, DEPTH)

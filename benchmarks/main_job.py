@@ -66,8 +66,8 @@ def latest(data: Path, stage: str, name: str) -> pd.DataFrame:
 
 def scores(data: Path) -> pd.DataFrame:
     """Return the per-query metrics of a cell, with a mark for queries all of whose positives training never saw."""
-    table = latest(data, "evaluation", "query_metrics.parquet")
-    qrels = latest(data, "ingestion", "qrels.parquet")
+    table = latest(data, "07_model_output", "query_metrics.parquet")
+    qrels = latest(data, "02_intermediate", "qrels.parquet")
     seen = set(qrels[qrels.split == "train"].document_id)
     touched = qrels[(qrels.split == "test") & qrels.document_id.isin(seen)].query_id
     return table.assign(unseen=~table.query_id.isin(touched))

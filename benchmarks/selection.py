@@ -145,7 +145,7 @@ def mined(name: str) -> dict[str, Any]:
     kedro = str(Path(sys.executable).with_name("kedro"))
     command = [kedro, "run", "--pipelines", "mining", "--params", parameters]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
-    summary = json.loads(max((data / "selection" / "selection_summary.json").glob("*/*.json")).read_text())
+    summary = json.loads(max((data / "05_model_input" / "selection_summary.json").glob("*/*.json")).read_text())
     manifest = json.loads(max((data / "runs").glob("*/manifest.json")).read_text())
     node = next(entry for entry in manifest["nodes"] if entry["node"] == "selection.select_negatives")
     total = next(entry for entry in summary["funnel"] if entry["kind"] == "total")

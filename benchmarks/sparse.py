@@ -73,7 +73,7 @@ def main() -> None:
         RESULT.write_text(json.dumps(json.loads(RESULT.read_text()) | {"deployed": rows}, indent=1) + "\n")
         return
     mined, about = Mined(asked.mined), {"collection": asked.collection, "seed": asked.seed}
-    bm25 = BM25Index.load(mined.newest("bm25/bm25_index"))
+    bm25 = BM25Index.load(mined.newest("03_primary/bm25_index"))
     if asked.hybrid:
         save("hybrids", about, [about | line for line in hybrids(mined, bm25, asked)])
         return
@@ -210,7 +210,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 def kinds_of(mined: Mined) -> list[str]:
     """Return the kinds of pseudo-queries that the collection offers."""
-    pseudo = mined.table("adaptation/pseudo_queries.parquet")
+    pseudo = mined.table("02_intermediate/pseudo_queries.parquet")
     return [kind for kind in KINDS if kind in set(pseudo.kind[pseudo.split == "train"])]
 
 
@@ -223,8 +223,8 @@ def trained(mined: Mined, changes: dict[str, Any], seed: int, *, refit: bool = T
     """Train on the corpus and its labels: twice, or on those of train alone."""
     kinds, tables = kinds_of(mined), (mined.corpus, mined.queries, mined.qrels)
     options = TrainingOptions(negatives=NEGATIVES, pseudo_queries={"kinds": kinds, "batch_size": 256}, **changes)
-    rows = mined.table("selection/training_rows.parquet")
-    pseudo = mined.table("adaptation/pseudo_queries.parquet")
+    rows = mined.table("05_model_input/training_rows.parquet")
+    pseudo = mined.table("02_intermediate/pseudo_queries.parquet")
     related = RelatedDocuments.from_table(mined.related_documents, mined.document_ids)
 
     def load() -> Any:

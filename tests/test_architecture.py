@@ -240,13 +240,16 @@ def test_the_catalog_holds_nothing_that_nobody_makes_or_reads(stages: dict[str, 
 
 
 def test_every_artifact_is_versioned_has_its_place_and_a_layer(stages: dict[str, Pipeline], configuration: Any) -> None:
-    for dataset, stage in artifacts(stages).items():
+    for dataset in artifacts(stages):
         entry = configuration["catalog"][dataset]
         assert entry.get("versioned") is True, dataset
-        assert re.fullmatch(rf"ROOT/{stage}/{dataset}(\.[a-z]+)?", entry["filepath"]), entry["filepath"]
+        layer = entry["metadata"]["kedro-viz"]["layer"]
+        assert re.fullmatch(rf"ROOT/{layer}/{dataset}(\.[a-z]+)?", entry["filepath"]), entry["filepath"]
         assert entry["type"].startswith("anmi.datasets."), f"{dataset}: only these are written aside and renamed"
+    layers = {path.name for path in (ROOT / "data").glob("0*")}
+    assert len(layers) == 8, "Kedro's layers are tracked, their contents are not"
     for dataset, entry in configuration["catalog"].items():
-        assert entry["metadata"]["kedro-viz"]["layer"], dataset
+        assert entry["metadata"]["kedro-viz"]["layer"] in layers, dataset
 
 
 def test_every_branch_of_the_parameters_has_a_strict_model(stages: dict[str, Pipeline], configuration: Any) -> None:
@@ -290,7 +293,7 @@ def test_what_an_audit_mines_is_kept_as_what_a_run_mines(configuration: Any) -> 
     for name in mirrored:
         of_run, of_audit = dict(catalog[name.removeprefix("audit.")]), dict(catalog[name])
         places = [Path(entry.pop("filepath")) for entry in (of_run, of_audit)]
-        assert places[1] == Path("ROOT/audit") / places[0].name, name
+        assert places[1] == places[0].with_name(f"audit.{places[0].name}"), name
         # Layers and tracking may differ, and the mirror is never read as part of a whole mining.
         for entry in (of_run, of_audit):
             entry.pop("metadata"), entry.pop("together", None)

@@ -98,7 +98,7 @@ def by_anmi(task: Task, recipe: str) -> pd.DataFrame:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{task.name}, {recipe}: {done.stderr[-2000:]}")
-        (path,) = Path(scratch).glob("data/selection/training_rows.parquet/*/training_rows.parquet")
+        (path,) = Path(scratch).glob("data/05_model_input/training_rows.parquet/*/training_rows.parquet")
         rows = pd.read_parquet(path)
     chosen = rows.drop_duplicates("query_id")
     pairs = [(q, d) for q, found in zip(chosen.query_id, chosen.negative_ids, strict=True) for d in found[:NEGATIVES]]

@@ -141,7 +141,7 @@ def found(data: Path, truth: NDArray[np.int8], wanted: int = NEGATIVES) -> dict[
     """
 
     def newest(name: str) -> Path:
-        return sorted((data / "selection" / name).glob(f"*/{name}"))[-1]
+        return sorted((data / "05_model_input" / name).glob(f"*/{name}"))[-1]
 
     rows = pd.read_parquet(newest("training_rows.parquet"))
     rows = rows[rows.split == "train"]

@@ -71,15 +71,15 @@ def _trained(seed: int, place: Path) -> dict[str, tuple[pd.Series, dict[str, Any
         environment = os.environ | {"ANMI_DATA_ROOT": str(place.resolve())}
         kedro = Path(sys.executable).with_name("kedro")
         subprocess.run([str(kedro), "run", *arguments], cwd=ROOT, env=environment, check=True)
-        scores = pd.read_parquet(_newest(place, "evaluation/query_metrics.parquet"))
-        summary = json.loads(_newest(place, "training/training_summary.json").read_text(encoding="utf-8"))
+        scores = pd.read_parquet(_newest(place, "07_model_output/query_metrics.parquet"))
+        summary = json.loads(_newest(place, "06_models/training_summary.json").read_text(encoding="utf-8"))
         found[kind] = (scores[scores.system == RECIPE].set_index("query_id")[METRIC].sort_index(), summary)
     return found
 
 
 def _unseen(place: Path) -> set[str]:
     """Return the test queries none of whose documents is labelled for a training or dev query; the same of any seed."""
-    qrels = pd.read_parquet(_newest(place, "ingestion/qrels.parquet"))
+    qrels = pd.read_parquet(_newest(place, "02_intermediate/qrels.parquet"))
     seen = set(qrels.document_id[qrels.split != "test"])
     test = qrels[qrels.split == "test"]
     return set(test.query_id) - set(test.query_id[test.document_id.isin(seen)])

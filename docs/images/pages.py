@@ -39,7 +39,7 @@ def searching(project: Path) -> Iterator[str]:
 
 def newest_report(project: Path) -> Path:
     """Return the report of the last run."""
-    return max((project / "data" / "reporting" / "report.html").glob("*/report.html"))
+    return max((project / "data" / "08_reporting" / "report.html").glob("*/report.html"))
 
 
 def main(project: Path = ROOT, target: Path = HERE) -> None:

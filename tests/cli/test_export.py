@@ -47,8 +47,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
     monkeypatch.setenv("ANMI_STORE", str(tmp_path / "store"))
     bootstrap_project(ROOT)
-    save(tmp_path / "data", "selection", "training_rows.parquet", rows_of(["old"]), "2025-01-01T00.00.00.000Z")
-    save(tmp_path / "data", "selection", "training_rows.parquet", rows_of(["a", "b"]))
+    save(tmp_path / "data", "05_model_input", "training_rows.parquet", rows_of(["old"]), "2025-01-01T00.00.00.000Z")
+    save(tmp_path / "data", "05_model_input", "training_rows.parquet", rows_of(["a", "b"]))
     return tmp_path / "data"
 
 
@@ -57,9 +57,9 @@ def ingested(data: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
     corpus = pd.DataFrame({"document_id": list("pqab"), "title": "", "text": "x", "metadata": ""})
     queries = pd.DataFrame({"query_id": ["q1", "q2"], "text": "x", "metadata": ""})
     info = {"collection": "mine", "language": "ko"}
-    save(data, "ingestion", "corpus.parquet", corpus)
-    save(data, "ingestion", "queries.parquet", queries)
-    folder = data / "ingestion" / "collection_info.json" / VERSION
+    save(data, "02_intermediate", "corpus.parquet", corpus)
+    save(data, "02_intermediate", "queries.parquet", queries)
+    folder = data / "02_intermediate" / "collection_info.json" / VERSION
     folder.mkdir(parents=True)
     (folder / "collection_info.json").write_text(json.dumps(info))
     return corpus, queries, info
@@ -102,14 +102,14 @@ def test_what_was_written_is_told_as_json(tmp_path: Path) -> None:
 
 def test_rows_of_dev_queries_are_written_when_told(data: Path, tmp_path: Path) -> None:
     both = pd.concat([rows_of(["a"])[:1], rows_of(["b"])[:1]]).assign(split=["train", "dev"])
-    save(data, "selection", "training_rows.parquet", both, "2027-01-01T00.00.00.000Z")
+    save(data, "05_model_input", "training_rows.parquet", both, "2027-01-01T00.00.00.000Z")
     for more, lines in (([], 1), (["--dev"], 2)):
         done = invoke("triplet", str(tmp_path / f"out{lines}"), *more)
         assert f"{lines} lines of triplet" in done.stdout, done.output
 
 
 def test_prompts_of_the_encoder_that_mined_are_told_and_not_in_the_texts(data: Path, tmp_path: Path) -> None:
-    folder = data / "dense" / "encoder_info.json" / VERSION
+    folder = data / "03_primary" / "encoder_info.json" / VERSION
     folder.mkdir(parents=True)
     prompts = {"query": "찾기: ", "document": ""}
     (folder / "encoder_info.json").write_text(json.dumps({"encoder": "mine", "fingerprint": "f", "prompts": prompts}))
@@ -153,7 +153,7 @@ def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Pa
         done = invoke(arguments[0], str(tmp_path / "out"), *arguments[1:])
         assert done.exit_code == 1 and done.stderr.startswith(message), done.output
     assert not (tmp_path / "out").exists()
-    (data / "selection" / "training_rows.parquet").rename(data / "gone")
+    (data / "05_model_input" / "training_rows.parquet").rename(data / "gone")
     assert "kedro run --pipelines mining" in invoke("triplet", str(tmp_path / "out")).stderr
 
 
@@ -176,10 +176,10 @@ def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) ->
                 rows=rows, corpus=corpus, queries=queries, info=info, selection=SelectionParams(exports=exports)
             )
             catalog.save("exports", made)
-            (found,) = (data / "selection" / "exports").glob("*/exports")
+            (found,) = (data / "05_model_input" / "exports").glob("*/exports")
             assert sorted(path.name for path in found.iterdir()) == folders
             catalog.get("exports").release()
-            (data / "selection" / "exports").rename(data / f"seen-{len(folders)}")
+            (data / "05_model_input" / "exports").rename(data / f"seen-{len(folders)}")
     assert list((data / "seen-2").glob("*/exports/triplet/train.parquet"))
 
 
@@ -187,4 +187,4 @@ def test_a_run_with_an_unknown_format_stops_before_its_first_node(data: Path) ->
     done = CliRunner().invoke(cli, ["run", "--pipelines", "selection", "--params", "selection.exports=tripet"])
     assert done.exit_code == 1
     assert 'there is no format "tripet"; did you mean "triplet"?' in " ".join(done.stderr.split())
-    assert not list((data / "selection").glob("selection*"))
+    assert not list((data / "05_model_input").glob("selection*"))

@@ -83,10 +83,10 @@ def test_all_tasks_save_and_load_one_version(begun: Begun) -> None:
 
 
 def test_what_another_run_saves_later_is_not_loaded(begun: Begun) -> None:
-    newer = begun.data / "ingestion" / "corpus.parquet" / "2999-01-01T00.00.00.000Z" / "corpus.parquet"
+    newer = begun.data / "02_intermediate" / "corpus.parquet" / "2999-01-01T00.00.00.000Z" / "corpus.parquet"
     newer.parent.mkdir()
     newer.write_bytes(b"not the corpus of this run")
-    shutil.rmtree(begun.artifact("bm25", "bm25_index").parent)
+    shutil.rmtree(begun.artifact("03_primary", "bm25_index").parent)
     try:
         begun.run("bm25")
     finally:
@@ -95,16 +95,16 @@ def test_what_another_run_saves_later_is_not_loaded(begun: Begun) -> None:
 
 
 def test_a_retry_leaves_what_is_done(begun: Begun) -> None:
-    terms = begun.artifact("bm25", "terms")
+    terms = begun.artifact("03_primary", "terms")
     before = {path: path.stat().st_mtime_ns for path in terms.rglob("*")}
-    shutil.rmtree(begun.artifact("bm25", "bm25_index").parent)
+    shutil.rmtree(begun.artifact("03_primary", "bm25_index").parent)
     begun.run("bm25")
-    assert begun.artifact("bm25", "bm25_index").exists()
+    assert begun.artifact("03_primary", "bm25_index").exists()
     assert {path: path.stat().st_mtime_ns for path in terms.rglob("*")} == before
 
 
 def test_a_node_that_was_killed_between_two_outputs_is_done_again(begun: Begun) -> None:
-    before = pd.read_parquet(begun.artifact("ingestion", "corpus.parquet"))
+    before = pd.read_parquet(begun.artifact("02_intermediate", "corpus.parquet"))
     for name in ("quarantine.parquet",):
         begun.artifact("ingestion", name).unlink()
     # As a killed task leaves its manifest: running, and nothing of what it saved.
@@ -112,8 +112,8 @@ def test_a_node_that_was_killed_between_two_outputs_is_done_again(begun: Begun) 
     told = begun.manifest()
     path.write_text(json.dumps(told | {"status": "running", "saved": {}}), encoding="utf-8")
     begun.run("ingestion")
-    assert begun.artifact("ingestion", "quarantine.parquet").exists()
-    pd.testing.assert_frame_equal(pd.read_parquet(begun.artifact("ingestion", "corpus.parquet")), before)
+    assert begun.artifact("02_intermediate", "quarantine.parquet").exists()
+    pd.testing.assert_frame_equal(pd.read_parquet(begun.artifact("02_intermediate", "corpus.parquet")), before)
     begun.run("bm25")
     assert begun.manifest()["saved"] == told["saved"], "what an attempt before had saved is told of as well"
 

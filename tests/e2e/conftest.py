@@ -25,7 +25,9 @@ class Place:
 
     def versions(self, stage: str, name: str) -> list[Path]:
         """Return the versions of an artifact, the oldest first."""
-        return sorted((self.data / stage / name).glob(f"*/{name}"))
+        names = [f"audit.{name}", name] if stage == "audit" else [name]
+        found = (sorted(self.data.glob(f"0*/{each}/*/{each}")) for each in names)
+        return next((versions for versions in found if versions), [])
 
     def json(self, stage: str, name: str) -> Any:
         """Return the newest version of a JSON artifact."""

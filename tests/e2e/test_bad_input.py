@@ -111,7 +111,7 @@ def test_what_is_survivable_of_a_graph_is_counted(graph: Collection, run: Any, d
     graph.change("corpus.jsonl", 1, json.dumps({"_id": "d0", "text": "a text", "metadata": metadata}))
     done = run(f"kg:{graph.path}")
     assert done.exit_code == 0, done.output
-    (info,) = data.glob("ingestion/collection_info.json/*/*.json")
+    (info,) = data.glob("02_intermediate/collection_info.json/*/*.json")
     found = json.loads(info.read_text(encoding="utf-8"))
     assert (found["entities"], found["facts"]) == (3, 1)
     assert found["quarantined"]["the head is no entity"] == 1
@@ -125,7 +125,7 @@ def test_what_is_survivable_is_counted(collection: Collection, run: Any, data: P
     collection.write("qrels/train.tsv", [*collection.lines("qrels/train.tsv"), "q1\tx1\t1"])
     done = run(f"beir:{collection.path}", ingestion__max_quarantine=0.1)
     assert done.exit_code == 0, done.output
-    (info,) = data.glob("ingestion/collection_info.json/*/*.json")
+    (info,) = data.glob("02_intermediate/collection_info.json/*/*.json")
     found = json.loads(info.read_text(encoding="utf-8"))
     assert found["documents"] == 40
     assert sorted(found["quarantined"].values()) == [1, 1]
@@ -154,7 +154,7 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
     columns = ("variant_id", "document_id", "kind", "text", "old", "new", "relation")
     tables = {"training_rows": rows, "variants": {name: pd.Series(dtype="str") for name in columns}}
     for name, table in tables.items():
-        path = data / "selection" / f"{name}.parquet" / "2026-01-01T00.00.00.000Z" / f"{name}.parquet"
+        path = data / "05_model_input" / f"{name}.parquet" / "2026-01-01T00.00.00.000Z" / f"{name}.parquet"
         path.parent.mkdir(parents=True)
         pd.DataFrame(table).to_parquet(path)
 
@@ -169,7 +169,7 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
 
 def test_a_loss_whose_judgments_were_not_mined(train: Any, data: Path) -> None:
     refused(train(training__options__loss="hybrid"), "judgments elo", "not mined", "`reads`")
-    assert not (data / "training").exists()
+    assert not (data / "06_models").exists()
 
 
 def test_a_training_that_diverges_keeps_its_last_good_checkpoint(train: Any, data: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_training_that_diverges_keeps_its_last_good_checkpoint(train: Any, dat
     refused(done, "lower the learning rate", "from the last good checkpoint", "step-00000001")
     (checkpoint,) = (data.parent / "store" / "checkpoints").glob("*/step-*")
     assert str(checkpoint) in done.stderr
-    assert not (data / "training").exists()
+    assert not (data / "06_models").exists()
     del done
 
     done = train(**diverging)
@@ -190,7 +190,7 @@ def test_a_training_that_diverges_keeps_its_last_good_checkpoint(train: Any, dat
     refused(train("in_batch", training__checkpoint=checkpoint), str(checkpoint), 'recipe is "naive_top" there')
     done = train(training__checkpoint=checkpoint, training__options__learning_rate=1e-3, training__options__warmup=0.5)
     assert done.exit_code == 0, done.output
-    (summary,) = data.glob("training/training_summary.json/*/*.json")
+    (summary,) = data.glob("06_models/training_summary.json/*/*.json")
     found = json.loads(summary.read_text(encoding="utf-8"))
     assert (found["resumed_from_step"], found["steps"]) == (1, 4)
     assert list((data.parent / "store" / "checkpoints").glob("*/step-*")) == [checkpoint]
@@ -220,13 +220,13 @@ def test_fewer_candidates_than_asked_for(tmp_path: Path, run: Any, data: Path) -
     everything = "mining,adaptation,training,evaluation,reporting"
     done = run(f"beir:{small.path}", everything, recipe="nv_retriever", ingestion__language="en")
     assert done.exit_code == 0, done.output + str(done.exception)
-    (path,) = data.glob("selection/training_rows.parquet/*/*.parquet")
+    (path,) = data.glob("05_model_input/training_rows.parquet/*/*.parquet")
     found = pd.read_parquet(path).negative_ids.map(len)
     assert found.sum() > 0
     assert (found < 7).any()
-    (summary,) = data.glob("selection/selection_summary.json/*/*.json")
+    (summary,) = data.glob("05_model_input/selection_summary.json/*/*.json")
     assert json.loads(summary.read_text(encoding="utf-8"))["coverage"] < 1
-    assert list(data.glob("reporting/report.html/*/report.html"))
+    assert list(data.glob("08_reporting/report.html/*/report.html"))
 
 
 @pytest.mark.slow
@@ -236,7 +236,7 @@ def test_a_document_of_five_megabytes(collection: Collection, run: Any, data: Pa
     collection.change("corpus.jsonl", 1, json.dumps({"_id": "d0", "text": long}))
     done = run(f"beir:{collection.path}", "mining", recipe="naive_top")
     assert done.exit_code == 0, done.output + str(done.exception)
-    (info,) = data.glob("ingestion/collection_info.json/*/*.json")
+    (info,) = data.glob("02_intermediate/collection_info.json/*/*.json")
     assert any(reason.startswith("cut after") for reason in json.loads(info.read_text())["quarantined"])
 
 
@@ -252,8 +252,8 @@ def test_no_network(collection: Collection, kedro: Any, data: Path, new_store: A
     assert done.returncode == 1
     one_sentence(done.stderr, "all-mpnet-base-v2", "ANMI_ONLINE=1")
     assert "Traceback" not in done.stdout
-    assert not (data / "dense").exists()
-    assert (data / "ingestion").exists(), "what was finished stays"
+    assert not (data / "03_primary" / "candidates").exists()
+    assert (data / "02_intermediate").exists(), "what was finished stays"
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def run_of(place: Any, recipe: str) -> dict[str, Any]:
 def made(place: Any, recipe: str) -> dict[str, bytes]:
     """Return what training reads of the run of a recipe, file by file."""
     version = run_of(place, recipe)["run_id"]
-    folders = {name: place.data / "selection" / name / version for name in ("selection", "training_rows.parquet")}
+    folders = {name: place.data / "05_model_input" / name / version for name in ("selection", "training_rows.parquet")}
     files = {
         f"{name}/{file.relative_to(folder)}": file for name, folder in folders.items() for file in folder.rglob("*")
     }

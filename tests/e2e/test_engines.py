@@ -25,12 +25,12 @@ ENGINES: Final = {
 RECIPE: Final = "clean_top"
 PARAMETERS: Final = f"recipe={RECIPE},bm25.shard=8"
 ARTIFACTS: Final = (
-    "dense/document_embeddings.npy",
-    "dense/candidates",
-    "denoising/evidence",
-    "denoising/judgments",
-    "selection/selection",
-    "selection/training_rows.parquet",
+    "03_primary/document_embeddings.npy",
+    "03_primary/candidates",
+    "04_feature/evidence",
+    "04_feature/judgments",
+    "05_model_input/selection",
+    "05_model_input/training_rows.parquet",
 )
 # A driver on a cluster of two machines, played by two sets of processes.
 CLUSTER: Final = """
@@ -83,7 +83,7 @@ def digests(data: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def reference(mined: Callable[..., dict[str, str]]) -> dict[str, str]:
     found = mined("local 1")
-    assert sum("selection/selection" in name for name in found) >= 8, "one shard would not show much"
+    assert sum("05_model_input/selection" in name for name in found) >= 8, "one shard would not show much"
     return found
 
 

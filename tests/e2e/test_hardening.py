@@ -73,4 +73,4 @@ def test_documents_without_facts_are_refused_right_after_they_were_read(
     )  # fmt: skip
     assert done.returncode != 0
     assert "state no facts" in " ".join((done.stdout + done.stderr).split())
-    assert not (place.data / "bm25").exists()
+    assert not (place.data / "03_primary").exists()

@@ -274,9 +274,9 @@ def test_the_server_has_the_whole_run(production: Production, finished: Finished
     assert run.data.params["training.options.epochs"] == "1"
     assert run.data.metrics["all/anmi.ndcg_at_10"] > 0
     assert run.data.tags["run_id"] == finished.run_id
-    assert run.data.tags["artifact.report"] == f"{ROOT}/reporting/report.html/{finished.run_id}/report.html"
+    assert run.data.tags["artifact.report"] == f"{ROOT}/08_reporting/report.html/{finished.run_id}/report.html"
     kept = {path.name: path.read_bytes() for path in (production.server / "kept").rglob("*.*") if path.is_file()}
-    assert kept["report.html"] == finished.objects[f"nightly/reporting/report.html/{finished.run_id}/report.html"]
+    assert kept["report.html"] == finished.objects[f"nightly/08_reporting/report.html/{finished.run_id}/report.html"]
     manifest = json.loads(finished.objects[f"nightly/runs/{finished.run_id}/manifest.json"])
     assert json.loads(kept["manifest.json"]) == manifest
 
@@ -290,7 +290,7 @@ def test_another_process_reads_the_results(production: Production, finished: Fin
     before = production.requests("GET")
     done = production.kedro(*documented("kedro anmi results"))
     assert done.returncode == 0, done.stderr
-    assert f"{ROOT}/reporting/report.html/{finished.run_id}/report.html" in done.stdout
+    assert f"{ROOT}/08_reporting/report.html/{finished.run_id}/report.html" in done.stdout
     query = re.search(r"next: kedro anmi explain --env prod (\S+)", done.stdout)
     assert query
     assert max((production.requests("GET") - before).values()) == 1, "something was downloaded twice"

@@ -78,26 +78,26 @@ def test_the_last_run_can_be_resumed_and_older_ones_that_failed_go() -> None:
 def test_versions_and_manifests_go_and_the_rest_stays(tmp_path: Path, kind: str) -> None:
     root = str(tmp_path) if kind == "local" else f"memory://prune-{tmp_path.name}"
     for run_id in (OLD, NEW):
-        write(root, f"bm25/bm25_index/{run_id}/bm25_index/part")
-        write(root, f"bm25/bm25_index/{run_id}/bm25_index/_complete")
-        write(root, f"evaluation/metrics.parquet/{run_id}/metrics.parquet")
+        write(root, f"03_primary/bm25_index/{run_id}/bm25_index/part")
+        write(root, f"03_primary/bm25_index/{run_id}/bm25_index/_complete")
+        write(root, f"07_model_output/metrics.parquet/{run_id}/metrics.parquet")
         write(root, f"runs/{run_id}/manifest.json", json.dumps(manifest(run_id)))
     write(root, f"mine/notes/{OLD}/notes")
     write(root, "logs/anmi.log")
     runs = Runs(root)
-    artifacts = [f"{root}/bm25/bm25_index", f"{root}/evaluation/metrics.parquet"]
+    artifacts = [f"{root}/03_primary/bm25_index", f"{root}/07_model_output/metrics.parquet"]
     removals = plan(runs, runs.all(), kept(runs.all(), 1, ()), artifacts)
     assert [(item.kind, item.name, item.bytes) for item in removals[:2]] == [
-        ("version", f"bm25/bm25_index/{OLD}", 2),
-        ("version", f"evaluation/metrics.parquet/{OLD}", 1),
+        ("version", f"03_primary/bm25_index/{OLD}", 2),
+        ("version", f"07_model_output/metrics.parquet/{OLD}", 1),
     ]
     assert [item.name for item in removals[2:]] == [f"runs/{OLD}"]
     remove(removals)
     left = {file.name for file in Place(root).files()}
     assert left == {
-        f"bm25/bm25_index/{NEW}/bm25_index/part",
-        f"bm25/bm25_index/{NEW}/bm25_index/_complete",
-        f"evaluation/metrics.parquet/{NEW}/metrics.parquet",
+        f"03_primary/bm25_index/{NEW}/bm25_index/part",
+        f"03_primary/bm25_index/{NEW}/bm25_index/_complete",
+        f"07_model_output/metrics.parquet/{NEW}/metrics.parquet",
         f"runs/{NEW}/manifest.json",
         f"mine/notes/{OLD}/notes",
         "logs/anmi.log",
