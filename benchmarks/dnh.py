@@ -36,8 +36,7 @@ from anmi.corpus.knowledge import Knowledge, KnowledgeGraph
 from anmi.corpus.related import COPY
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
-from anmi.evaluation.factuality import factuality, factuality_pairs, pair_similarities
-from anmi.evaluation.linking import linking
+from anmi.evaluation.factuality import factuality, factuality_pairs, linking, pair_similarities
 from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import dev_metric, run_table, search
 from anmi.evaluation.validation import dev_loss

@@ -34,7 +34,7 @@ from anmi.retrieval.best import best
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.fusion import Ranked, aligned, fuse
-from anmi.search.weights import bagged, grid
+from anmi.search.fit import bagged, grid
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))

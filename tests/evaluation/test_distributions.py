@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from anmi.candidates import CandidateShards
-from anmi.evaluation.diagnostics import diagnose
-from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
+from anmi.evaluation.diagnostics import SCORE_COLUMNS, Distributions, diagnose, ranges
 
 
 def distributions(shards, columns=SCORE_COLUMNS):

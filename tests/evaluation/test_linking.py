@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.knowledge import KnowledgeGraph
-from anmi.evaluation.linking import (
-    confusions,
-    first_types,
-    linking,
-    neighbour_examples,
-    neighbours,
-    uri_ranking,
-)
+from anmi.evaluation.factuality import linking, neighbours, uri_ranking
 
 IDS = ["paris1", "paris2", "rome1", "rome_paris", "weather"]
 
@@ -125,46 +117,3 @@ def test_several_own_documents_all_count() -> None:
     assert near.entails.tolist() == [True, False, True, True, False]
     assert near.same_uri.tolist() == [True, True, True, True, False]
     assert set(near.own) == {0}, "the first one's"
-
-
-def test_what_is_right_is_no_confusion() -> None:
-    near = neighbours(run_of(a=["paris1", "paris2", "rome_paris"]), qrels_of(a="paris1"), graph(), IDS)
-    assert confusions(near, ["City", "Town"]) == []
-
-
-def test_confusions_are_counted_from_type_to_type() -> None:
-    run = run_of(a=["rome1", "weather", "paris2"], b=["rome1", "paris1"], c=["paris2", "rome_paris"])
-    near = neighbours(run, qrels_of(a="paris1", b="paris2", c="rome1"), graph(), IDS)
-    found = confusions(near, ["City", "Town"])
-    # In c the second states the fact of rome1; in a the third is about Paris, too, as is in b the second.
-    assert [(row["own"], row["retrieved"], row["count"]) for row in found] == [
-        ("City", "Town", 2),
-        ("City", "no type", 1),
-        ("Town", "City", 1),
-    ]
-    assert sum(row["share"] for row in found) == pytest.approx(1)
-    assert confusions(near, ["City", "Town"], most=1) == found[:1]
-
-
-def test_a_type_is_written_without_its_path() -> None:
-    types = ['["cat:City", "range:x"]', '["http://www.w3.org/2002/07/owl#Thing"]', "[]"]
-    assert first_types(pd.DataFrame({"types": types})) == ["cat:City", "Thing", "no type"]
-
-
-def test_examples_name_entities_and_shorten_texts() -> None:
-    run = run_of(a=["rome1", "weather"], b=["paris1"])
-    near = neighbours(run, qrels_of(a="paris1", b="paris1"), graph(), IDS)
-    queries = pd.DataFrame({"query_id": ["b", "a"], "text": ["B?", "A?"]})
-    texts = {name: name * 100 for name in IDS}
-    found = neighbour_examples(near, queries, texts, graph(), 5, seed=1)
-    assert [(row["query_id"], row["query"], row["label"]) for row in found] == [
-        ("a", "A?", "Paris"),
-        ("b", "B?", "Paris"),
-    ]
-    first, second = found[0]["documents"]
-    assert (first["uri"], first["label"], first["right"]) == ("u:rome", "Rome", False)
-    assert (second["uri"], second["label"]) == (None, None)
-    assert len(first["text"]) == 160
-    draws = [neighbour_examples(near, queries, texts, graph(), 1, seed=seed)[0]["query_id"] for seed in range(12)]
-    assert set(draws) == {"a", "b"}
-    assert np.all([len(neighbour_examples(near, queries, texts, graph(), 1, seed)) == 1 for seed in range(3)])

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.candidates import NEGATIVE, Candidates
-from anmi.evaluation.diagnostics import diagnose, fate_of
-from anmi.evaluation.nearness import RelevanceByNearness
+from anmi.evaluation.diagnostics import RelevanceByNearness, diagnose, fate_of
 
 IDS = [f"d{number}" for number in range(201)]
 

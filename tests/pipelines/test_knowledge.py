@@ -115,9 +115,6 @@ def test_entities_are_linked_by_what_the_systems_found(models: tuple[str, str], 
 def test_neighbours_are_those_of_the_trained_system(models: tuple[str, str], tmp_path: Path) -> None:
     _, near = measured(models, tmp_path)
     assert near["shares"] == {"right": 0.5, "entails": 0.5, "same_uri": 0.5}
-    assert near["confusions"] == [{"own": "City", "retrieved": "City", "count": 3, "share": 1.0}]
-    assert {row["query_id"] for row in near["examples"]} == {"q1", "q2", "q3"}
-    assert all(row["documents"][0]["right"] for row in near["examples"])
 
 
 def test_without_variants_only_entities_are_linked(models: tuple[str, str], tmp_path: Path) -> None:

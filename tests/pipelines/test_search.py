@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ from anmi.evaluation.retrieval import ranked
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams, HybridParams
-from anmi.pipelines.evaluation.search import build_search, describe_terms, exact, run_systems
+from anmi.pipelines.evaluation.search import build_search, exact, run_systems
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
-from anmi.retrieval.sparse.model import inference_free
-from anmi.search import HybridSearch
 from anmi.store import Store
 
 COUNT = 60
@@ -191,41 +188,3 @@ def test_without_a_dev_run_both_parts_count_the_same(models: tuple[str, Path], t
             training_summary={}, recipe="mine", params=EvaluationParams(), dense=DENSE, store=store,
         )  # fmt: skip
     assert search.settings["weights"] == {"bm25": 0.5, "dense": 0.5} and search.settings["fit"]["kind"] == "none"
-
-
-def test_a_companion_is_a_system_and_a_part_of_the_hybrid(
-    models: tuple[str, Path], word_encoder: Any, tmp_path: Path
-) -> None:
-    given, texts = tables(), document_texts(tables()["corpus"])
-    trained = tmp_path / "trained"
-    shutil.copytree(models[1], trained)
-    words = word_encoder([*WORDS, *(f"own{i}" for i in range(COUNT))], dimension=64)
-    inference_free(words, texts).save(str(trained / "companion"), create_model_card=False)
-    dev = given["queries"][given["queries"].split == "dev"]
-    with Store(tmp_path / "store") as store:
-        runs = [
-            ranked(load_encoder(str(folder), tmp_path), dev, given["qrels"], given["corpus"], 100, precision="float32")
-            for folder in (trained, trained / "companion")
-        ]
-        dev_run = pd.concat([run.assign(retriever=kind) for run, kind in zip(runs, ("dense", "sparse"), strict=True)])
-        shared: dict[str, Any] = {
-            **given, "recipe": "mine", "params": EvaluationParams(cutoffs=(10, 20)), "dense": DENSE, "store": store,
-            "training_summary": {},
-        }  # fmt: skip
-        search = build_search(
-            trained_model=trained, bm25_index=BM25Index.build(texts, "en", "whitespace"), dev_run=dev_run, info=INFO,
-            seed=1, **shared,
-        )  # fmt: skip
-        found = run_systems(search_index=search, encoder=models[0], **shared)
-        terms = describe_terms(search, given["corpus"], 1)
-    assert set(search.settings["fit"]["ndcg@10"]) == {"bm25", "dense", "sparse", "hybrid"}
-    assert found.system.unique().tolist() == ["bm25", "zero_shot", "mine", "sparse", "hybrid"]
-    assert terms["documents"]
-    asked = given["queries"].set_index("query_id").text
-    search.save(tmp_path / "search")
-    assert not (tmp_path / "search" / "model" / "companion").exists()
-    opened = HybridSearch.load(tmp_path / "search")
-    for system in ("sparse", "hybrid"):
-        for query, own in found[found.system == system].groupby("query_id", sort=False):
-            hits = opened.search(asked[query], 20, system)[0]  # type: ignore[arg-type]
-            np.testing.assert_allclose(own.score, [hit.score for hit in hits], atol=1e-5)

@@ -21,9 +21,8 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, fuse
 from anmi.retrieval.token_table import token_table
 from anmi.search import HybridSearch
-from anmi.search.documents import Documents, write
-from anmi.search.encoder import open_encoder
-from anmi.search.retriever import Encoded
+from anmi.search.hybrid import Documents, write
+from anmi.search.retriever import Encoded, open_encoder
 
 COUNT = 1203
 WORDS = [f"word{i}" for i in range(60)]

@@ -11,7 +11,7 @@ import pytest
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import run_table
 from anmi.retrieval.fusion import Ranked, fuse
-from anmi.search.weights import FittedWeights, fit_weights, grid, ndcg_by_weights
+from anmi.search.fit import FittedWeights, fit_weights, grid, ndcg_by_weights
 
 DOCUMENTS = [f"d{i:02d}" for i in range(40)]
 

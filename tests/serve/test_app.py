@@ -20,9 +20,8 @@ from anmi.corpus.marks import read_log, standing
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
 from anmi.serve.app import create_app
-from anmi.serve.doubt import doubt
 from anmi.serve.guard import CSRF_HEADER, LARGEST_BODY, Guard
-from anmi.serve.run import Run
+from anmi.serve.run import Run, doubt
 
 GUARD = Guard(csrf="secret-of-this-start")
 OWN = {CSRF_HEADER: GUARD.csrf}
@@ -239,7 +238,7 @@ def test_what_the_encoder_found_before_training_stands_beside(searching: Run, ma
 
     from anmi.retrieval.dense import DenseIndex
     from anmi.retrieval.encoders import load_table
-    from anmi.serve.zero_shot import ZeroShot
+    from anmi.serve.run import ZeroShot
 
     table = load_table("static", static_models)
     assert table is not None

@@ -19,8 +19,7 @@ from anmi.errors import AnmiError
 if TYPE_CHECKING:
     from anmi.search import HybridSearch
     from anmi.serve.guard import Guard
-    from anmi.serve.run import Run
-    from anmi.serve.zero_shot import ZeroShot
+    from anmi.serve.run import Run, ZeroShot
 
 PORT: Final = 8765
 _SHOWN: Final = (
@@ -121,7 +120,7 @@ def _opened(context: Any) -> tuple[Path, Run]:
 
 def _zero_shot(context: Any, catalog: Any, search: HybridSearch | None) -> ZeroShot | None:
     """Return the encoder that the run began with, where there is a search to compare it with."""
-    from anmi.serve.zero_shot import ZeroShot
+    from anmi.serve.run import ZeroShot
 
     if search is None or not all(map(catalog.exists, ("dense_index", "encoder_info"))):
         return None

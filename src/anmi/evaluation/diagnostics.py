@@ -6,16 +6,19 @@ Each diagnosis looks at one block after the other; :func:`diagnose` makes them a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
+from anmi.candidates import MARKED, NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
+from anmi.candidates.parts import File
 from anmi.engine.threads import ahead
 from anmi.evaluation.shares import share_of_pairs
+from anmi.judging.calibration import reliability
 from anmi.judging.expected import ExpectedShare
 from anmi.selection.steps.back_off import TIERS
 
@@ -298,3 +301,230 @@ class Gap:
             "edges": edges.tolist(),
             "counts": counts.tolist(),
         }
+
+
+class AgainstMarks:
+    """Compares the judged probability of marked pairs with what a person said of them.
+
+    Of a pair marked as not relevant it is what the judges said before the mark; of one marked as relevant, which is a
+    positive now, what it would be given were it an unlabelled candidate, by coefficients that did not see its query.
+    Pairs that nobody judged are left out. Marks are of pairs that somebody chose to look at, so their share of relevant
+    ones says nothing of all pairs; how far a probability can be believed it does say.
+
+    Parameters
+    ----------
+    marks
+        ``query_id, document_id, relevance``.
+    document_ids
+        Of the corpus, in its order.
+    """
+
+    columns: tuple[str, ...] = (MARKED, "p_judged", "p_relevant")
+
+    def __init__(self, marks: pd.DataFrame, document_ids: list[str]) -> None:
+        relevant = marks[marks["relevance"] == 1]
+        place = dict(zip(document_ids, range(len(document_ids)), strict=True))
+        rows = relevant["document_id"].map(place).tolist()
+        self._relevant = set(zip(relevant["query_id"].tolist(), rows, strict=True))
+        # By pair, since a query stands once per positive.
+        self._seen: dict[tuple[str, int], tuple[float, bool]] = {}
+
+    def see(self, block: Candidates) -> None:
+        """Look at a block after selection, of which each row's own positive comes first."""
+        if MARKED in block.columns and "p_judged" in block.columns:
+            self._note(block, block.documents, block.columns["p_judged"], block.columns[MARKED] == 0, known=False)
+        if self._relevant and "p_relevant" in block.positive_columns:
+            asked = np.isin(block.query_ids, [query for query, _ in self._relevant])
+            own = (block.positives != PADDING) & asked[:, None]
+            own[:, 1:] = False
+            self._note(block, block.positives, block.positive_columns["p_relevant"], own, known=True)
+
+    def _note(
+        self, block: Candidates, documents: NDArray[np.int32], chance: NDArray[np.float32], which: NDArray[np.bool_],
+        *, known: bool,
+    ) -> None:  # fmt: skip
+        row, slot = np.nonzero(which & np.isfinite(chance))
+        pairs = zip(block.query_ids[row].tolist(), documents[row, slot].tolist(), strict=True)
+        for pair, value in zip(pairs, chance[row, slot].tolist(), strict=True):
+            if not known or pair in self._relevant:
+                self._seen[pair] = (value, known)
+
+    def found(self) -> dict[str, Any] | None:
+        """Return counts, mean probabilities, the Brier score and the reliability; None where nothing is compared."""
+        if not self._seen:
+            return None
+        chance, known = (
+            np.array(each) for each in zip(*(self._seen[pair] for pair in sorted(self._seen)), strict=True)
+        )
+        truth = known.astype(np.float64)
+        means = {
+            name: float(chance[which].mean()) if which.any() else None
+            for name, which in (("relevant", known), ("not_relevant", ~known))
+        }
+        return {
+            "relevant": int(known.sum()),
+            "not_relevant": int((~known).sum()),
+            "mean_probability": means,
+            "brier": float(np.mean((chance - truth) ** 2)),
+            "reliability": reliability(chance, truth, bins=5),
+        }
+
+
+# A twentieth of a cosine is fine enough to see a bend, and leaves hundreds of candidates to a bin of a small run.
+_STEP: Final = 0.05
+_MOST: Final = 20
+# Probabilities are added up as whole numbers, so that no order of the blocks changes the sum.
+_WHOLE: Final = 1 << 20
+_COUNTS: Final = ("candidates", "judged", "expected", "known", "relevant")
+
+
+class RelevanceByNearness:
+    """Counts which share of the chosen and of the rejected candidates is relevant, by how near they are.
+
+    Near is the similarity ``dense`` of a candidate less that of its row's positive: above 0 the candidate is nearer to
+    the query than the positive, the harder a negative. It finds ``edges`` of n bins, of which the outermost ones hold
+    all beyond, and for ``chosen`` and ``rejected`` lists of n: ``candidates``; those ``judged`` and their ``expected``
+    share of relevant ones (mean ``p_relevant``, None of none); those of queries for which unlabelled relevant documents
+    are ``known``, and how many of them are ``relevant`` in truth. None where nothing was compared.
+
+    Parameters
+    ----------
+    equivalents
+        ``query_id, document_id``: what is relevant though no label says so; mining has not seen it.
+    document_ids
+        Of the corpus, in its order.
+    """
+
+    columns: tuple[str, ...] = ("dense", "p_relevant")
+
+    def __init__(self, equivalents: pd.DataFrame, document_ids: Sequence[str]) -> None:
+        self._queries = pd.Index(equivalents["query_id"].astype(str).unique())
+        self._documents = len(document_ids)
+        place = pd.Index(document_ids).get_indexer(pd.Index(equivalents["document_id"]))
+        query = self._queries.get_indexer(equivalents["query_id"].astype(str))
+        self._relevant = self._pairs(query[place >= 0], place[place >= 0])
+        self._counts = np.zeros((2, len(_COUNTS), 2 * _MOST), np.int64)
+
+    def _pairs(self, query: NDArray[np.integer[Any]], document: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        return query.astype(np.int64) * self._documents + document
+
+    def see(self, block: Candidates) -> None:
+        """Count the candidates of a block."""
+        if "dense" not in block.columns or "dense" not in block.positive_columns:
+            return
+        near = block.columns["dense"] - block.positive_columns["dense"][:, :1]
+        fate = fate_of(block)
+        row, slot = np.nonzero(np.isfinite(near) & (fate >= NEGATIVE) & (block.documents != PADDING))
+        place = np.clip(np.floor(near[row, slot] / _STEP).astype(np.int64) + _MOST, 0, 2 * _MOST - 1)
+        chance = block.columns["p_relevant"][row, slot] if "p_relevant" in block.columns else np.full(len(row), np.nan)
+        judged = np.isfinite(chance)
+        query = self._queries.get_indexer(block.query_ids.astype(str))[row]
+        relevant = np.isin(self._pairs(query, block.documents[row, slot]), self._relevant) & (query >= 0)
+        whole = np.rint(np.where(judged, chance, 0).astype(np.float64) * _WHOLE)
+        # Bins of the rejected after those of the chosen.
+        bins = place + 2 * _MOST * (fate[row, slot] > NEGATIVE)
+        for number, values in enumerate((np.ones(len(row)), judged, whole, query >= 0, relevant)):
+            self._counts[:, number] += np.bincount(bins, values, 4 * _MOST).astype(np.int64).reshape(2, -1)
+
+    def found(self) -> dict[str, Any] | None:
+        """Return the counts and shares."""
+        if not self._counts[:, 1].any() and not self._counts[:, 4].any():
+            return None
+        edges = (np.arange(-_MOST, _MOST + 1) * _STEP).round(2).tolist()
+        return {"edges": edges} | {
+            name: dict(zip(_COUNTS, _with_shares(counts), strict=True))
+            for name, counts in zip(("chosen", "rejected"), self._counts, strict=True)
+        }
+
+
+def _with_shares(counts: NDArray[np.int64]) -> list[list[Any]]:
+    candidates, judged, expected, known, relevant = counts.tolist()
+    shares = [total / _WHOLE / count if count else None for total, count in zip(expected, judged, strict=True)]
+    return [candidates, judged, shares, known, relevant]
+
+
+_SCORE_BINS: Final = 40
+SCORE_COLUMNS: Final = ("dense", "bm25", "p_relevant", "elo")
+
+
+class Distributions:
+    """Histograms of the scores of positives, kept and rejected candidates, between the ranges of :func:`ranges`.
+
+    By column: ``edges`` and counts for ``positives`` (of the row), ``kept`` (passed every filter), ``negatives`` (the
+    part of ``kept`` that was drawn) and ``rejected``, a dict by step.
+    """
+
+    def __init__(self, ranges: Mapping[str, tuple[float, float]]) -> None:
+        self.columns: tuple[str, ...] = tuple(ranges)
+        self._ranges = ranges
+        self._counts: dict[str, dict[str, Any]] = {}
+
+    def see(self, block: Candidates) -> None:
+        """Count the values of a block."""
+        fate = fate_of(block).ravel()
+        order = np.argsort(fate, kind="stable")
+        # Where the candidates of each verdict end, once they stand in the order of their fate, padding first.
+        ends = np.searchsorted(fate[order], np.arange(PADDING, len(block.legend)), side="right")
+        for name, (low, high) in self._ranges.items():
+            none = np.full(block.documents.shape, np.nan, np.float32)
+            values = block.columns.get(name, none).ravel()[order]
+            own = block.positive_columns.get(name, np.zeros((len(block), 0), np.float32))[:, :1]
+            known = block.positives[:, : own.shape[1]] != PADDING
+            parts = {"positives": own[known], "kept": values[ends[0] : ends[2]], "negatives": values[ends[1] : ends[2]]}
+            rejected = {step: values[ends[code] : ends[code + 1]] for code, step in enumerate(block.legend) if code > 1}
+            entry = self._counts.setdefault(name, {"rejected": {}})
+            for target, groups in ((entry, parts), (entry["rejected"], rejected)):
+                for group, found in groups.items():
+                    counts = np.histogram(found[np.isfinite(found)], _SCORE_BINS, (low, high))[0]
+                    target[group] = counts + target.get(group, 0)
+
+    def found(self) -> dict[str, dict[str, Any]]:
+        """Return the counts."""
+        result = {}
+        for name, entry in self._counts.items():
+            rejected = {step: counts.tolist() for step, counts in entry["rejected"].items() if counts.any()}
+            groups = {group: entry[group].tolist() for group in ("positives", "kept", "negatives")}
+            edges = np.histogram_bin_edges(np.zeros(0), _SCORE_BINS, self._ranges[name])
+            result[name] = {"edges": edges.tolist(), **groups, "rejected": rejected}
+        return result
+
+
+def ranges(shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS) -> dict[str, tuple[float, float]]:
+    """Return the least and the greatest finite value of measurements, of candidates and of positives.
+
+    Of stored shards they are noted in the files. A measurement without any such value is left out.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    files = shards.files if isinstance(shards, CandidateShards) else None
+    noted = None if files is None else _noted(files, columns)
+    if noted is not None:
+        found = noted
+    else:
+        for block in shards.only(*columns) if isinstance(shards, CandidateShards) else shards:
+            for name in columns:
+                every = (block.columns.get(name), block.positive_columns.get(name, np.zeros((0, 1), np.float32))[:, :1])
+                for values in (part[np.isfinite(part)] for part in every if part is not None):
+                    if len(values):
+                        low, high = found.get(name, (np.inf, -np.inf))
+                        found[name] = min(low, float(values.min())), max(high, float(values.max()))
+    return {name: (low, high if high > low else low + 1.0) for name, (low, high) in found.items()}
+
+
+def _noted(files: Sequence[File], columns: Sequence[str]) -> dict[str, tuple[float, float]] | None:
+    """Ranges by the statistics of Parquet files, which pass over NaN; None where an infinity hides them."""
+    found: dict[str, tuple[float, float]] = {}
+    of = {f"{kind}.{name}": name for name in columns for kind in ("c", "p")}
+    for path in files:
+        metadata = pq.read_metadata(path)
+        for group in range(metadata.num_row_groups):
+            for place in range(metadata.num_columns):
+                part = metadata.row_group(group).column(place)
+                name = of.get(part.path_in_schema.removesuffix(".list.element"))
+                if name is None or part.statistics is None or not part.statistics.has_min_max:
+                    continue
+                low, high = found.get(name, (np.inf, -np.inf))
+                # Parquet notes a least 0 as -0.
+                found[name] = min(low, part.statistics.min + 0.0), max(high, part.statistics.max)
+    if not all(np.isfinite(values).all() for values in found.values()):
+        return None
+    return {name: found[name] for name in columns if name in found}

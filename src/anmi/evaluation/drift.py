@@ -18,7 +18,7 @@ import scipy
 from anmi.candidates import OPEN, PADDING, Candidates, CandidateShards
 from anmi.corpus.hardness import HardnessParams, hardness
 from anmi.corpus.texts import document_texts
-from anmi.evaluation.distributions import SCORE_COLUMNS
+from anmi.evaluation.diagnostics import SCORE_COLUMNS
 from anmi.evaluation.significance import holm
 
 FORMAT: Final = 3

@@ -6,16 +6,19 @@ compared with their own documents and with variants of these, one kind of falseh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 from anmi import seeds
+from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.errors import AnmiError
 from anmi.evaluation.audit import clustered_auc
+from anmi.evaluation.retrieval import side_by_side
 from anmi.evaluation.significance import interval
 from anmi.retrieval.index import row_products
 
@@ -151,3 +154,99 @@ def _row(
     # With one query there is nothing to resample.
     paired = interval(share, confidence=confidence, **options) if len(share) > 1 else (float(share[0]), 0.0, 1.0)
     return [*auc, *paired, len(share), len(pairs)]
+
+
+# URIs of a ranking that count for its reciprocal rank.
+_DEPTH: Final = 10
+
+
+def uri_ranking(run: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
+    """Turn a ranking of documents into one of entities, each where a document about it first stands.
+
+    Entities are numbered by document id; documents that are missing or -1 are about none and passed over. Returns
+    ``query_id, entity, rank``, the rank among entities, from 1.
+
+    Examples
+    --------
+    >>> run = pd.DataFrame({"query_id": "q", "document_id": ["a", "b", "c", "d"], "rank": [1, 2, 3, 4]})
+    >>> uri_ranking(run, {"a": 7, "b": -1, "c": 7, "d": 2})[["entity", "rank"]].values.tolist()
+    [[7, 1], [2, 2]]
+    """
+    table = run[["query_id", "rank"]].assign(entity=run.document_id.map(about).fillna(-1).astype(np.int64))
+    table = table[table.entity >= 0].sort_values(["query_id", "rank"], kind="stable")
+    table = table.drop_duplicates(["query_id", "entity"])
+    return table.assign(rank=table.groupby("query_id").cumcount() + 1)[["query_id", "entity", "rank"]].reset_index(
+        drop=True
+    )
+
+
+def linking(run: pd.DataFrame, qrels: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
+    """Score how well a ranking names the entity that a query is about, query by query.
+
+    The truth is the entity of a query's own document, or one of them where it has several; queries whose documents are
+    about none are left out. Returns by query ``accuracy``, 1 where the first entity is right, else 0; and ``mrr_10``,
+    one over the rank of the first right one, 0 beyond 10.
+
+    Examples
+    --------
+    >>> run = pd.DataFrame({"query_id": "q", "document_id": ["a", "b"], "rank": [1, 2]})
+    >>> qrels = pd.DataFrame({"query_id": ["q", "r"], "document_id": ["b", "c"]})
+    >>> linking(run, qrels, {"a": 0, "b": 1}).to_dict("index")
+    {'q': {'accuracy': 0.0, 'mrr_10': 0.5}}
+    """
+    truth = qrels[["query_id"]].assign(entity=qrels.document_id.map(about).fillna(-1).astype(np.int64))
+    truth = truth[truth.entity >= 0].drop_duplicates()
+    found = uri_ranking(run, about).merge(truth, on=["query_id", "entity"])
+    index = pd.Index(truth.query_id.unique(), name="query_id")
+    rank = found.groupby("query_id")["rank"].min().reindex(index)
+    return pd.DataFrame(
+        {"accuracy": (rank == 1).astype(np.float64), "mrr_10": (1 / rank).where(rank <= _DEPTH, 0.0)}, index=index
+    )
+
+
+def neighbours(
+    run: pd.DataFrame,
+    qrels: pd.DataFrame,
+    graph: KnowledgeGraph,
+    document_ids: Sequence[str],
+    *,
+    depth: int = 5,
+) -> pd.DataFrame:
+    """Return the nearest documents of every query, and how each is related to the query's own.
+
+    Returns ``query_id, document_id, rank, own, entity, right, entails, same_uri``: numbers of the entity of the query's
+    first own document and of the document's, -1 for none; whether it is labelled relevant; whether it states all facts
+    of an own document; whether it is about an entity that an own document is about.
+    """
+    number = pd.Index(document_ids)
+    near = run[(run["rank"] <= depth) & run.query_id.isin(qrels.query_id)]
+    near = near[["query_id", "document_id", "rank"]].sort_values(["query_id", "rank"], kind="stable")
+    listed = qrels[qrels.query_id.isin(near.query_id)]
+    query = pd.Index(near.query_id.unique())
+    row, document = query.get_indexer(pd.Index(near.query_id)), number.get_indexer(pd.Index(near.document_id))
+    labelled, positive = query.get_indexer(pd.Index(listed.query_id)), number.get_indexer(pd.Index(listed.document_id))
+    relevant = _pairs(labelled, positive, (len(query), len(number)))
+    entity = graph.about[positive].astype(np.int64)
+    subjects = _pairs(labelled[entity >= 0], entity[entity >= 0], (len(query), max(len(graph.uris), 1)))
+    # Written backwards, so that the first of a query stays.
+    first = np.full(len(query), -1)
+    first[labelled[::-1]] = entity[::-1]
+    about = graph.about[document].astype(np.int64)
+    return near.assign(
+        own=first[row],
+        entity=about,
+        right=_holds(relevant, row, document),
+        entails=_holds(graph.entailing(side_by_side(labelled, positive, len(query))), row, document),
+        same_uri=_holds(subjects, row, about) & (about >= 0),
+    ).reset_index(drop=True)
+
+
+def _pairs(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape)
+
+
+def _holds(pairs: sparse.csr_array, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    if not len(rows):
+        return np.zeros(0, bool)
+    found: NDArray[np.bool_] = np.asarray(sparse.csr_array(pairs)[rows, columns]).ravel() > 0
+    return found

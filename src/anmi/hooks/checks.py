@@ -290,7 +290,7 @@ def check_packages(options: TrainingOptions) -> None:
 
 def check_evaluation(training: TrainingParams, evaluation: EvaluationParams) -> None:
     """Refuse to train on the split that is to be evaluated on; the evaluation would, hours later."""
-    from anmi.pipelines.evaluation.splits import check_held_out
+    from anmi.pipelines.evaluation.search import check_held_out
 
     check_held_out(evaluation.split, ["train", "dev"] if training.refit else ["train"])
 

@@ -386,8 +386,8 @@ def _way(row: Mapping[str, Any]) -> str:
 def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     """Draw which share of chosen and of rejected candidates is relevant, by how near they are.
 
-    From :class:`anmi.evaluation.nearness.RelevanceByNearness`: lines for what the judge expects, open marks for what is
-    relevant in truth, where that is known. None where too little was judged.
+    From :class:`anmi.evaluation.diagnostics.RelevanceByNearness`: lines for what the judge expects, open marks for
+    what is relevant in truth, where that is known. None where too little was judged.
     """
     if not found:
         return None

@@ -2,18 +2,227 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import Ranked, fuse
-from anmi.search.weights import FittedWeights, fit_weights
+from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, equal, fuse, mixed
+
+STREAM: Final = "search/weight"
+# Of the grid of two parts, and of more, which have many more points.
+STEPS: Final = 20
+STEPS_OF_MORE: Final = 10
+CUT: Final = 10
+# Fewer say less than all queries together do, though those are of another kind.
+ENOUGH_UNSEEN: Final = 30
+_RESAMPLES: Final = 1000
+_CELLS: Final = 4_000_000
+
+
+@dataclass(frozen=True)
+class FittedWeights:
+    """The weights of the parts of a hybrid, and what they rest on.
+
+    Attributes
+    ----------
+    weights
+        By part, in [0, 1]; their sum is 1.
+    low, high
+        95 % bootstrap intervals over queries of the best weights; 0 and 1 without a query.
+    queries
+        How many the weights were fitted on.
+    kind
+        ``unseen``: of whose relevant documents training saw none as a positive; ``all`` where those are too few;
+        ``none`` without a query.
+    curve
+        Weights in the order of the parts, and the mean nDCG@10 of these queries by them.
+    ndcg
+        Mean nDCG@10 by part alone, and of the ``hybrid`` at the weights; empty without a query.
+    """
+
+    weights: dict[str, float]
+    low: dict[str, float]
+    high: dict[str, float]
+    queries: int
+    kind: Literal["unseen", "all", "none"]
+    curve: tuple[tuple[tuple[float, ...], float], ...]
+    ndcg: dict[str, float]
+
+    @staticmethod
+    def unknown(parts: Mapping[str, Any]) -> FittedWeights:
+        """Return the weights without any query: all parts count the same."""
+        return FittedWeights(equal(parts), dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 1.0), 0, "none", (), {})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything by name, for JSON."""
+        return {
+            "weights": self.weights, "low": self.low, "high": self.high, "queries": self.queries, "kind": self.kind,
+            "curve": [
+                {"weights": dict(zip(self.weights, point, strict=True)), "ndcg@10": value}
+                for point, value in self.curve
+            ],
+            "ndcg@10": {name: round(value, 4) for name, value in self.ndcg.items()},
+        }  # fmt: skip
+
+
+def grid(parts: int) -> NDArray[np.float64]:
+    """Return weights that sum to 1, [W, parts]: in steps of 1/20 of two parts, of 1/10 of more.
+
+    Examples
+    --------
+    >>> grid(2)[:2].tolist(), len(grid(3))
+    ([[1.0, 0.0], [0.95, 0.05]], 66)
+    """
+    steps = STEPS if parts <= 2 else STEPS_OF_MORE
+    rest = itertools.product(range(steps + 1), repeat=parts - 1)
+    points = [(steps - sum(others), *others) for others in rest if sum(others) <= steps]
+    return np.array(points) / steps
+
+
+def fit_weights(
+    lists: Lists,
+    spreads: Spreads,
+    labelled: NDArray[np.int32],
+    grades: NDArray[np.float32],
+    unseen: NDArray[np.bool_],
+    *,
+    seed: int,
+) -> FittedWeights:
+    """Choose the weights with the best mean nDCG@10.
+
+    Parameters
+    ----------
+    lists, spreads
+        What Q queries found that no part was trained on; see :func:`anmi.retrieval.fusion.fuse`.
+    labelled
+        Their labelled documents, int32 [Q, P], padded with -1.
+    grades
+        Of these documents, float32 [Q, P]; above 0 is relevant.
+    unseen
+        [Q]; whether training saw none of the query's relevant documents as a positive. Where there are at least 30 of
+        them, only they count: a retriever is better on documents that it was trained to find, and would get a weight
+        that it does not deserve on all others.
+    seed
+        Of the resampling.
+
+    Notes
+    -----
+    The curve is flat around its maximum, so that its best point moves with every query. The weights are the mean of the
+    best points of 1,000 bootstrap samples of the queries (bagging). With few queries these lie all over the grid and
+    their mean is drawn to its middle; a further pull towards equal weights cost more than it brought already at five
+    queries on dev queries of four collections, and so did the best point itself (``benchmarks/fusion.py``).
+
+    Examples
+    --------
+    >>> from anmi.retrieval.fusion import Ranked
+    >>> right = Ranked(np.array([[1, 2]] * 90, np.int32), np.array([[2.0, 1.0]] * 90, np.float32))
+    >>> wrong = Ranked(np.array([[3, 1]] * 90, np.int32), np.array([[2.0, 1.0]] * 90, np.float32))
+    >>> truth, grades = np.full((90, 1), 1, np.int32), np.ones((90, 1), np.float32)
+    >>> found = fit_weights({"bm25": wrong, "dense": right}, {}, truth, grades, np.ones(90, bool), seed=1)
+    >>> found.weights["dense"] > 0.6, found.queries, found.kind
+    (True, 90, 'unseen')
+    """
+    chosen = unseen if int(unseen.sum()) >= ENOUGH_UNSEEN else np.ones(len(unseen), bool)
+    count = int(chosen.sum())
+    if not count:
+        return FittedWeights.unknown(lists)
+    lists = {name: part.of(chosen) for name, part in lists.items()}
+    asked = _units(spreads, chosen), labelled[chosen], grades[chosen]
+    points = grid(len(lists))
+    values = ndcg_by_weights(lists, *asked, points)
+    best = bagged(values, points, seed)
+    weights = np.round(best.mean(axis=0), 3)
+    # What rounding leaves is BM25's, the first part.
+    weights[0] = round(1 - weights[1:].sum(), 3)
+    alone = {name: float(ndcg_by_weights({name: part}, *asked, np.ones((1, 1))).mean()) for name, part in lists.items()}
+    together = float(ndcg_by_weights(lists, *asked, weights[None]).mean())
+    low, high = np.quantile(best, [0.025, 0.975], axis=0)
+    kind: Literal["unseen", "all"] = "unseen" if chosen is unseen else "all"
+    given, least, most = (dict(zip(lists, of.tolist(), strict=True)) for of in (weights, low, high))
+    curve = tuple(
+        (tuple(point), value) for point, value in zip(points.tolist(), values.mean(axis=1).tolist(), strict=True)
+    )
+    return FittedWeights(given, least, most, count, kind, curve, alone | {"hybrid": together})
+
+
+def _units(spreads: Spreads, queries: slice | NDArray[np.bool_]) -> Spreads:
+    """Return the spreads of some of the queries."""
+    return {name: spread if np.ndim(spread) == 0 else np.asarray(spread)[queries] for name, spread in spreads.items()}
+
+
+def ndcg_by_weights(
+    lists: Lists, spreads: Spreads, labelled: NDArray[np.int32], grades: NDArray[np.float32],
+    points: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return nDCG@10 of each query by each of W weights [W, parts], [W, Q]; see :func:`fit_weights`.
+
+    Linear gain, as in trec_eval; a query without a relevant document has 0.
+    """
+    values = np.empty((len(points), len(labelled)))
+    width = sum(part.documents.shape[1] for part in lists.values())
+    step = max(1, _CELLS // max(width, 1))
+    for start in range(0, len(labelled), step):
+        part = slice(start, start + step)
+        own = {name: listed.of(part) for name, listed in lists.items()}
+        values[:, part] = _block(own, _units(spreads, part), labelled[part], np.maximum(grades[part], 0), points)
+    return values
+
+
+def _block(
+    lists: Lists, spreads: Spreads, labelled: NDArray[np.int32], grades: NDArray[np.float32],
+    points: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    found = aligned(lists)
+    parts = list(comparable(found, lists, spreads).values())
+    hidden = found.documents == PADDING
+    gains = np.zeros(found.documents.shape)
+    for document, grade in zip(labelled.T, grades.T, strict=True):
+        gains += np.where((found.documents == document[:, None]) & ~hidden, grade[:, None], 0)
+    discounts = 1 / np.log2(np.arange(2, CUT + 2))
+    given = np.where(labelled == PADDING, 0, grades)
+    top = -np.sort(-given, axis=1)[:, :CUT]
+    ideal = top @ discounts[: top.shape[1]]
+    rows = []
+    for weights in points.tolist():
+        scores = np.where(hidden, -np.inf, mixed(weights, parts))
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :CUT]
+        reached = np.take_along_axis(gains, order, axis=1)
+        rows.append(reached @ discounts[: reached.shape[1]])
+    return np.divide(np.array(rows), ideal, out=np.zeros((len(points), len(labelled))), where=ideal > 0)
+
+
+def bagged(values: NDArray[np.float64], points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Return the best weights of each of 1,000 bootstrap samples of queries, [1,000, parts].
+
+    Parameters
+    ----------
+    values
+        [W, Q], as :func:`ndcg_by_weights` returns them for ``points`` [W, parts].
+    points
+        Where several are best, their middle is taken.
+    seed
+        Of the resampling.
+    """
+    count = values.shape[1]
+    rng = seeds.stream(seed, STREAM)
+    step = max(1, min(_RESAMPLES, _CELLS // count))
+    found = []
+    for start in range(0, _RESAMPLES, step):
+        drawn = rng.multinomial(count, np.full(count, 1 / count), size=min(step, _RESAMPLES - start))
+        means = values @ drawn.T / count
+        is_best = means >= means.max(axis=0) - 1e-12
+        found.append(is_best.T @ points / is_best.sum(axis=0)[:, None])
+    return np.concatenate(found)
+
 
 BM25: Final = "bm25"
 

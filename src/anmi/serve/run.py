@@ -2,24 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import MARKED, NEGATIVE, PADDING, Candidates, CandidateShards
 from anmi.corpus.duplicates import normalised
 from anmi.corpus.marks import COUNTED
 from anmi.errors import AnmiError
 from anmi.report.explanation import explain, fold_of_query
+from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.prompts import OWN, Prompts
 from anmi.search import Hit, HybridSearch
-from anmi.serve.doubt import DOUBT_COLUMNS, doubt
-from anmi.serve.zero_shot import ZeroShot
+
+_DOUBTED: Final = ("unsafe", "uncertain")
+# All that is read of the shards.
+DOUBT_COLUMNS: Final = ("p_relevant", MARKED)
+
+
+def doubt(block: Candidates) -> NDArray[np.float32]:
+    """Return how much a mark of each candidate may change, in [0, 1], float32 [Q, M]; 0 where nothing is judged.
+
+    Of a negative it is the probability that it is relevant, and so a false negative. Of what was rejected as perhaps
+    relevant it is 2 · min(p, 1 - p), which is 1 where the judges cannot tell. Others decide on nothing.
+
+    Examples
+    --------
+    >>> documents = np.array([[3, 1]], np.int32)
+    >>> block = Candidates(np.array(["q"]), documents[:, :1] + 9, documents, np.ones((1, 2), np.uint8),
+    ...                    {"p_relevant": np.array([[0.4, 0.9]], np.float32)}, verdict=np.array([[1, 0]], np.int16))
+    >>> doubt(block).round(2).tolist()
+    [[0.4000000059604645, 0.0]]
+    """
+    chance = block.columns.get("p_relevant")
+    if chance is None:
+        return np.zeros(block.documents.shape, np.float32)
+    # A mark that was made before this run settles it.
+    settled = block.columns[MARKED] == 0 if MARKED in block.columns else np.zeros(block.documents.shape, bool)
+    chance = np.where((block.documents == PADDING) | settled, 0, np.nan_to_num(chance))
+    doubted = [code for code, name in enumerate(block.legend) if name in block.rules and
+               block.rules[name].kind in _DOUBTED]  # fmt: skip
+    unsure = np.where(np.isin(block.verdict, doubted), 2 * np.minimum(chance, 1 - chance), 0)
+    return np.where(block.verdict == NEGATIVE, chance, unsure).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class ZeroShot:
+    """A search by the encoder that training began with.
+
+    Attributes
+    ----------
+    index
+        Of the documents' vectors by this encoder, in the order of the corpus.
+    encode
+        From queries to their vectors by it.
+    """
+
+    index: DenseIndex
+    encode: Callable[[Sequence[str]], NDArray[np.float32]]
+
+    @staticmethod
+    def by(
+        index: DenseIndex, encoder: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN,
+        precision: str = "auto", batch_size: int = 64,
+    ) -> ZeroShot:  # fmt: skip
+        """Return the search of an encoder, which is opened when it is asked first.
+
+        Parameters
+        ----------
+        index
+            Made with this encoder.
+        encoder, models, max_length, prompts
+            See :func:`anmi.retrieval.encoders.load_encoder`.
+        precision, batch_size
+            See :func:`anmi.retrieval.encoders.encode`.
+        """
+
+        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+            from anmi.retrieval.encoding import Encoding
+
+            return Encoding(encoder, models, max_length, prompts, precision, batch_size, "query")(list(texts))
+
+        return ZeroShot(index, encode)
+
+    def hits(self, question: str, k: int, search: HybridSearch) -> list[Hit]:
+        """Return the best documents of a question, with their texts out of another search of the same corpus."""
+        rows, scores = (found[0].tolist() for found in self.index.search(self.encode([question]), k))
+        found = [(row, score) for row, score in zip(rows, scores, strict=True) if row != PADDING]
+        texts: dict[int, dict[str, Any]] = search.texts([row for row, _ in found])
+        return [
+            Hit(rank=rank, score=score, dense_rank=rank, dense_score=score, **texts[row])
+            for rank, (row, score) in enumerate(found, start=1)
+        ]
+
 
 # What is shown of a text; the page of the document has more, and no browser stands all of a very long one.
 SHOWN: Final = 1_000

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.asked import asked_of
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.pipelines.evaluation.search import HYBRID
-from anmi.pipelines.evaluation.splits import trained_on
+from anmi.pipelines.evaluation.search import HYBRID, asked_of, trained_on
 from anmi.store import Store
 
 if TYPE_CHECKING:
@@ -195,8 +193,7 @@ def measure_knowledge(
     if knowledge.entities.empty or knowledge.facts.empty:
         return {}, {}
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.factuality import factuality_pairs
-    from anmi.evaluation.linking import confusions, first_types, neighbour_examples, neighbours
+    from anmi.evaluation.factuality import factuality_pairs, neighbours
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.prompts import OWN
 
@@ -223,15 +220,13 @@ def measure_knowledge(
         "depth": params.neighbours,
         "queries": int(near.query_id.nunique()),
         "shares": {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")},
-        "confusions": confusions(near, first_types(knowledge.entities)),
-        "examples": neighbour_examples(near, asked, texts, known, params.neighbour_queries, seed),
     }
 
 
 def _linking(
     run: pd.DataFrame, truth: pd.DataFrame, about: Mapping[str, int], params: EvaluationParams, seed: int
 ) -> dict[str, Any]:
-    from anmi.evaluation.linking import linking
+    from anmi.evaluation.factuality import linking
     from anmi.evaluation.significance import interval
 
     found = linking(run, truth, about)

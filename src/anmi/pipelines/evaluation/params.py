@@ -58,6 +58,3 @@ class EvaluationParams(BaseModel):
         "a graph; a share of one half is then known to 0.02.",
     )  # fmt: skip
     neighbours: int = Field(5, ge=1, description="Nearest documents looked at; a page of results shows about as many.")
-    neighbour_queries: int = Field(
-        12, ge=0, le=200, description="Queries kept with their nearest documents for the report; enough to see a habit."
-    )

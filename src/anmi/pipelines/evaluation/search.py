@@ -2,23 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.asked import asked_of
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.pipelines.evaluation.splits import check_held_out, trained_on
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
 from anmi.search.retriever import Encoded, Retriever
 from anmi.store import Store
+
+
+def trained_on(training_summary: Mapping[str, Any]) -> list[str]:
+    """Return the splits that a model was trained on; one of an earlier release does not say, and knew train only."""
+    return list(training_summary.get("trained_on") or ["train"])
+
+
+def check_held_out(split: str, trained: Sequence[str], model: str = "the model") -> None:
+    """Raise an AnmiError where a model would be evaluated on a split that it was trained on."""
+    if split in trained:
+        raise AnmiError(
+            f"evaluation.split is {split}, which {model} was trained on by training.refit: evaluate on test, or train "
+            "with training.refit=false"
+        )
+
+
+KindOfQueries = Literal["labels", "pseudo_queries"]
+
+
+class Asked(NamedTuple):
+    """What is asked, with the documents and labels that belong to it.
+
+    Attributes
+    ----------
+    corpus
+        Without what pseudo-queries were made of, where they stand in; else as it was.
+    queries
+        Those of the split that have a label.
+    qrels
+        All.
+    kind
+        ``labels`` or ``pseudo_queries``, which are a weaker proof.
+    """
+
+    corpus: pd.DataFrame
+    queries: pd.DataFrame
+    qrels: pd.DataFrame
+    kind: KindOfQueries
+
+
+def kind_of_queries(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> KindOfQueries:
+    """Return what the queries of a split are."""
+    return "pseudo_queries" if split in unlabelled_splits(queries, qrels) else "labels"
+
+
+def asked_of(
+    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, pseudo_queries: pd.DataFrame | None, split: str
+) -> Asked:
+    """Return the queries of a split; where none has a label, those made of the documents held out for it."""
+    kind = kind_of_queries(queries, qrels, split)
+    if kind == "pseudo_queries" and pseudo_queries is not None:
+        corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])
+    found = queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
+    return Asked(corpus, found, qrels, kind)
+
 
 HYBRID: Final = "hybrid"
 

@@ -21,8 +21,7 @@ from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.pipelines.evaluation.search import HYBRID
-from anmi.pipelines.evaluation.splits import check_held_out, trained_on
+from anmi.pipelines.evaluation.search import HYBRID, check_held_out, trained_on
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.bm25 import BM25Index

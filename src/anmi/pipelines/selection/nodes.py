@@ -187,10 +187,20 @@ def summarise_selection(
     """
     from anmi.corpus.metadata import values_by_id
     from anmi.corpus.mined import of_train
-    from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, false_negatives
-    from anmi.evaluation.distributions import SCORE_COLUMNS, Distributions, ranges
-    from anmi.evaluation.marked import AgainstMarks
-    from anmi.evaluation.nearness import RelevanceByNearness
+    from anmi.evaluation.diagnostics import (
+        SCORE_COLUMNS,
+        AgainstMarks,
+        BySource,
+        Distributions,
+        Expected,
+        Funnel,
+        Gap,
+        Origins,
+        RelevanceByNearness,
+        diagnose,
+        false_negatives,
+        ranges,
+    )
     from anmi.judging.fusing import provenance
     from anmi.report.console import expected_sentence, source_lines
     from anmi.selection.rows import of_split
