@@ -56,10 +56,14 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "dnh.json"
 DATA = Path(os.environ.get("ANMI_DATA") or ROOT.parent / "shared" / "data")
 MODELS = ROOT / "data" / "store" / "models"
-RECIPES = (
-    "dnh_random", "dnh_random_graph", "dnh_random_latent", "dnh_linear", "dnh_step", "dnh_triggered", "dnh_clustered",
-    "dnh_quantised", "dnh_adversary",
-)  # fmt: skip
+# By name what each sets over the training of dnh_linear.
+RECIPES: dict[str, dict[str, Any]] = {
+    "dnh_random": {"curriculum": "none", "sources": {"mixed": {"random": 1, "graph": 0, "latent": 0}}},
+    "dnh_random_graph": {"curriculum": "none", "sources": {"mixed": {"random": 0.3, "graph": 0.7, "latent": 0}}},
+    "dnh_random_latent": {"curriculum": "none", "sources": {"mixed": {"random": 0.4, "graph": 0, "latent": 0.6}}},
+    "dnh_linear": {}, "dnh_step": {"curriculum": "step"}, "dnh_triggered": {"curriculum": "triggered"},
+    "dnh_adversary": {"sources": {"mixed": {"adversary": 0.1}}},
+}  # fmt: skip
 REFERENCE = "dnh_random"
 # By text alone: what would be drawn if nobody knew what documents state.
 UNFILTERED = "dnh_linear without the fact filter"
@@ -122,12 +126,12 @@ class World:
 def options_of(recipe: str) -> TrainingOptions:
     """Training options of a recipe of the project."""
     book = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"])
+    changes = RECIPES.get(ONE_SCALE.get(recipe, recipe), {})
+    options = merged_options(book.get("dnh_linear"), TrainingParams(options=changes))
     if recipe in ONE_SCALE:
-        options = merged_options(book.get(ONE_SCALE[recipe]), TrainingParams())
         return TrainingOptions(**options.model_dump() | {"loss": "pooled"})
     if recipe != UNFILTERED:
-        return merged_options(book.get(recipe), TrainingParams())
-    options = merged_options(book.get("dnh_linear"), TrainingParams())
+        return options
     return options.model_copy(update={"sources": options.sources.model_copy(update={"fact_filter": False})})
 
 

@@ -98,7 +98,10 @@ def arms(mean_hardness: float) -> dict[str, dict[str, Any]]:
     all queries alike, so that what is left is due to adapting.
     """
     book = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text())["recipes"])
-    found = {name: dict(book.get(name).training) | {"negatives": 3} for name in ("hans", "hans_formulas")}
+    found = {"hans": dict(book.get("hans").training) | {"negatives": 3}}
+    letter = dict(book.get("hans_as_published").training["hardness"]["hans"])
+    formulas = {name: value for name, value in letter.items() if name not in ("temperature_is", "margin_on")}
+    found["hans_formulas"] = found["hans"] | {"hardness": {"hans": formulas}}
     plain = {name: value for name, value in found["hans"].items() if name != "hardness"}
     matched = {
         "temperature": {"fixed": {"value": round(0.07 * (1 - mean_hardness / 2), 4)}},
