@@ -66,7 +66,7 @@ define RARE_TESTS
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
 ^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/previews|report/f)|^docs/images/viz tests/e2e/test_viz.py
 ^src/anmi/(hooks/(tracking|mlflow_)|datasets/model_registry|search/served|runs/record|pipelines/evaluation)|^docs/images/viz tests/e2e/test_mlflow_page.py tests/hooks/test_served_model.py
-^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/marked) tests/e2e/test_serve.py
+^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/retrieve) tests/e2e/test_serve.py
 ^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|runs|search)/|^conf/base/catalog tests/e2e/test_notebooks.py
 endef
 export RARE_TESTS

@@ -30,9 +30,9 @@ from anmi.corpus.sources import load_collection
 from anmi.corpus.splits import position
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import side_by_side, vectors
-from anmi.retrieval.best import best
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.exact import best
 from anmi.retrieval.fusion import Ranked, aligned, fuse
 from anmi.search.fit import bagged, grid
 

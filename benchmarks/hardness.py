@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from anmi import seeds
-from anmi.corpus.characters import read_characters, split_words
-from anmi.corpus.hardness import hardness, mixed_share
+from anmi.corpus.hardness import hardness, mixed_share, read_characters, split_words
 from anmi.evaluation.buckets import EASY_BELOW, HARD_ABOVE
 
 ROOT = Path(__file__).parents[1]

@@ -39,9 +39,9 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 from anmi.candidates import PADDING
 from anmi.judging.fused import FEATURES, features
-from anmi.retrieval.best import best
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.exact import best
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from planted import COLLECTIONS, Opened, Planted, planted
 

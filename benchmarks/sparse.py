@@ -31,8 +31,8 @@ from adaptation_peers import Mined, fresh
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import Ranking, dev_metric, vectors
 from anmi.evaluation.significance import compare, interval
-from anmi.retrieval.best import best
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.exact import best
 from anmi.retrieval.index import SHARE
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.sparse import SparseIndex

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.corpus.api_docs import see_also, split_docstring, stable
+from anmi.corpus.api_docs import public_objects, see_also, split_docstring, stable
 from anmi.corpus.duplicates import normalised
 from anmi.corpus.knowledge import KnowledgeGraph
-from anmi.corpus.public_api import public_objects
 from anmi.corpus.sources import fingerprint, load_collection
 
 

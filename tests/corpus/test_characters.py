@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.characters import read_characters, split_words
+from anmi.corpus.hardness import read_characters, split_words
 
 
 def words_of(texts: list[str]) -> list[list[str]]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from anmi.corpus.characters import read_characters, split_words
-from anmi.corpus.hardness import HardnessParams, mixed_share
+from anmi.corpus.hardness import HardnessParams, mixed_share, read_characters, split_words
 from anmi.errors import AnmiError
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.equivalents import same_text, superset_of_triples
+from anmi.corpus.checks import same_text, superset_of_triples
 
 TRIPLE = st.tuples(st.sampled_from("ab"), st.sampled_from("pq"), st.sampled_from("xyz")).map(list)
 

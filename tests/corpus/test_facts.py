@@ -6,7 +6,7 @@ import json
 
 import pandas as pd
 
-from anmi.corpus.facts import stated_facts, triples_of
+from anmi.corpus.graph_tables import stated_facts, triples_of
 
 
 def corpus(**triples):

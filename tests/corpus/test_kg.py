@@ -7,8 +7,8 @@ import json
 import pandas as pd
 import pytest
 
+from anmi.corpus.checks import superset_of_triples
 from anmi.corpus.contents import contents, files_of
-from anmi.corpus.equivalents import superset_of_triples
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.sources import fingerprint, load_collection
 from anmi.errors import AnmiError

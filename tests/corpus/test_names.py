@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.names import Names, Resolver, last_segment
+from anmi.corpus.graph_tables import Names, Resolver, last_segment
 
 SEGMENTS = st.lists(st.sampled_from(["a", "b", "c d", "HIV", "<x>"]), min_size=1, max_size=4)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus import near
+from anmi.corpus import related as near
 from anmi.corpus.duplicates import normalised
-from anmi.corpus.near import near_duplicates
+from anmi.corpus.related import near_duplicates
 
 FILLER = [f"w{chr(97 + i)}" for i in range(26)]
 

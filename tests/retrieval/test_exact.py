@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.retrieval import exact
-from anmi.retrieval.best import best, kth_at_least
-from anmi.retrieval.exact import nearest, similarities
+from anmi.retrieval.exact import best, kth_at_least, nearest, similarities
 
 
 def unit(values: np.ndarray) -> np.ndarray:

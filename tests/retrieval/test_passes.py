@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.retrieval import passes as module
-from anmi.retrieval.passes import passes
+from anmi.retrieval import kinds as module
+from anmi.retrieval.kinds import passes
 
 TEXTS = st.lists(st.integers(0, 3000).map(lambda size: "ab ü" * (size // 4)), max_size=60)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from anmi.candidates import PADDING
-from anmi.retrieval.random import draw
+from anmi.retrieval.pool import draw
 
 
 @given(

@@ -12,7 +12,7 @@ import pytest
 
 from anmi.candidates import PADDING, SOURCES, Candidates
 from anmi.corpus.related import COPY
-from anmi.retrieval import bm25, random
+from anmi.retrieval import bm25, pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
@@ -101,9 +101,7 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
                         told["exact"] = float(ranks[document])
             fused += np.where(ranks > deepest, 0, 1 / (60 + ranks))
         excluded = np.array([sorted(barred)], np.int32)
-        drawn = random.draw(
-            retrieve.seed, [queries.query_ids[number]], excluded, len(retrieve.related), retrieve.random
-        )
+        drawn = pool.draw(retrieve.seed, [queries.query_ids[number]], excluded, len(retrieve.related), retrieve.random)
         for document in drawn[0][drawn[0] >= 0].tolist():
             said[document]["source"] += SOURCES["random"]
         for document, told in said.items():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from anmi.retrieval.best import best, of_keys
+from anmi.retrieval.exact import best, of_keys
 from anmi.retrieval.sums import _RANGE, _compiled, add_postings, best_by_postings, row_products
 from anmi.retrieval.terms import unsigned
 

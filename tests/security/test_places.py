@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from anmi.corpus import sources
 from anmi.corpus.contents import files_of
 from anmi.corpus.ir_datasets_source import data_archives_only
-from anmi.corpus.within import inside
+from anmi.corpus.raw import inside
 from anmi.errors import AnmiError, is_plain_name
 from anmi.retrieval.encoders import check_name
 from anmi.selection.recipe import RecipeBook

@@ -11,8 +11,7 @@ from anmi.candidates.block import (
     Kind,
     Rule,
 )
-from anmi.candidates.columns import Columns, ColumnShards
-from anmi.candidates.shards import CandidateShards, Layout
+from anmi.candidates.shards import CandidateShards, Columns, ColumnShards, Layout
 
 __all__ = [
     "MARKED", "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SOURCES", "CandidateShards", "Candidates", "ColumnShards",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,17 +10,17 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
+from scipy import sparse
 
-from anmi.corpus.columns import among, arrow, column
+from anmi.corpus.columns import among, arrow, column, containing, taken
 from anmi.corpus.duplicates import find_duplicates, find_queries, normalised_forms
-from anmi.corpus.equivalents import same_text, superset_of_triples
-from anmi.corpus.facts import stated_facts
+from anmi.corpus.graph_tables import stated_facts
 from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
 from anmi.corpus.splits import choose, cut
 from anmi.corpus.texts import joined_texts
-from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection
+from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, empty
 from anmi.errors import AnmiError
 
 log = logging.getLogger(__name__)
@@ -270,3 +271,90 @@ def _facts(raw: RawCollection, corpus: pd.DataFrame) -> pd.DataFrame:
 
 def _graph(graph: pd.DataFrame) -> pd.DataFrame:
     return graph[["head", "relation", "tail"]].reset_index(drop=True)
+
+
+_BLOCK = 2048
+
+
+def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """Return for every query the documents labelled for other queries with the same normalised text.
+
+    Parameters
+    ----------
+    queries
+        ``query_id, normalised``.
+    qrels
+        ``query_id, document_id``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``query_id, document_id``.
+    """
+    labelled = qrels[["query_id", "document_id"]].merge(queries[["query_id", "normalised"]], on="query_id")
+    both = queries[["query_id", "normalised"]].merge(labelled[["normalised", "document_id"]], on="normalised")
+    return _without_labelled(both[["query_id", "document_id"]].drop_duplicates(), qrels)
+
+
+def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """Return for every query the documents that state all triples of one of its own documents.
+
+    Parameters
+    ----------
+    corpus
+        ``document_id, metadata``; a document's facts are ``metadata.triples``, a list of [head, relation, tail].
+    qrels
+        ``query_id, document_id``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``query_id, document_id``; empty where no document has triples.
+    """
+    facts = _triples(corpus)
+    if facts is None or qrels.empty:
+        return empty("query_id", "document_id")
+    document_ids = corpus["document_id"].to_numpy(dtype=object)
+    row = pd.Series(np.arange(len(corpus)), index=corpus["document_id"])
+    names, query = np.unique(qrels["query_id"].to_numpy(dtype=object), return_inverse=True)
+    own, place = np.unique(row.loc[qrels["document_id"]].to_numpy(), return_inverse=True)
+    membership = sparse.csr_matrix((np.ones(len(place), np.int32), (query, place)), (len(names), len(own)))
+    needed = facts[own]
+    size = np.asarray(needed.sum(axis=1)).ravel()
+    transposed = facts.T.tocsc()
+    parts = []
+    for start in range(0, len(own), _BLOCK):
+        shared = (needed[start : start + _BLOCK] @ transposed).tocoo()
+        complete = shared.data == size[start + shared.row]
+        found = np.ones(int(complete.sum()), np.int32), (shared.row[complete], shared.col[complete])
+        parts.append(sparse.csr_matrix(found, shared.shape))
+    stating = (membership @ sparse.vstack(parts)).tocsr()
+    stating.sort_indices()
+    pairs = {
+        "query_id": np.repeat(names, np.diff(stating.indptr)),
+        "document_id": document_ids[stating.indices],
+    }
+    return _without_labelled(pd.DataFrame(pairs, dtype="str"), qrels)
+
+
+def _triples(corpus: pd.DataFrame) -> sparse.csr_matrix | None:
+    """Return which document states which triple, int32 [N, T]; ``None`` where there are none."""
+    number: dict[str, int] = {}
+    rows: list[int] = []
+    columns: list[int] = []
+    telling = containing(corpus["metadata"], '"triples"')
+    for index, text in zip(telling.tolist(), taken(corpus["metadata"], telling), strict=True):
+        triples = json.loads(text).get("triples")
+        if not isinstance(triples, list):
+            continue
+        for triple in {json.dumps(item) for item in triples}:
+            rows.append(index)
+            columns.append(number.setdefault(triple, len(number)))
+    if not number:
+        return None
+    return sparse.csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), (len(corpus), len(number)))
+
+
+def _without_labelled(found: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    merged = found.merge(qrels[["query_id", "document_id"]], how="left", indicator=True)
+    return merged.loc[merged["_merge"] == "left_only", ["query_id", "document_id"]].reset_index(drop=True)

@@ -12,9 +12,8 @@ from typing import Any, Final
 import pandas as pd
 
 from anmi.corpus.jsonl import read_objects, string, to_json
-from anmi.corpus.raw import Options, RawCollection
+from anmi.corpus.raw import Options, RawCollection, inside
 from anmi.corpus.types import empty
-from anmi.corpus.within import inside
 from anmi.errors import AnmiError
 
 _WILDCARD: Final = re.compile(r"[*?\[]")

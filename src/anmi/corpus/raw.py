@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
 from anmi.corpus.quarantine import table_of
 from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, empty
+from anmi.errors import AnmiError, nearest
 
 MAX_DOCUMENT_CHARACTERS: Final = 1_000_000
 
@@ -94,3 +96,87 @@ def no_queries() -> pd.DataFrame:
 def no_labels() -> pd.DataFrame:
     """Return the labels of a collection without any: ``query_id, document_id, relevance, split, file, line``."""
     return empty("query_id", "document_id", "relevance", "split", "file").assign(line=pd.Series(dtype="int64"))
+
+
+def inside(path: Path, folder: Path) -> Path:
+    """Return a file of a folder, unless it is a link that leads out of it.
+
+    Whoever packed a collection may have put a link to ``~/.aws/credentials`` in it; read as a document, that would
+    be shown in reports and sent to judges. The folder itself may be a link: the user named it.
+
+    Parameters
+    ----------
+    path
+        A file, which need not exist.
+    folder
+        That it must lie in once all links are followed.
+
+    Raises
+    ------
+    AnmiError
+        It lies elsewhere.
+    """
+    try:
+        leads_in = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise AnmiError(f"{path} cannot be followed ({error}); put the file itself there") from None
+    if not leads_in:
+        raise AnmiError(
+            f"{path} is a link that leads out of {folder}; a collection is read from its own folder alone, so put the "
+            "file itself there"
+        )
+    return path
+
+
+# Kind: module and function that read it, and what follows the colon (nothing for a built-in collection).
+READERS: Final[dict[str, tuple[str, str]]] = {
+    "api_docs": ("anmi.corpus.api_docs:read_api_docs", ""),
+    "beir": ("anmi.corpus.kg:read_beir", "DIR"),
+    "kg": ("anmi.corpus.kg:read_kg", "DIR"),
+    "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
+    "docs": ("anmi.corpus.files_source:read_docs", "GLOB[;GLOB…]"),
+    "ir_datasets": ("anmi.corpus.ir_datasets_source:read_ir_datasets", "ID"),
+}
+_ROWS: Final = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"})
+
+
+def kind_and_place(collection: str) -> tuple[str, str]:
+    """Return the kind of a collection and where it lies.
+
+    Raises
+    ------
+    AnmiError
+        The kind is unknown, or the place is missing, or it is there and should not be.
+
+    Examples
+    --------
+    >>> kind_and_place("beir:../shared/data/scifact"), kind_and_place("api_docs")
+    (('beir', '../shared/data/scifact'), ('api_docs', ''))
+    >>> kind_and_place("beir:")
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: collection "beir:" lacks its place: write it as beir:DIR
+    """
+    kind, colon, place = collection.partition(":")
+    if kind not in READERS:
+        there = Path(collection)
+        hint = f'for what lies there write "{likely_kind(there)}:{collection}"' if there.exists() else None
+        raise AnmiError(f'there is no collection "{collection}": {hint or nearest(kind, READERS)}')
+    argument = READERS[kind][1]
+    if argument and not place.strip():
+        raise AnmiError(f'collection "{collection}" lacks its place: write it as {kind}:{argument}')
+    if colon and not argument:
+        raise AnmiError(f'collection "{collection}" takes nothing after the name: write it as {kind}')
+    return kind, place.strip()
+
+
+def likely_kind(place: Path) -> str:
+    """Return what kind of collection a folder or file seems to be, by its name and what lies in it.
+
+    Examples
+    --------
+    >>> likely_kind(Path("docs")), likely_kind(Path("pairs.csv"))
+    ('docs', 'pairs')
+    """
+    if (place / "corpus.jsonl").exists():
+        return "beir"
+    return "pairs" if place.suffix.lower() in _ROWS else "docs"

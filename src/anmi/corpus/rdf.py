@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.corpus.graph_tables import GraphTables
+from anmi.corpus.graph_tables import GraphTables, last_segment
 from anmi.corpus.jsonl import clean, read_lines, to_json
-from anmi.corpus.names import last_segment
 from anmi.corpus.quarantine import table_of
 from anmi.corpus.types import ENTITY_COLUMNS
 from anmi.errors import AnmiError

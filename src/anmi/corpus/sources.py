@@ -1,7 +1,7 @@
 """One string names a collection; one function per scheme reads it.
 
 A new kind of source is one function from (location, options) to :class:`RawCollection` and one line in
-:data:`anmi.corpus.kinds.READERS`.
+:data:`anmi.corpus.raw.READERS`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from anmi.corpus.checks import assemble
 from anmi.corpus.columns import arrow, joined_bytes
-from anmi.corpus.kinds import READERS, kind_and_place
 from anmi.corpus.language import language_code, load_ahead
-from anmi.corpus.raw import USUAL_FIELDS, FieldNames, Options, RawCollection
+from anmi.corpus.raw import READERS, USUAL_FIELDS, FieldNames, Options, RawCollection, kind_and_place
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError
@@ -27,7 +26,7 @@ Reader = Callable[[str, Options], RawCollection]
 
 
 def reader_of(kind: str) -> Reader:
-    """Return what reads a kind of collection of :data:`anmi.corpus.kinds.READERS`."""
+    """Return what reads a kind of collection of :data:`anmi.corpus.raw.READERS`."""
     module, _, function = READERS[kind][0].partition(":")
     reader: Reader = getattr(importlib.import_module(module), function)
     return reader

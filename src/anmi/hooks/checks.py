@@ -20,7 +20,7 @@ from kedro.pipeline.node import Node
 from kedro.validation.type_extractor import TypeExtractor
 
 from anmi.candidates import MEASURED
-from anmi.corpus.kinds import kind_and_place
+from anmi.corpus.raw import kind_and_place
 from anmi.errors import AnmiError, nearest
 from anmi.files import disk_error
 from anmi.hooks.parameters import (

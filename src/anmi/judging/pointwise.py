@@ -29,9 +29,8 @@ from anmi.retrieval.encoders import (
     load_encoder,
     short_name,
 )
-from anmi.retrieval.kinds import autocast, device, quiet, resolve_precision
+from anmi.retrieval.kinds import autocast, device, passes, quiet, resolve_precision
 from anmi.retrieval.model_folder import checked_model
-from anmi.retrieval.passes import passes
 from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.errors import AnmiError, nearest
-from anmi.retrieval.best import best, of_keys
+from anmi.retrieval.exact import best, of_keys
 from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, tokenizer
 

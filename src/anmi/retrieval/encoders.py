@@ -20,10 +20,9 @@ from tqdm import tqdm
 from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, nearest
 from anmi.fingerprint import hash_file
-from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, quiet
+from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, passes, quiet
 from anmi.retrieval.model_folder import checked_model, is_folder
 from anmi.retrieval.model_settings import as_text, modules_of
-from anmi.retrieval.passes import passes
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.sparse.base import is_sparse_folder
 from anmi.retrieval.token_table import TokenTable, token_table
@@ -278,7 +277,7 @@ def encode(
     precision
         ``auto``, ``float32`` or ``bfloat16``, of torch's matrix products; the result is float32.
     batch_size
-        Texts per forward pass at most; see :func:`anmi.retrieval.passes.passes`.
+        Texts per forward pass at most; see :func:`anmi.retrieval.kinds.passes`.
     description
         Label of the progress bar; none when empty.
     role

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import SOURCES, Candidates
+from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
 from anmi.engine.threads import outside_python
-from anmi.retrieval import exact, pool, random
+from anmi.retrieval import exact, pool
 from anmi.retrieval.bm25 import BM25Index, above
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
@@ -104,7 +105,7 @@ class Retrieve:
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
         excluded = self.related.same_text(np.concatenate([queries.positives, queries.own[:, None]], axis=1))
-        drawn = random.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
+        drawn = pool.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
         found = self._find(queries, excluded, np.concatenate([drawn, queries.positives], axis=1))
         nearest, lexical = pool.without(found.nearest, excluded), pool.without(found.lexical, excluded)
         known = {
@@ -198,3 +199,40 @@ def _first(
     """Return the first documents of each list that are candidates, [Q, depth], with their values."""
     documents, values = pool.compacted(documents, values)
     return documents[:, :depth], values[:, :depth]
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Adds the column ``marked`` to a block: 0 of candidates that were marked as not relevant, else NaN.
+
+    What was marked as relevant is a positive, and so no candidate.
+
+    Attributes
+    ----------
+    queries, documents
+        The pairs: ids of queries [n], and the rows of the documents in the corpus, int64 [n].
+    """
+
+    queries: NDArray[np.str_]
+    documents: NDArray[np.int64]
+
+    @staticmethod
+    def of(marks: pd.DataFrame | None, document_ids: list[str]) -> Marked | None:
+        """Return what adds the column for marks, ``query_id, document_id, relevance``; None where none refutes."""
+        refuted = marks[marks["relevance"] == 0] if marks is not None else pd.DataFrame()
+        if refuted.empty:
+            return None
+        place = dict(zip(document_ids, range(len(document_ids)), strict=True))
+        rows: Any = refuted["document_id"].map(place).to_numpy(np.int64)
+        return Marked(refuted["query_id"].to_numpy(np.str_), rows)
+
+    def __call__(self, block: Candidates) -> Candidates:
+        """Return the block with the column."""
+        names, row = np.unique(block.query_ids, return_inverse=True)
+        at = np.minimum(np.searchsorted(names, self.queries), len(names) - 1)
+        here = names[at] == self.queries
+        # A pair as one number: which query of the block, and which document.
+        size = int(max(block.documents.max(initial=0), self.documents.max(initial=0))) + 1
+        pairs = row[:, None].astype(np.int64) * size + block.documents
+        found = np.isin(pairs, at[here] * size + self.documents[here]) & (block.documents != PADDING)
+        return block.with_columns({MARKED: np.where(found, 0.0, np.nan).astype(np.float32)})

@@ -111,9 +111,8 @@ def retrieve(
     """
     from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
-    from anmi.retrieval.marked import Marked
     from anmi.retrieval.related import RelatedDocuments
-    from anmi.retrieval.retrieve import Queries, Retrieve
+    from anmi.retrieval.retrieve import Marked, Queries, Retrieve
 
     asked = recipes.get(recipe)
     bm25, dense = asked.settings("bm25", bm25), asked.settings("dense", dense)

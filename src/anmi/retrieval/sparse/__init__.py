@@ -4,7 +4,6 @@ A query is its terms with their idf; a document is its own terms, weighed, and f
 Searching needs no PyTorch: the modules that do, ``model`` and ``document``, are not imported here.
 """
 
-from anmi.retrieval.sparse.index import SparseIndex
-from anmi.retrieval.sparse.query import TermTable, term_table
+from anmi.retrieval.sparse.index import SparseIndex, TermTable, term_table
 
 __all__ = ["SparseIndex", "TermTable", "term_table"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anmi.retrieval.model_folder import check_folder
 from anmi.retrieval.sparse.document import LexicalExpansion
-from anmi.retrieval.sparse.query import term_table
+from anmi.retrieval.sparse.index import term_table
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
