@@ -19,7 +19,7 @@ from anmi.cli import cli
 from anmi.report.console import hits_table
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
-from anmi.search.hits import Hit
+from anmi.search.hybrid import Hit
 from anmi.search.retriever import Encoded
 
 ROOT = Path(__file__).parents[2]

@@ -176,20 +176,6 @@ def test_two_retrievers_of_one_kind_are_refused(model: Path) -> None:
         HybridSearch(search.bm25, [search.main, search.main], corpus(), search.settings)
 
 
-def test_a_folder_of_the_release_before_is_searched_as_it_was(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "copy")
-    file = tmp_path / "copy" / "hybrid.json"
-    settings = json.loads(file.read_text())
-    for name in ("weights", "spreads", "retrievers"):
-        del settings[name]
-    file.write_text(json.dumps(settings | {"format": 1, "weight": 0.7, "dense_spread": 0.4}))
-    found = HybridSearch.load(tmp_path / "copy")
-    assert found.search(QUESTIONS, 5) == HybridSearch.load(folder).search(QUESTIONS, 5)
-    file.write_text(json.dumps(settings | {"format": 1}))
-    with pytest.raises(AnmiError, match=r"hybrid.json is damaged"):
-        HybridSearch.load(tmp_path / "copy")
-
-
 def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "model"
     shutil.copytree(model, other)
@@ -245,7 +231,7 @@ def test_any_other_model_is_run_by_sentence_transformers(
 def test_what_the_readme_says_runs(folder: Path) -> None:
     text = (folder / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 2 and "0.7 · cosine / 0.4 + 0.3 · BM25 / s" in text
+    assert len(blocks) == 2
     prelude = f"FOLDER = {str(folder)!r}\nQUESTION = 'word1 word2'\n"
     printed = []
     for block in blocks:

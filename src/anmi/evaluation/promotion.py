@@ -32,7 +32,7 @@ class PromotionRule(BaseModel):
         "encoder alone.",
     )  # fmt: skip
     margin: float = Field(
-        0.01, ge=0, lt=1, description="Loss of mean nDCG@10 that is put up with: as if one query in a hundred lost its "
+        0.01, ge=0, lt=1, description="Allowed loss of mean nDCG@10: as if one query in a hundred lost its "
         "only answer from the first rank. 0 asks for a proof of gain, which nearly the same data cannot give.",
     )  # fmt: skip
     confidence: float = Field(
@@ -170,7 +170,7 @@ def _compare(
     sentence = (
         f"the challenger is {verdict}: nDCG@10 {figures['challenger']:.4f} against {figures['champion']:.4f} on the "
         f"same {len(challenger)} queries, a difference of {mean:+.4f} that is with {rule.confidence:.0%} confidence at "
-        f"least {bound:+.4f}, and {-rule.margin:+.4f} is put up with"
+        f"least {bound:+.4f}; allowed loss: {rule.margin:.4f}"
     )
     return holds, sentence, figures
 
@@ -186,8 +186,8 @@ def _generalises(
     holds = difference >= -rule.margin
     sentence = (
         f"on the {len(asked)} queries whose documents training never saw the challenger "
-        f"{'keeps' if holds else 'loses'} quality: a difference of {difference:+.4f}, and {-rule.margin:+.4f} is put "
-        "up with"
+        f"{'keeps' if holds else 'loses'} quality: a difference of {difference:+.4f}; allowed "
+        f"loss: {rule.margin:.4f}"
     )
     return holds, sentence, figures | {"unseen_difference": difference}
 

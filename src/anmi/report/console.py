@@ -28,7 +28,7 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.search.hits import Hit
+from anmi.search.hybrid import Hit
 
 NOTHING_MINED: Final = (
     "No negatives were mined, since the collection has no training labels; training rests on pseudo-queries."

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_file
-from anmi.retrieval.sparse import SparseIndex
 
 SETTINGS: Final = "hybrid.json"
 README: Final = "README.md"
@@ -56,12 +54,9 @@ def opened(folder: Path) -> dict[str, Any]:
     try:
         settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         files = dict(settings["files"])
-        if settings.get("format") == 1:
-            kind = "sparse" if SparseIndex.is_one(folder / "dense") else "dense"
-            settings = renewed(settings, kind) | {"retrievers": [{"kind": kind, "model": "model", "index": "dense"}]}
     except (ValueError, KeyError, TypeError):
         raise AnmiError(f"{file} is damaged: {again}") from None
-    if settings.get("format") not in (1, FORMAT):
+    if settings.get("format") != FORMAT:
         raise AnmiError(
             f"{file} has the format {settings.get('format')}, and this release of anmi reads {FORMAT}: search with the "
             f"release that wrote it ({settings.get('versions', {}).get('anmi', 'unknown')}), or export it again"
@@ -75,21 +70,6 @@ def opened(folder: Path) -> dict[str, Any]:
         if "sha256" in facts and hash_file(path, "sha256") != facts["sha256"]:
             raise AnmiError(f"{path} is damaged, since its SHA-256 is not the one noted in {SETTINGS}: {again}")
     return settings
-
-
-def renewed(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return how a hybrid was put together in today's terms; format 1 knew one retriever beside BM25.
-
-    Examples
-    --------
-    >>> renewed({"method": "convex", "weight": 0.75, "dense_spread": 0.1}, "dense")
-    {'method': 'convex', 'weights': {'bm25': 0.25, 'dense': 0.75}, 'spreads': {'dense': 0.1}}
-    """
-    if "weights" in settings:
-        return dict(settings)
-    made = {name: value for name, value in settings.items() if name not in ("weight", "dense_spread", "fit")}
-    weight = settings["weight"]
-    return made | {"weights": {"bm25": round(1 - weight, 6), kind: weight}, "spreads": {kind: settings["dense_spread"]}}
 
 
 def copy_model(source: Path, target: Path) -> None:

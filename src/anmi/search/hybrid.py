@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -17,12 +18,45 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import DEPTH, Fused, Lists, Method, Ranked, equal, fuse
 from anmi.retrieval.index import build_index, load_index
 from anmi.search.folder import README, copy_model, opened, seal
-from anmi.search.hits import Hit
 from anmi.search.readme import text_of
 from anmi.search.retriever import MODELS, Encoded, Kind, Retriever
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document that was found.
+
+    Attributes
+    ----------
+    rank
+        From 1.
+    document_id, title, text
+        Of the document.
+    score
+        By which it was ranked; compares documents of one query only.
+    bm25_rank, bm25_score, dense_rank, dense_score, sparse_rank, sparse_score
+        What each part says; None where the search has no such part, or the document is not among the best that the part
+        was asked for.
+    """
+
+    rank: int
+    document_id: str
+    title: str
+    text: str
+    score: float
+    bm25_rank: int | None = None
+    bm25_score: float | None = None
+    dense_rank: int | None = None
+    dense_score: float | None = None
+    sparse_rank: int | None = None
+    sparse_score: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything by name, for JSON."""
+        return asdict(self)
 
 
 COLUMNS: Final = ("document_id", "title", "text")

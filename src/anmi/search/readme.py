@@ -37,15 +37,13 @@ for hit in search.search(QUESTION, k=10)[0]:
 
 {alone_by} asks one part only.
 
+`hybrid.json` says how the parts are fused, and on how many queries the weights were fitted.
+
 Without ANMI, by the {kind} retriever alone (terms for BM25 are cut by a tokeniser of ANMI's):
 
 ```python
 {alone}```
-
-## How they are put together
-
-{how}
-{figures}"""
+"""
 _INDEX: Final = {
     "dense": "| `{index}/vectors.npy` | unit vectors; row i is document i of the other parts |",
     "approximate": "| `{index}/index.faiss` | FAISS, inner product of unit vectors; row i is document i of the other "
@@ -95,20 +93,6 @@ rows = np.argsort(-scores)[:10]
 print(documents.iloc[rows].assign(score=scores[rows]))
 """,
 }
-_CONVEX: Final = """\
-The best {depth} of each part are fused. The score of a document is
-
-    {terms} + {bm25:g} · BM25 / s
-
-where s is the standard deviation of the query's BM25 scores over all documents, and a document that one part does not
-list counts there as the last that it lists."""
-_TERM: Final = "{weight:g} · {score} / {spread:.4g}"
-_SCORES: Final = {"dense": "cosine", "sparse": "inner product"}
-_RRF: Final = "The best {depth} of each part are fused by reciprocal ranks: Σ 1 / (60 + rank)."
-_OF: Final = {
-    "labels": "dev queries",
-    "pseudo_queries": "pseudo-queries made of documents that were held out of training, a weaker proof than labels",
-}
 
 
 def text_of(settings: Mapping[str, Any], exact: bool = True) -> str:
@@ -131,31 +115,4 @@ def text_of(settings: Mapping[str, Any], exact: bool = True) -> str:
         kind=kinds[0],
         alone_by=" or ".join(f'`system="{part}"`' for part in ("bm25", *kinds)),
         alone=_ALONE[stored[0]],
-        how=_how(settings),
-        figures=_figures(settings.get("fit") or {}),
-    )
-
-
-def _how(settings: Mapping[str, Any]) -> str:
-    if settings["method"] != "convex":
-        return _RRF.format(**settings)
-    weights = settings["weights"]
-    terms = [
-        _TERM.format(weight=weights[kind], score=_SCORES[kind], spread=spread)
-        for kind, spread in settings["spreads"].items()
-    ]
-    return _CONVEX.format(depth=settings["depth"], terms=" + ".join(terms), bm25=round(weights["bm25"], 4))
-
-
-def _figures(fit: Mapping[str, Any]) -> str:
-    """Return what the weights rest on; nothing without a query."""
-    if not fit.get("queries"):
-        return ""
-    which = ", whose documents training did not know as answers" if fit["kind"] == "unseen" else ""
-    trained = [kind for kind in fit["weights"] if kind != "bm25"]
-    between = " and ".join(f"{kind} between {fit['low'][kind]:.2f} and {fit['high'][kind]:.2f}" for kind in trained)
-    return (
-        f"\nThe weights were fitted on {fit['queries']:,} {_OF[fit['of']]}{which}, with retrievers as they were before "
-        f"they were trained on them; 95 % of resamples of these queries have their best weight of {between}. "
-        "Their mean nDCG@10: " + ", ".join(f"{name} {value:.3f}" for name, value in fit["ndcg@10"].items()) + ".\n"
     )

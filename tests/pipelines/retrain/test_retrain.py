@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK
-from anmi.datasets.registered import SERVING, WEIGHTS, read_beside
+from anmi.datasets.registered import SERVING, read_beside
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth
@@ -147,8 +146,6 @@ def trained(word_encoder: Callable[..., Any], tmp_path: Path) -> Path:
 
 
 HYBRID = {"method": "convex", "weights": {"bm25": 0.75, "dense": 0.25}, "depth": 9, "spreads": {"dense": 0.5}}
-# As releases wrote it that knew one retriever beside BM25.
-EARLIER = {"method": "convex", "weight": 0.25, "depth": 9, "dense_spread": 0.5}
 
 
 def searching(corpus: pd.DataFrame, model: Path, *more: Encoded) -> HybridSearch:
@@ -284,9 +281,8 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     assert known["hybrid"] == HYBRID
 
 
-@pytest.mark.parametrize("how", [HYBRID, EARLIER], ids=["today", "an earlier release"])
 @pytest.mark.parametrize(("system", "weighted"), [("hybrid", True), ("dense", False)])
-def test_what_is_deployed_is_compared(system: Any, weighted: bool, how: dict[str, Any], tables: Any) -> None:
+def test_what_is_deployed_is_compared(system: Any, weighted: bool, tables: Any) -> None:
     corpus, queries, qrels = tables
     bm25 = BM25Index.build(corpus.text.tolist(), "en", "whitespace")
     # The encoder takes each document for the other one, and BM25, which counts three times as much, does not.
@@ -296,11 +292,9 @@ def test_what_is_deployed_is_compared(system: Any, weighted: bool, how: dict[str
     })  # fmt: skip
     shared: dict[str, Any] = {"bm25_index": bm25, "corpus": corpus, "queries": queries, "qrels": qrels}
     params = RetrainParams(rule={"system": system})
-    found = score_champion(run, {"hybrid": how}, **shared, params=params, evaluation=EVALUATION)
+    found = score_champion(run, {"hybrid": HYBRID}, **shared, params=params, evaluation=EVALUATION)
     assert found["mrr@10"].tolist() == ([1.0, 1.0] if weighted else [0.5, 0.5])
     assert set(found.system) == {"champion"}
-    alone = score_champion(run, {"hybrid": None}, **shared, params=params, evaluation=EVALUATION)
-    assert alone["mrr@10"].tolist() == [0.5, 0.5], "one of an earlier release is deployed alone"
 
 
 FIRST_NIGHT = (
@@ -336,13 +330,6 @@ def test_a_champion_keeps_its_companion(
     assert runs.groupby("retriever").size().to_dict() == {"dense": 4, "sparse": 2}
     folder = registry.fetch(registry.at(params.model, CHAMPION), tmp_path)
     assert (folder / "companion" / "MLmodel").is_file(), "MLflow serves it, too"
-    earlier = shutil.copytree(folder, tmp_path / "earlier", ignore=shutil.ignore_patterns("companion"))
-    shutil.copytree(folder / "companion" / WEIGHTS, earlier / "companion")
-    registry.set_champion(registry.register(params.model, earlier, known["tags"]), None)
-    _, _, again = evaluate_champion(
-        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=DenseParams()
-    )
-    pd.testing.assert_frame_equal(again, runs)
     shared: dict[str, Any] = {
         "bm25_index": search.bm25, "corpus": tables[0], "queries": tables[1], "qrels": tables[2],
         "evaluation": EVALUATION,
@@ -383,7 +370,7 @@ def test_a_champion_is_not_asked_what_it_was_trained_on(nightly: Any, registry: 
         evaluation=evaluation,
         dense=DenseParams(),
     )
-    assert (known["tags"]["trained_on"], len(run)) == ("train", 4), "as one of an earlier release"
+    assert (known["tags"]["trained_on"], len(run)) == ("train", 4)
     nightly()
     assert registry.at(nightly.model, CHAMPION).tags["trained_on"] == "train+dev"
     with pytest.raises(AnmiError, match=r"evaluation\.split is dev, which the champion was trained on"):

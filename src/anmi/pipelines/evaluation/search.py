@@ -21,8 +21,8 @@ from anmi.store import Store
 
 
 def trained_on(training_summary: Mapping[str, Any]) -> list[str]:
-    """Return the splits that a model was trained on; one of an earlier release does not say, and knew train only."""
-    return list(training_summary.get("trained_on") or ["train"])
+    """Return the splits that a model was trained on."""
+    return list(training_summary.get("trained_on", ["train"]))
 
 
 def check_held_out(split: str, trained: Sequence[str], model: str = "the model") -> None:

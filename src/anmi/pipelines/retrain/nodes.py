@@ -38,7 +38,7 @@ _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 _UNFILTERED: Final = "naive_top"
 # What the champion is fused by as long as it is in use.
 _OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
-# Of a version in the registry: the splits its model was trained on. One without the tag knew train only.
+# Of a version in the registry: the splits its model was trained on.
 _TRAINED_ON: Final = "trained_on"
 
 
@@ -171,21 +171,18 @@ def evaluate_champion(
         log.info('"%s" has no champion yet', name)
         columns = ["query_id", "document_id", "score", "rank", "system", "retriever"]
         return known, {}, pd.DataFrame(columns=columns)
-    check_held_out(evaluation.split, found.tags.get(_TRAINED_ON, "train").split("+"), "the champion")
+    check_held_out(evaluation.split, found.tags[_TRAINED_ON].split("+"), "the champion")
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
         # Prompts are its own or those it is served with, whatever today's challenger is trained with.
         serving = _OWN_PROMPTS | read_beside(folder, SERVING)
-        # Not of an earlier release, which knew no hybrid.
-        hybrid = serving.pop(HYBRID, None)
-        depth = max(*evaluation.cutoffs, hybrid["depth"] if hybrid else 1)
+        hybrid = serving.pop(HYBRID)
+        depth = max(*evaluation.cutoffs, hybrid["depth"])
         asked, of = dense.model_copy(update=serving), (corpus, queries, qrels, evaluation.split, depth)
         runs = [_rank(folder / WEIGHTS, *of, asked)]
         # Companions are asked as they are saved.
         for companion in companion_of(folder):
-            # Of an earlier release, it lies there without MLflow's description.
-            model = companion / WEIGHTS if (companion / WEIGHTS).is_dir() else companion
-            runs.append(_rank(model, *of, asked.model_copy(update=_OWN_PROMPTS)))
+            runs.append(_rank(companion / WEIGHTS, *of, asked.model_copy(update=_OWN_PROMPTS)))
         profile = read_beside(folder, PROFILE)
     about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
     return known | about, profile, pd.concat(runs, ignore_index=True)
@@ -231,19 +228,17 @@ def score_champion(
     """Return every metric of every held-out query; empty where there is no champion.
 
     The champion is measured as it is deployed: with BM25 and its companion by its own weights, or alone where the rule
-    is about the encoder, or where it was registered by an earlier release.
+    is about the encoder.
     """
     from anmi.search.fit import with_bm25
-    from anmi.search.folder import renewed
 
     if runs.empty:
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
-    first = runs["retriever"].iloc[0]
-    if params.rule.system == HYBRID and champion.get(HYBRID):
-        how, depth = renewed(champion[HYBRID], first), max(evaluation.cutoffs)
+    if params.rule.system == HYBRID:
+        how, depth = champion[HYBRID], max(evaluation.cutoffs)
         runs = with_bm25(runs, bm25_index, corpus, queries, qrels, how, depth).assign(system=_SYSTEM)
     else:
-        runs = runs[runs["retriever"] == first]
+        runs = runs[runs["retriever"] == runs["retriever"].iloc[0]]
     return score_runs(runs, corpus, queries, qrels, pseudo_queries=None, params=evaluation)
 
 
@@ -307,14 +302,8 @@ def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
         return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
     row = own.iloc[0]
     value, low, high = (float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high"))
-    return FalseNegativeRate(
-        value,
-        low,
-        high,
-        int(row["false_negatives"]),
-        int(row["negatives"]),
-        str(row["failed"] or ""),
-    )
+    counts = int(row["false_negatives"]), int(row["negatives"])
+    return FalseNegativeRate(value, low, high, *counts, str(row["failed"] or ""))
 
 
 def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> FalseNegativeRate:

@@ -24,7 +24,7 @@ class PooledOptions(PartOptions):
         ge=0,
         le=1,
         description="Of the pooled part; the rest is InfoNCE. 0.5: both. It makes room for a threshold on the "
-        "similarity at the cost of the order of documents, see docs/hardening.md.",
+        "similarity at the cost of the order of documents, see docs/methods.md.",
     )
 
 
