@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anmi.evaluation import static_tokens
-from anmi.evaluation.static_tokens import encode_static, is_readable
+from anmi.evaluation import retrieval as static_tokens
+from anmi.evaluation.retrieval import encode_static, is_readable
 from anmi.retrieval.encoders import encode
 
 WORDS = [f"w{i}" for i in range(50)]

@@ -8,7 +8,6 @@ from kedro.framework.cli.utils import CONTEXT_SETTINGS
 from anmi.cli import (
     ablate,
     airflow,
-    audit,
     champion,
     compare,
     doctor,
@@ -26,7 +25,7 @@ from anmi.cli import (
 __all__ = ["COMMANDS", "anmi", "cli"]
 
 COMMANDS: Final[list[click.Command]] = [
-    doctor.doctor, results.results, explain.explain, search.search, serve.serve, audit.audit, ablate.ablate,
+    doctor.doctor, results.results, explain.explain, search.search, serve.serve, results.audit, ablate.ablate,
     compare.compare, export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.reproduce,
     runs.prune, store.store, airflow.airflow, task.task,
 ]  # fmt: skip

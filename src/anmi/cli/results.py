@@ -1,5 +1,5 @@
 # mypy: allow-untyped-decorators
-"""``kedro anmi results``: what the last run brought."""
+"""``kedro anmi results`` and ``kedro anmi audit``: what the last run, or the last audit, brought."""
 
 from __future__ import annotations
 
@@ -127,3 +127,23 @@ def _print(saved: dict[str, Any]) -> None:
     if any(prompts.values()):
         click.echo(f"{'prompts':<18} {in_words(prompts)}")
     echo_places(saved.get("paths") or {})
+
+
+@click.command(epilog=example("kedro anmi audit"))
+@json_option
+@env_option
+def audit(as_json: bool, env: str | None) -> None:
+    """Print what the last audit found of recipes and judges."""
+    with project(env, as_json=as_json) as context:
+        catalog = belonging(context, "audit_summary", "audit_recipes", "audit_judges")
+        summary = load(catalog, "audit_summary", "audit")
+        if as_json:
+            echo_json(summary)
+            return
+        from anmi.report.console import judges_table, recipes_table
+
+        out = console()
+        out.print(recipes_table(catalog.load("audit_recipes"), summary))
+        out.print(judges_table(catalog.load("audit_judges")))
+        for name, reason in summary["failed"].items():
+            click.echo(f"{name} cannot be run on this collection: {reason}")
