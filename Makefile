@@ -14,7 +14,7 @@ export DO_NOT_TRACK := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all changed lint unit rare bench docs viz lock clean audit-packages airflow
+.PHONY: help install run test test-all changed lint unit rare bench docs viz lock clean audit-packages
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -55,19 +55,19 @@ define RARE_TESTS
 ^src/anmi/(engine|store|candidates|retrieval|judging|selection|pipelines)/ tests/engine tests/e2e/test_engines.py
 ^src/anmi/(retrieval|judging|selection|training|evaluation|pipelines)/ tests/e2e/test_figures.py tests/e2e/test_many_positives.py
 ^(src/anmi/(selection|training)/|conf/base/recipes) tests/e2e/test_recipes.py tests/e2e/test_hardening.py tests/e2e/test_no_labels.py
-^src/anmi/(training|store|datasets|hooks|runs|pipelines)/ tests/e2e/test_interruption.py tests/training tests/cli
-^src/anmi/(datasets|hooks|runs)/ tests/e2e/test_concurrent_runs.py
+^src/anmi/(training|store|datasets|hooks|pipelines)/ tests/e2e/test_interruption.py tests/training tests/cli
+^src/anmi/(datasets|hooks)/ tests/e2e/test_concurrent_runs.py
 ^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py
 ^src/anmi/cli/ablate tests/e2e/test_ablate.py
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py
 ^src/anmi/(corpus|retrieval)/ tests/e2e/test_collections.py
 ^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py
-^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/(production|airflow) tests/e2e/test_package.py tests/deploy
+^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
 ^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/previews|report/f)|^docs/images/viz tests/e2e/test_viz.py
-^src/anmi/(hooks/(tracking|mlflow_)|datasets/model_registry|search/served|runs/record|pipelines/evaluation)|^docs/images/viz tests/e2e/test_mlflow_page.py tests/hooks/test_served_model.py
+^src/anmi/(hooks/(mlflow|record)|datasets/model_registry|search/served|pipelines/evaluation)|^docs/images/viz tests/e2e/test_mlflow_page.py tests/hooks/test_served_model.py
 ^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/retrieve) tests/e2e/test_serve.py
-^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|runs|search)/|^conf/base/catalog tests/e2e/test_notebooks.py
+^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|search)/|^conf/base/catalog tests/e2e/test_notebooks.py
 endef
 export RARE_TESTS
 
@@ -119,9 +119,6 @@ audit-packages: .venv/.installed-test ## compare the locked versions with the kn
 	@$(BIN)/pip-audit --strict --disable-pip --no-deps --progress-spinner off \
 	  $(addprefix --ignore-vuln ,$(shell sed -n 's/^| `\([A-Z0-9-]*\)`.*/\1/p' docs/security.md)) \
 	  -r requirements.lock -r requirements-test.lock
-
-airflow: .venv/.installed-test ## run the generated DAG by a real Airflow, installed into build/airflow
-	@$(BIN)/python -m pytest tests/deploy/test_airflow.py
 
 FREEZE = freeze --all --exclude pip --exclude anmi | sed -E 's/\+[a-z0-9]+$$//'
 lock: ## resolve the newest versions that pyproject.toml allows and write both lock files

@@ -17,6 +17,7 @@ import inspect
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -125,8 +126,8 @@ def prepare() -> None:
     bootstrap_project(ROOT)
     for name in (
         "torch", "sentence_transformers", "faiss", "bm25s", "sklearn.metrics", "scipy.stats", "plotly.graph_objects",
-        "anmi.cli", "anmi.hooks.tracking", "anmi.training.trainer", "anmi.judging.denoise", "anmi.judging.fusing",
-        "anmi.report.html", "anmi.runs.resume", "anmi.judging.elo", "anmi.evaluation.metrics",
+        "anmi.cli", "anmi.hooks", "anmi.training.trainer", "anmi.judging.denoise", "anmi.judging.fusing",
+        "anmi.report.html", "anmi.judging.elo", "anmi.evaluation.metrics",
     ):  # fmt: skip
         __import__(name)
     import torch
@@ -172,14 +173,15 @@ class Trial:
         wait = float(point.what) * seconds if point.how == "moment" else None
         code = self._fork(place, ["run", *self._options()], point, wait)
         row: dict[str, Any] = {"stage": point.stage, "how": point.how, "what": point.what, "killed": code == -9}
-        manifests = sorted((place / "data" / "runs").glob("*/manifest.json"))
+        manifests = sorted((place / "data" / "runs").glob("*/run.json"))
         if code != -9 or not manifests:
             # Ended before it was killed, or killed before it was a run: nothing to go on with.
             return row | {"killed": False, "equal": code == 0 or not manifests, "left": 0, "ended": code == 0}
         done = self._fork(place, ["anmi", "resume", "--env", "test"])
         text = (place / "log").read_text(encoding="utf-8")
-        found = [line for line in text.splitlines() if "nodes were left to run" in line]
-        row["left"] = int(found[-1].rpartition(": ")[2].split()[0]) if found else None
+        # Of the lines that tell of nodes, those of the resumed run come last.
+        found = re.findall(r" \d+/(\d+)  \w+\.", text)
+        row["left"] = int(found[-1]) if found else None
         row["differences"] = [text[-2000:]] if done else differences(self._whole / "data", place / "data")
         row["equal"] = done == 0 and not row["differences"]
         shutil.rmtree(place)
@@ -225,9 +227,9 @@ def _command(place: Path, words: list[str], point: Point | None) -> int:
     os.dup2(log, 2)
     os.environ |= {"ANMI_DATA_ROOT": str(place / "data"), "ANMI_STORE": str(place / "store"), "COLUMNS": "200"}
     # A database of MLflow takes seconds to make, and tracking has tests of its own.
-    from anmi.hooks.tracking import TrackingHooks
+    from anmi.hooks import MlflowHooks
 
-    TrackingHooks.before_pipeline_run = lambda *_, **__: None
+    MlflowHooks.before_pipeline_run = lambda *_, **__: None
     if point is not None:
         arm(point)
     from anmi.cli import cli
@@ -299,7 +301,7 @@ def _arm_writes(point: Point) -> None:
 
     @contextmanager
     def armed(target: Path) -> Iterator[Path]:
-        noting = point.how == "manifest" and target.name == "manifest.json" and str(point.what) in seen
+        noting = point.how == "manifest" and target.name == "run.json" and str(point.what) in seen
         with plain(target) as path:
             yield path
             if noting or (point.how == "middle" and target.name == point.what):

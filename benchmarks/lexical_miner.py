@@ -89,7 +89,7 @@ def mining_row(case: str, work: Path) -> dict[str, Any]:
         cwd=ROOT, env=environment, check=True, capture_output=True, text=True,
     )  # fmt: skip
     seconds, after = time.perf_counter() - started, os.times()
-    manifest = json.loads(next((work / "data" / "runs").glob("*/manifest.json")).read_text())
+    manifest = json.loads(next((work / "data" / "runs").glob("*/run.json")).read_text())
     row: dict[str, Any] = {
         "case": case,
         "store": "given" if "ANMI_STORE" in os.environ else "empty",

@@ -146,7 +146,7 @@ def mined(name: str) -> dict[str, Any]:
     command = [kedro, "run", "--pipelines", "mining", "--params", parameters]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
     summary = json.loads(max((data / "05_model_input" / "selection_summary.json").glob("*/*.json")).read_text())
-    manifest = json.loads(max((data / "runs").glob("*/manifest.json")).read_text())
+    manifest = json.loads(max((data / "runs").glob("*/run.json")).read_text())
     node = next(entry for entry in manifest["nodes"] if entry["node"] == "selection.select_negatives")
     total = next(entry for entry in summary["funnel"] if entry["kind"] == "total")
     return {

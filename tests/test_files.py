@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from kedro.io.core import DatasetError, Version
 
+from anmi import buckets
 from anmi.candidates import Candidates, CandidateShards
 from anmi.cli.common import user_error
 from anmi.datasets import (
@@ -26,7 +27,6 @@ from anmi.datasets import (
     TextDataset,
 )
 from anmi.errors import AnmiError
-from anmi.runs.places import Place
 from anmi.store import Store
 
 V1 = "2026-01-01T00.00.00.000Z"
@@ -123,8 +123,8 @@ def test_a_read_only_disk_and_one_of_somebody_else(disk: Callable[..., Path], tm
     dataset = TableDataset(filepath=f"{place}/artifact", version=Version(None, V1))
     told = refusal(dataset.save, FRAME)
     assert told.startswith(f"{place}/artifact could not be written, since its file system is read-only")
-    with pytest.raises(AnmiError, match=r"runs/r1/manifest\.json could not be written.*read-only.*ANMI_DATA_ROOT"):
-        Place(str(place)).write("runs/r1/manifest.json", "{}")
+    with pytest.raises(AnmiError, match=r"runs/r1/run\.json could not be written.*read-only.*ANMI_DATA_ROOT"):
+        buckets.write_text(f"{place}/runs/r1/run.json", "{}")
     if os.geteuid():
         pytest.skip("only root can become another user")
     # The folders above are root's alone.

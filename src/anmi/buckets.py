@@ -15,12 +15,15 @@ from typing import Any, Final
 
 import fsspec
 
+from anmi import files
 from anmi.errors import AnmiError, causes, masked
-from anmi.files import aside
+from anmi.files import aside, disk_errors
 
 # Parts of a large file at a time, each of which s3fs holds in memory.
 _PARTS: Final = 4
 _LONGEST_REASON: Final = 200
+# Marks in a bucket a folder of which all is there.
+COMPLETE: Final = "_complete"
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,60 @@ def file_system(url: str, options: Mapping[str, Any] | None = None) -> Any:
     parts = {"max_concurrency": _PARTS} if protocol in ("s3", "s3a") else {}
     with in_one_sentence(url):
         return fsspec.filesystem(protocol, **{**parts, **(options or {})})
+
+
+def names(place: str) -> list[str]:
+    """Return the names of what lies in a folder, by its path or URL, sorted; none where it is not there."""
+    with in_one_sentence(place):
+        system, path = fsspec.core.url_to_fs(place)
+        system.invalidate_cache(path)
+        try:
+            return sorted(entry.rstrip("/").rpartition("/")[2] for entry in system.ls(path, detail=False))
+        except FileNotFoundError as error:
+            if lacks_bucket(error):
+                raise
+            return []
+
+
+def read_text(place: str) -> str | None:
+    """Return what a small file holds, by its path or URL; None where there is no such file."""
+    with in_one_sentence(place):
+        system, path = fsspec.core.url_to_fs(place)
+        try:
+            return str(system.cat_file(path), "utf-8")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if lacks_bucket(error):
+                raise
+            return None
+
+
+def write_text(place: str, text: str) -> None:
+    """Write a small file by its path or URL, whole or not at all."""
+    if "://" in place:
+        with in_one_sentence(place):
+            file_system(place).pipe_file(place, text.encode("utf-8"))
+    else:
+        with disk_errors(place), aside(Path(place)) as path:
+            path.write_text(text, encoding="utf-8")
+
+
+def remove(place: str) -> None:
+    """Remove a file or folder by its path or URL, so that it is never seen half: it is moved aside first.
+
+    In a bucket the mark that a folder is complete goes first.
+    """
+    if "://" not in place:
+        if Path(place).exists():
+            with disk_errors(place):
+                files.remove(Path(place), beside=Path(place).parent)
+        return
+    with in_one_sentence(place):
+        system, path = fsspec.core.url_to_fs(place)
+        system.invalidate_cache(path)
+        for mark in [found for found in system.find(path) if found.endswith(f"/{COMPLETE}")]:
+            system.rm_file(mark)
+        if system.exists(path):
+            system.rm(path, recursive=True)
 
 
 def lacks_bucket(error: BaseException) -> bool:

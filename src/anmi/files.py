@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import shutil
@@ -12,9 +13,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from filelock import FileLock, Timeout
+
 from anmi.errors import AnmiError, causes
 from anmi.fingerprint import hash_file, hash_files, hash_named
-from anmi.locks import owner
 
 # A hash costs about a second per gigabyte; what is larger is told by its size.
 _HASHED: Final = 1 << 26
@@ -42,12 +45,50 @@ _REASONS: Final = {
 }
 
 
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy values, paths and NaN into what JSON knows (NaN and infinities become null).
+
+    Examples
+    --------
+    >>> plain({"a": np.float32(0.5), "b": [math.nan, np.int64(2)], "c": np.arange(2)})
+    {'a': 0.5, 'b': [None, 2], 'c': [0, 1]}
+    """
+    if type(value) in _PLAIN:
+        # Most of what is written is texts, and to ask of each whether it is a mapping takes most of the time.
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether some process, this one included, holds the lock on a file; False where it is not there."""
+    if not path.exists():
+        return False
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
 @contextmanager
 def aside(target: Path) -> Iterator[Path]:
     """Give a path beside ``target`` to write to; rename it to ``target`` when the block ends without an error.
 
     The temporary name starts with a dot and does not end like an artifact, so what a killed process leaves behind is
-    never taken for a version. It tells which process it belongs to, for whoever tidies up.
+    never taken for a version.
 
     Examples
     --------
@@ -89,7 +130,7 @@ def remove(*paths: Path, beside: Path) -> None:
 
 
 def _room(folder: Path, name: str) -> Path:
-    return Path(tempfile.mkdtemp(prefix=f".{name}.{owner()}.", suffix=".tmp", dir=folder))
+    return Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=folder))
 
 
 def disk_error(error: BaseException, place: object, setting: str) -> AnmiError | None:

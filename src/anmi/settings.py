@@ -3,12 +3,12 @@
 from kedro.config import OmegaConfigLoader
 from omegaconf.resolvers import oc
 
-from anmi.hooks import CheckHooks, ManifestHooks, RetrainHooks, RunRecord, TimingHooks, TrackingHooks
+from anmi.hooks import CheckHooks, MlflowHooks, RetrainHooks, RunHooks, RunRecord
 
 # Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
 # is complete when tracking reads it. Whether another retraining is under way is asked last, with a run to name.
 _record = RunRecord()
-HOOKS = (RetrainHooks(_record), TrackingHooks(_record), ManifestHooks(_record), TimingHooks(_record), CheckHooks())
+HOOKS = (RetrainHooks(_record), MlflowHooks(_record), RunHooks(_record), CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
 
 CONFIG_LOADER_CLASS = OmegaConfigLoader

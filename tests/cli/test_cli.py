@@ -135,7 +135,7 @@ def test_run_keeps_every_option_of_kedro() -> None:
         (["--params", "encoder=minlm"], 'Error: there is no encoder "minlm": did you mean "minilm"'),
         (["--params", "collection=bier:x"], 'Error: there is no collection "bier:x": did you mean "beir"'),
         (["--params", "bm25.k=1"], 'Error: there is no parameter "bm25.k"'),
-        (["--pipelines", "minig"], "Error: Failed to find the pipeline named 'minig'"),
+        (["--pipelines", "minig"], 'Error: there is no pipeline "minig": did you mean "mining"'),
     ],
 )
 def test_a_slip_on_the_command_line_is_one_sentence(arguments: list[str], message: str, tmp_path: Path) -> None:

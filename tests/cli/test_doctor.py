@@ -93,7 +93,7 @@ def test_the_doctor_names_a_collection_that_cannot_be_read(conf: Path) -> None:
 def test_the_doctor_goes_on_without_a_configuration(conf: Path) -> None:
     write(conf, bm52={"k1": 1})
     found = findings(code=1)
-    assert 'the parameter "bm52"' in found["parameters"]["text"]
+    assert 'no parameter "bm52": did you mean "bm25"' in found["parameters"]["text"]
     assert found["Python"]["level"] == OK
     assert "collection" not in found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -137,17 +136,10 @@ def test_a_run_that_is_stopped_by_hand_ends_as_the_shell_says(tmp_path: Path) ->
         env=environment(**places), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     for _ in range(600):
-        if list(tmp_path.glob("data/runs/*/manifest.json")):
+        if list(tmp_path.glob("data/runs/*/run.json")):
             break
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=150)  # tables of a new tracking database are made first
     assert running.returncode == 130, said
     assert said.rstrip().endswith("Aborted!")
-
-
-def test_a_dag_is_named_as_json(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["anmi", "airflow", "--output", str(tmp_path), "--pipelines", "mining", "--json"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout) == {"dag": str(tmp_path / "anmi_mining_local.py")}
-    assert (tmp_path / "anmi_mining_local.py").is_file()

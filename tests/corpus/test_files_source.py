@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.contents import contents, files_of
 from anmi.corpus.files_source import files_of_docs
 from anmi.corpus.raw import FieldNames
 from anmi.corpus.sources import fingerprint, load_collection
@@ -154,16 +153,6 @@ def test_ids_of_rows_may_not_repeat_across_files(place: Path) -> None:
     (place / "more.csv").write_text("id,text\n7,again\n", encoding="utf-8")
     with pytest.raises(AnmiError, match=r'rows.csv line 2 repeats the id "7" of .*more.csv line 2'):
         loaded(place, "*.csv")
-
-
-def test_what_a_collection_is_made_of(place: Path) -> None:
-    collection = f"docs:{place}/**/*.md"
-    assert [path.name for path in files_of(collection)] == ["index.md", "index.md"]
-    before = contents(collection)
-    (place / "notes" / "a2.txt").write_text("of another pattern", encoding="utf-8")
-    assert contents(collection) == before
-    (place / "index.md").write_text("# Other", encoding="utf-8")
-    assert contents(collection) != before
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from anmi.corpus.checks import superset_of_triples
-from anmi.corpus.contents import contents, files_of
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.sources import fingerprint, load_collection
 from anmi.errors import AnmiError
@@ -300,35 +299,10 @@ def test_fatal_damage_names_its_place(graph_folder, damage, words):
     assert "\n" not in str(caught.value)
 
 
-def test_another_graph_is_another_collection(graph_folder):
-    collection = graph_folder.write()
-    above = graph_folder.path.parent
-    assert {path.name for path in files_of(collection)} >= {
-        "corpus.jsonl",
-        "train.tsv",
-        "entities.jsonl",
-        "triples.tsv",
-    }
-    assert len(files_of(collection)) == len(set(files_of(collection))) == 7
-    found = {contents(collection)}
-    for name in ("entities.jsonl", "triples.tsv"):
-        with (above / name).open("a") as file:
-            file.write("\n")
-        found.add(contents(collection))
-    (above / "unrelated.txt").write_text("a")
-    assert contents(collection) in found
-    no_graph(graph_folder)
-    (above / "graph.nt").write_text("")
-    found.add(contents(collection))
-    assert len(found) == 4
-    assert contents(f"beir:{graph_folder.path}") not in found
-
-
 def test_from_within_the_folder(graph_folder, monkeypatch):
     graph_folder.write()
     monkeypatch.chdir(graph_folder.path)
     assert len(load_collection("kg:.").graph) == 30
-    assert len(files_of("kg:.")) == 7
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.contents import contents
-from anmi.corpus.marks import MARK_COLUMNS, Mark, add, file_of, files_of_marks, read_log, standing, with_marks
+from anmi.corpus.marks import MARK_COLUMNS, Mark, add, file_of, read_log, standing, with_marks
 from anmi.corpus.quarantine import table_of
 from anmi.corpus.types import Collection, empty
 from anmi.errors import AnmiError
-from anmi.runs.origin import changes, collection_facts
 
 SPLIT = {"a": "train", "b": "dev", "t": "test"}
 NAMES = st.sampled_from([*SPLIT, "gone"])
@@ -118,23 +116,6 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     path.write_text('{"query_id": "q", "document_id": "d", "relevance": null}\n' + line + "\n", encoding="utf-8")
     with pytest.raises(AnmiError, match=r"marks\.jsonl line 2 is no mark"):
         read_log(path)
-
-
-def test_marks_are_part_of_what_a_collection_is_read_from(tmp_path: Path) -> None:
-    corpus = tmp_path / "set" / "corpus.jsonl"
-    corpus.parent.mkdir()
-    corpus.write_text("{}\n", encoding="utf-8")
-    for name in (f"beir:{corpus.parent}", "api_docs"):
-        before, hashed = collection_facts(name, str(tmp_path)), contents(name, str(tmp_path))
-        assert before == collection_facts(name)
-        path = file_of(str(tmp_path), name)
-        assert path is not None
-        add(path, Mark("q", "d", 1))
-        assert files_of_marks(str(tmp_path), name) == [path]
-        now = collection_facts(name, str(tmp_path))
-        assert now["digest"] != before["digest"]
-        assert contents(name, str(tmp_path)) != hashed
-        assert changes({"collection": before}, {"collection": now})["collection"] == f"{path} is new"
 
 
 def test_two_collections_never_share_a_file() -> None:

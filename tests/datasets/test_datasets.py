@@ -304,7 +304,7 @@ def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
 
 
 def test_a_loader_is_given_the_path(tmp_path: Path) -> None:
-    dataset = FolderDataset(filepath=f"{tmp_path}/index", loader="anmi.runs.record.git_state")
+    dataset = FolderDataset(filepath=f"{tmp_path}/index", loader="anmi.hooks.record.git_state")
     dataset.save(Index("abc"))
     assert dataset.load() == {}
 

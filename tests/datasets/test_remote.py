@@ -17,6 +17,7 @@ import pytest
 from kedro.io.core import DatasetError, Version
 from moto.server import ThreadedMotoServer
 
+from anmi import buckets
 from anmi.candidates import Candidates
 from anmi.cli.common import user_error
 from anmi.datasets import (
@@ -304,7 +305,7 @@ def test_what_is_wrong_is_one_sentence(
     try:
         with pytest.raises((AnmiError, DatasetError)) as caught:
             if act == "text":
-                remote.write_text(f"{root}/runs/manifest.json", "{}")
+                buckets.write_text(f"{root}/runs/run.json", "{}")
             else:
                 dataset = CandidateShardsDataset(filepath=root, version=Version(None, None if act != "save" else ONE))
                 {"save": lambda: dataset.save(block()), "load": dataset.load, "exists": dataset.exists}[act]()
@@ -322,9 +323,9 @@ def test_an_unknown_kind_of_place_is_one_sentence() -> None:
 
 
 def test_a_small_file_that_is_not_there_is_none(place: str) -> None:
-    assert remote.read_text(f"{place}/manifest.json") is None
-    remote.write_text(f"{place}/manifest.json", "é")
-    assert remote.read_text(f"{place}/manifest.json") == "é"
+    assert buckets.read_text(f"{place}/run.json") is None
+    buckets.write_text(f"{place}/run.json", "é")
+    assert buckets.read_text(f"{place}/run.json") == "é"
 
 
 def test_what_needs_a_local_disk_says_so() -> None:

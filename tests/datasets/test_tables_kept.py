@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from anmi.datasets import TableDataset
-from anmi.runs.record import RunRecord
 
 
 @pytest.fixture
@@ -46,11 +44,3 @@ def test_a_large_table_is_read_each_time(dataset: TableDataset, monkeypatch: pyt
     monkeypatch.setattr(pd, "read_parquet", None)
     with pytest.raises(TypeError):
         dataset._read(dataset._filepath)
-
-
-def test_a_manifest_is_written_as_it_stands_however_often() -> None:
-    record = RunRecord(run_id="r", parameters={"a": {"b": ["ü", None]}}, configured={"c": 1})
-    for step in range(3):
-        record.nodes.append({"node": f"n{step}", "seconds": 0.5})
-        record.parameters = {"step": step} if step == 2 else record.parameters
-        assert record.as_text() == json.dumps(record.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

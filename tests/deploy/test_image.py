@@ -56,7 +56,7 @@ def test_what_may_hold_secrets_or_data_is_not_sent() -> None:
     for name in ("conf/local/credentials.yml", ".git/config", "data/store/data.mdb", ".venv/bin/kedro", "deploy/x.env"):
         assert not is_sent(ROOT / name), name
     assert is_sent(ROOT / "conf/prod/globals.yml")
-    assert is_sent(ROOT / "src/anmi/airflow.py.jinja")
+    assert is_sent(ROOT / "src/anmi/report/report.html.jinja")
 
 
 def test_nothing_is_asked_for_that_looks_like_a_secret() -> None:

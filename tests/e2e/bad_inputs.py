@@ -197,7 +197,7 @@ def _at_home(data: str, store: str) -> Any:
     try:
         with (
             mock.patch.dict(os.environ, {"ANMI_DATA_ROOT": data, "ANMI_STORE": store}),
-            mock.patch("anmi.hooks.tracking.TrackingHooks.before_pipeline_run", lambda *_, **__: None),
+            mock.patch("anmi.hooks.mlflow.MlflowHooks.before_pipeline_run", lambda *_, **__: None),
         ):
             yield cli
     finally:
@@ -244,7 +244,6 @@ PARAMETERS: Final = _of_parameters({
     "collection=api_docs:x": ("api_docs", "nothing after the name"), "collection=beir:~nobody9/x": ("~nobody9",),
     "collection=ir_datasets:no/such/one": ("no/such/one",),
     "update=maybe": ('"update"', "true or false"), "update=1": ('"update"', "true or false"),
-    "update=null": ('"update"', "true or false"), "force=maybe": ('"force"', "true or false"),
     "audit_judges_for=foo": ('no recipe "foo"',), "audit_judges_for=3": ('"audit_judges_for"',),
     # What cannot be read as YAML, or refers to nothing.
     "recipe=*": ('"recipe"', *_YAML), "collection={a": ('"collection"', *_YAML),
@@ -317,7 +316,7 @@ PARAMETERS: Final = _of_parameters({
     "training.dev_documents=0": ('"training.dev_documents"',),
     "reporting.queries=-1": ('"reporting.queries"', "default is 5000"),
     "retrain.model=a b": ('"retrain.model"', "pattern"),
-    "retrain.claim_minutes=0": ('"retrain.claim_minutes"',), "selection.exports=parquett": ("parquett",),
+    "selection.exports=parquett": ("parquett",),
     "audit.depth=0": ('"audit.depth"', "default is 50"),
     "audit.max_false_negative_rate=2": ('"audit.max_false_negative_rate"',),
     "audit.recipe=[1]": ('"audit.recipe"', "string"), "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',),

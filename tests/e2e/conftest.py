@@ -133,7 +133,7 @@ def in_process(project: Path) -> Callable[..., Result]:
         bootstrap_project(project)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(project)
-            patch.setattr("anmi.hooks.tracking.TrackingHooks.before_pipeline_run", lambda *_, **__: None)
+            patch.setattr("anmi.hooks.mlflow.MlflowHooks.before_pipeline_run", lambda *_, **__: None)
             for name in [name for name in os.environ if name.startswith(("MLFLOW", "ANMI", "KEDRO"))]:
                 patch.delenv(name)
             patch.setenv("ANMI_DATA_ROOT", str(place.data))

@@ -85,7 +85,7 @@ def test_the_table_is_long_and_says_each_thing_once() -> None:
 def test_a_run_that_was_refused_is_recorded_as_failed(collection: Collection, run: Any, data: Path) -> None:
     collection.change("corpus.jsonl", 17, '{"_id": "d16", "te')
     refused(run(f"beir:{collection.path}"), "corpus.jsonl line 17")
-    (manifest,) = data.glob("runs/*/manifest.json")
+    (manifest,) = data.glob("runs/*/run.json")
     assert json.loads(manifest.read_text(encoding="utf-8"))["status"] == "failed"
 
 

@@ -15,16 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
-import pandas as pd
 import pytest
-from kedro.io import DataCatalog, MemoryDataset
 
 from anmi.datasets.model_registry import ModelRegistry
 from anmi.datasets.registered import model_folder
-from anmi.hooks import RunRecord, TrackingHooks
-from anmi.hooks.mlflow_traces import log_traces
-from anmi.judging.pairwise import answers_of
 from anmi.retrieval.sparse.model import inference_free
 
 pytestmark = [pytest.mark.slow, pytest.mark.rare]
@@ -35,7 +29,7 @@ OWN_NOISE = re.compile(r"ResizeObserver|404 \(Not Found\)|users/current")
 
 @pytest.fixture(scope="module")
 def database(whole_run: Any, tmp_path_factory: pytest.TempPathFactory, word_encoder: Callable[..., Any]) -> str:
-    """A copy of the run's database, in which a sparse model is registered and a chat judge was asked, too."""
+    """A copy of the run's database, in which a sparse model is registered, too."""
     from mlflow import MlflowClient
 
     folder = tmp_path_factory.mktemp("mlflow")
@@ -46,19 +40,7 @@ def database(whole_run: Any, tmp_path_factory: pytest.TempPathFactory, word_enco
     run = client.create_run(place).info.run_id
     model = inference_free(word_encoder(["mean", "array"]), ["mean of an array", "array"])
     ModelRegistry(uri, run).register(MODEL, model_folder(model, folder / "model", {}, None), {})
-    hooks = TrackingHooks(RunRecord())
-    hooks._client, hooks._run_id = client, run
-    hooks._catalog = DataCatalog({"judge_answers": MemoryDataset(metadata={"anmi": {"mlflow": "traces"}})})
-    for told in (answered(), answers_of({})):
-        hooks.after_dataset_saved("judge_answers", told, None)  # type: ignore[arg-type]
     return uri
-
-
-def answered(**changes: Any) -> pd.DataFrame:
-    """Return what a chat judge was asked."""
-    told = {"question": "Which is better?", "answer": "TIE", "preference": 0.5, "problem": "", "milliseconds": 40.0,
-            "tokens_read": 21.0, "tokens_written": 1.0, "judge": "llm"}  # fmt: skip
-    return pd.concat([answers_of({}), pd.DataFrame([told | changes])])
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +87,7 @@ def test_the_page_of_a_run_says_what_came_of_it(browsing: Any, server: str, data
         verdict = tab.get_by_text(re.compile(r"^On queries whose documents training never saw|has nDCG@10")).first
         verdict.wait_for()
         assert verdict.bounding_box()["y"] < 1000, "it is seen without going far down"
-        assert tab.get_by_text("api_docs").first.is_visible(), "the collection, among the datasets"
+        assert tab.get_by_text(re.compile("anmi_2_1 · api_docs · nDCG@10")).first.is_visible(), "the name of the run"
         tab.get_by_text(f"Metrics ({len(run.data.metrics)})").wait_for()
         tab.get_by_text(f"Parameters ({len(run.data.params)})").wait_for()
         tab.goto(f"{server}{page(run)}/model-metrics")
@@ -131,28 +113,3 @@ def test_the_page_of_a_version_shows_its_signature(browsing: Any, server: str) -
         tab.goto(f"{server}#/models/{MODEL}/versions/1")
         tab.get_by_text("Outputs (2)").wait_for()
     assert [said for said in wrong if not OWN_NOISE.search(said)] == []
-
-
-def test_what_a_chat_judge_was_asked_are_traces(browsing: Any, server: str, database: str) -> None:
-    from mlflow import MlflowClient
-
-    (run,) = runs(database, "anmi-beside")
-    # By way of a server, too.
-    refused = {"answer": "", "preference": np.nan, "problem": "HTTP 500", "tokens_read": np.nan}
-    log_traces(MlflowClient(tracking_uri=server.rstrip("/")), run.info.run_id, answered(**refused))
-    client = MlflowClient(tracking_uri=database)
-    found = client.search_traces(locations=[run.info.experiment_id], run_id=run.info.run_id)
-    told = {
-        each.info.state: (each.info.execution_duration, each.info.token_usage, each.data.spans[0]) for each in found
-    }
-    (took, tokens, span), (failed_after, uncounted, failed) = told["OK"], told["ERROR"]
-    assert len(found) == 2 and (took, failed_after, span.name) == (40, 40, "llm")
-    assert span.inputs == {"messages": [{"role": "user", "content": "Which is better?"}]}
-    assert span.outputs["choices"][0]["message"]["content"] == "TIE"
-    assert tokens == {"input_tokens": 21, "output_tokens": 1, "total_tokens": 22} and not uncounted
-    assert span.attributes["preference"] == 0.5 and "preference" not in failed.attributes
-    assert failed.status.description == "HTTP 500"
-    with browsing.opened({}) as tab:
-        tab.goto(f"{server}{page(run)}/traces")
-        for text in ("Which is better?", "TIE"):
-            tab.get_by_text(text, exact=True).first.wait_for()

@@ -28,7 +28,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from anmi.runs.record import flatten
+from anmi.hooks.record import flatten
 
 pytestmark = [pytest.mark.slow, pytest.mark.rare]
 BUCKET: Final = "anmi-production"
@@ -221,16 +221,16 @@ def finished(production: Production, project: Path) -> Finished:
     assert done.returncode == 0, done.stdout + done.stderr
     downloads = production.requests("GET")
     objects = production.objects()
-    (manifest,) = [key for key in objects if key.endswith("/manifest.json")]
+    (manifest,) = [key for key in objects if key.endswith("/run.json")]
     return Finished(done.stdout + done.stderr, manifest.split("/")[-2], objects, downloads)
 
 
 def test_every_artifact_lies_in_the_bucket(finished: Finished) -> None:
-    manifest = json.loads(finished.objects[f"nightly/runs/{finished.run_id}/manifest.json"])
+    manifest = json.loads(finished.objects[f"nightly/runs/{finished.run_id}/run.json"])
     assert manifest["status"] == "finished"
     assert manifest["environment"] == "prod"
     assert manifest["git"] == {}, "the project was run outside a repository"
-    assert set(manifest["saved"].values()) == {finished.run_id}
+    assert {each["version"] for each in manifest["saved"].values()} == {finished.run_id}
     assert len(manifest["saved"]) > 30
     stages = {re.sub(r"nightly/[^/]+/([^/.]+).*", r"\1", key) for key in finished.objects}
     assert {re.sub(r"\..*", "", name) for name in manifest["saved"]} <= stages
@@ -274,11 +274,10 @@ def test_the_server_has_the_whole_run(production: Production, finished: Finished
     assert run.data.params["training.options.epochs"] == "1"
     assert run.data.metrics["all/anmi.ndcg_at_10"] > 0
     assert run.data.tags["run_id"] == finished.run_id
-    assert run.data.tags["artifact.report"] == f"{ROOT}/08_reporting/report.html/{finished.run_id}/report.html"
     kept = {path.name: path.read_bytes() for path in (production.server / "kept").rglob("*.*") if path.is_file()}
     assert kept["report.html"] == finished.objects[f"nightly/08_reporting/report.html/{finished.run_id}/report.html"]
-    manifest = json.loads(finished.objects[f"nightly/runs/{finished.run_id}/manifest.json"])
-    assert json.loads(kept["manifest.json"]) == manifest
+    manifest = json.loads(finished.objects[f"nightly/runs/{finished.run_id}/run.json"])
+    assert json.loads(kept["run.json"]) == manifest
 
 
 def test_the_page_names_the_variables_that_are_needed(production: Production) -> None:

@@ -193,8 +193,8 @@ def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any]
     assert (whole_run.data / "tracking" / "artifacts" / run.info.run_id / "artifacts" / "report.html").stat().st_size
 
 
-def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
-    (path,) = (whole_run.data / "runs").glob("*/manifest.json")
+def test_the_record_is_complete(whole_run: Any, open_catalog: Any) -> None:
+    (path,) = (whole_run.data / "runs").glob("*/run.json")
     manifest = json.loads(path.read_text(encoding="utf-8"))
     with open_catalog(whole_run, "test") as (catalog, _):
         # What an earlier run left is only read.
@@ -203,10 +203,10 @@ def test_the_manifest_is_complete(whole_run: Any, open_catalog: Any) -> None:
     assert manifest["status"] == "finished"
     assert manifest["error"] is None
     assert set(manifest["saved"]) == names
-    assert set(manifest["saved"].values()) == {manifest["run_id"]}
+    assert {each["version"] for each in manifest["saved"].values()} == {manifest["run_id"]}
     assert manifest["environment"] == "test"
     assert manifest["parameters"]["recipe"] == "anmi_2_1"
-    assert {"torch", "numpy", "kedro"} <= manifest["versions"].keys()
+    assert {"torch", "numpy", "kedro"} <= manifest["packages"].keys()
     assert {node["node"] for node in manifest["nodes"]} == {node.name for node in pipelines["__default__"].nodes}
     assert all(node["seconds"] >= 0 and node["peak_mib"] > 0 for node in manifest["nodes"])
     assert manifest["start"] <= manifest["end"]

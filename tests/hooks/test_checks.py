@@ -15,10 +15,10 @@ from anmi.hooks.checks import (
     check_encoder,
     check_evaluation,
     check_mining,
+    check_model,
     check_packages,
     check_recipe,
 )
-from anmi.hooks.parameters import check_model, check_names, check_switch
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.ingestion.params import IngestionParams
@@ -68,22 +68,12 @@ def test_right_parameters_and_untyped_ones_pass() -> None:
     check_model("anything", {}, str)
 
 
-@pytest.mark.parametrize("value", ["maybe", "no", 1, None])
-def test_a_switch_is_true_or_false(value: Any) -> None:
-    check_switch("update", False)
-    with pytest.raises(AnmiError, match=r'parameter "update": true or false was expected, not'):
-        check_switch("update", value)
-
-
 def test_a_missing_branch_is_named() -> None:
     with pytest.raises(AnmiError, match=r'lacks the parameter "stage\.shape"'):
         check_model("stage.shape", {"stage": {}}, Inner)
 
 
-def test_names_and_recipes() -> None:
-    check_names(["collection"], ["collection", "encoder"])
-    with pytest.raises(AnmiError, match='"colection": did you mean "collection"'):
-        check_names(["colection"], ["collection", "encoder"])
+def test_recipes() -> None:
     check_recipe("anmi_2_1", {"anmi_2_1": {}})
     with pytest.raises(AnmiError, match='no recipe "anmi_21": did you mean "anmi_2_1"'):
         check_recipe("anmi_21", {"anmi_2_1": {}, "random": {}})

@@ -16,8 +16,8 @@ from tests.selection.conftest import with_lists
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.corpus.mined import with_mined
 from anmi.corpus.types import empty
-from anmi.datasets.files import plain
 from anmi.errors import AnmiError
+from anmi.files import plain
 from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams

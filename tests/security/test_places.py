@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus import sources
-from anmi.corpus.contents import files_of
 from anmi.corpus.ir_datasets_source import data_archives_only
+from anmi.corpus.pairs import files_of_patterns
 from anmi.corpus.raw import inside
 from anmi.errors import AnmiError, is_plain_name
 from anmi.retrieval.encoders import check_name
@@ -110,9 +110,11 @@ def test_a_file_that_is_named_in_full_may_be_a_link(tmp_path: Path) -> None:
     folder = tmp_path / "others"
     folder.mkdir()
     (folder / "link.jsonl").symlink_to(target)
-    assert files_of(f"pairs:{folder}/link.jsonl") == [folder / "link.jsonl"]
+    assert [path for _, _, found in files_of_patterns(f"{folder}/link.jsonl") for path in found] == [
+        folder / "link.jsonl"
+    ]
     with pytest.raises(AnmiError, match="leads out"):
-        files_of(f"pairs:{folder}/l*.jsonl")
+        files_of_patterns(f"{folder}/l*.jsonl")
 
 
 @pytest.mark.parametrize("target", ["loop.jsonl", "other.jsonl"])

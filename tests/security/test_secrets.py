@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError, holds_address_secret, masked, secrets_of_environment, visible
-from anmi.hooks.mlflow_values import first_line
-from anmi.hooks.parameters import check_model
-from anmi.hooks.secrets import check_no_secrets, mask_error, mask_logs
+from anmi.hooks.checks import check_model, check_no_secrets, mask_error, mask_logs
+from anmi.hooks.mlflow import first_line
+from anmi.hooks.record import RunRecord, data_root
 from anmi.judging.endpoint import Endpoint, EndpointOptions
-from anmi.runs.record import RunRecord, data_root
 
 MARK = "Zq7Leak"
 # As people write them; only blanks, quotes and angle brackets cannot stand in an address.
@@ -129,11 +127,11 @@ def test_the_key_stays_in_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MARK not in repr(reply) + repr(options) + options.model_dump_json() + repr(endpoint)
 
 
-def test_the_manifest_has_no_secret_even_where_nothing_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_has_no_secret_even_where_nothing_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", f"{MARK}-db")
     record = RunRecord(runtime_parameters={"a": f"s3://k:{MARK}@b"}, parameters={"b": {"c": [f"{MARK}-db"]}})
     record.finish(RuntimeError(f"no answer from https://u:{MARK}@h with {MARK}-db"))
-    assert MARK not in json.dumps(record.as_dict())
+    assert MARK not in record.as_text()
     assert record.error == "RuntimeError: no answer from https://***@h with ***"
 
 
@@ -188,5 +186,5 @@ def test_a_data_root_with_credentials_is_refused() -> None:
         project_path = Path()
 
     with pytest.raises(AnmiError, match="the data root") as caught:
-        data_root(Context())  # type: ignore[arg-type]
+        data_root(Context())
     assert MARK not in str(caught.value)

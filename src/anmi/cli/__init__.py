@@ -7,9 +7,7 @@ from kedro.framework.cli.utils import CONTEXT_SETTINGS
 
 from anmi.cli import (
     ablate,
-    airflow,
     champion,
-    compare,
     doctor,
     explain,
     export,
@@ -19,15 +17,13 @@ from anmi.cli import (
     search,
     serve,
     store,
-    task,
 )
 
 __all__ = ["COMMANDS", "anmi", "cli"]
 
 COMMANDS: Final[list[click.Command]] = [
     doctor.doctor, results.results, explain.explain, search.search, serve.serve, results.audit, ablate.ablate,
-    compare.compare, export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.reproduce,
-    runs.prune, store.store, airflow.airflow, task.task,
+    export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.prune, store.store,
 ]  # fmt: skip
 anmi = click.Group(
     "anmi",

@@ -23,9 +23,9 @@ _SHOWN: Final = 10
 def _registry(env: str | None, name: str | None, *, as_json: bool = False) -> Iterator[tuple[ModelRegistry, str]]:
     """Open the registry of the tracking server, and say which model is meant."""
     from anmi.datasets.model_registry import ModelRegistry
+    from anmi.hooks.mlflow import read_settings, tracking_uri
+    from anmi.hooks.record import data_root
     from anmi.pipelines.retrain.params import RetrainParams, model_name
-    from anmi.runs.record import data_root
-    from anmi.runs.tracking import read_settings, tracking_uri
 
     with project(env, as_json=as_json) as context:
         settings = read_settings(context)
@@ -86,7 +86,7 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
         There is no champion before this one, no such version, or its files are gone.
     """
     from anmi.datasets.model_registry import CHAMPION, DIGEST, ROLLED_BACK
-    from anmi.runs.record import now
+    from anmi.hooks.record import now
 
     before = registry.at(model, CHAMPION)
     wanted = target if target is not None else before.previous if before else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,17 @@ from typing import Any, Final
 
 import click
 
-from anmi.errors import AnmiError, causes
+from anmi.errors import AnmiError, causes, nearest
 from anmi.files import unwritable
 from anmi.hooks.retraining import EXIT_CODES, AlreadyRetraining
 
-_SAID_BY_KEDRO: Final = ("Failed to find the pipeline named", "Duplicate keys found in")
+# What Kedro says of names that are not there, and what they are names of.
+_UNKNOWN: Final = {
+    "node": re.compile(r"does not contain nodes named \['([^']*)'"),
+    "dataset": re.compile(r"does not contain datasets named \['([^']*)'"),
+    "namespace": re.compile(r"following namespaces: \['([^']*)'"),
+    "pipeline": re.compile(r"Failed to find the pipeline named '([^']*)'"),
+}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
 
@@ -55,6 +62,7 @@ def user_error(error: BaseException) -> str | None:
 
     Kedro wraps what a dataset raises, so causes are looked at as well.
     """
+    from kedro.config import MissingConfigException
     from kedro.io.core import DatasetNotFoundError, VersionNotFoundError
     from kedro.validation.exceptions import ParameterValidationError
     from omegaconf.errors import OmegaConfBaseException
@@ -69,12 +77,35 @@ def user_error(error: BaseException) -> str | None:
             return f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
         if isinstance(found, OmegaConfBaseException):
             return _reference(found)
-        said = isinstance(found, ValueError) and str(found).startswith(_SAID_BY_KEDRO)
-        if said or isinstance(found, (ParameterValidationError, DatasetNotFoundError, YAMLError)):
+        told: object = _misspelt(str(found)) if isinstance(found, ValueError) else None
+        if told := told or (unwritable(found) if isinstance(found, OSError) else None):
+            return str(told)
+        said = isinstance(found, ValueError) and str(found).startswith("Duplicate keys found in")
+        kinds = (ParameterValidationError, DatasetNotFoundError, MissingConfigException, YAMLError)
+        if said or isinstance(found, kinds):
             cure = " Correct the YAML there." if isinstance(found, YAMLError) else ""
             return " ".join(str(found).split()) + cure
-        if isinstance(found, OSError) and (told := unwritable(found)):
-            return str(told)
+    return None
+
+
+def _misspelt(text: str) -> str | None:
+    """Return what Kedro says of a name that is not there, with the nearest that is."""
+    from kedro.framework.project import pipelines
+
+    if text.startswith("Pipeline contains no nodes"):
+        return (
+            "no node is left by the options that choose among them, such as --tags: `kedro registry describe` lists all"
+        )
+    for kind, pattern in _UNKNOWN.items():
+        if found := pattern.search(text):
+            nodes = [] if kind == "pipeline" else [node for each in pipelines.values() for node in each.nodes]
+            known = {
+                "pipeline": {*pipelines.keys()},
+                "node": {node.name for node in nodes},
+                "namespace": {str(node.namespace) for node in nodes},
+                "dataset": {name for node in nodes for name in (*node.inputs, *node.outputs)},
+            }
+            return f'there is no {kind} "{found[1]}": {nearest(found[1], sorted(known[kind]))}'
     return None
 
 
@@ -97,7 +128,7 @@ def plain_errors() -> Iterator[None]:
     except Exception as error:
         message = user_error(error)
         if message is None:
-            from anmi.hooks.secrets import mask_error
+            from anmi.hooks.checks import mask_error
 
             mask_error(error)
             raise
@@ -159,12 +190,12 @@ def belonging(context: Any, *names: str) -> Any:
     """Return the catalog, in which these datasets, as far as they are there, belong together; see :func:`settle`."""
     from kedro.framework.project import pipelines
 
-    from anmi.runs.record import data_root
-    from anmi.runs.versions import Origins, settle
+    from anmi.hooks.record import Runs, data_root
+    from anmi.hooks.versions import settle
 
     catalog = context.catalog
     found = {name: catalog.get(name) for name in names if catalog.exists(name)}
-    settle(found, Origins(data_root(context), pipelines.values()))
+    settle(found, Runs(data_root(context)), pipelines.values())
     return catalog
 
 

@@ -167,8 +167,8 @@ def data(context: Any) -> Iterator[Finding]:
 def tracking(context: Any) -> Iterator[Finding]:
     """Ask the tracking store for its experiments; a database that is not there yet is not made."""
     from anmi.datasets.model_registry import connect
-    from anmi.runs.record import data_root
-    from anmi.runs.tracking import quiet, read_settings, tracking_uri
+    from anmi.hooks.mlflow import quiet, read_settings, tracking_uri
+    from anmi.hooks.record import data_root
 
     settings = read_settings(context)
     uri = tracking_uri(settings, data_root(context)) if settings.enabled else ""
@@ -190,7 +190,7 @@ def tracking(context: Any) -> Iterator[Finding]:
 
 def disk(context: Any) -> Iterator[Finding]:
     """Look at the room on the disks."""
-    from anmi.runs.record import data_root
+    from anmi.hooks.record import data_root
 
     for name, place in (("data root", data_root(context)), ("store", str(store_path(context).absolute()))):
         if "://" in place:

@@ -82,8 +82,8 @@ def _print_mining(found: dict[str, Any]) -> None:
 
 
 def _tracking(context: Any) -> str:
-    from anmi.runs.record import data_root
-    from anmi.runs.tracking import read_settings, tracking_uri
+    from anmi.hooks.mlflow import read_settings, tracking_uri
+    from anmi.hooks.record import data_root
 
     settings = read_settings(context)
     return masked(tracking_uri(settings, data_root(context))) if settings.enabled else "switched off"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from copy import copy
 from typing import Any, Final
 
@@ -23,20 +22,9 @@ _PARTS: Final = (
 
 
 def _run(**options: Any) -> Any:
-    from anmi.runs import reuse
-    from anmi.runs.unchanged import Unchanged, may_skip
-
     assert kedro_run.callback is not None
-    # Who names a runner or versions, or asks for what is missing, gets just that.
-    reuses = not any(options[name] for name in ("runner", "load_versions", "only_missing_outputs"))
-    if reuses:
-        options["runner"] = f"{reuse.__name__}.{reuse.ReusingRunner.__name__}"
-    with plain_errors(), told_of_interruption(), may_skip(), reuse.allowed() if reuses else nullcontext():
-        try:
-            result = kedro_run.callback(**options)
-        except Unchanged as nothing_to_do:
-            click.echo(str(nothing_to_do))
-            return None
+    with plain_errors(), told_of_interruption():
+        result = kedro_run.callback(**options)
     code = exit_code()
     if code:
         raise click.exceptions.Exit(code)

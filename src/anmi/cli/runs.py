@@ -1,21 +1,19 @@
 # mypy: allow-untyped-decorators
-"""Commands on earlier runs: ``kedro anmi runs``, ``reproduce``, ``resume`` and ``prune``."""
+"""Commands on earlier runs: ``kedro anmi runs``, ``resume`` and ``prune``."""
 
 from __future__ import annotations
 
-import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
-from datetime import datetime
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from kedro.framework.cli.utils import env_option
 
+from anmi import buckets
 from anmi.cli.common import (
     confirm_removal,
     console,
@@ -25,123 +23,89 @@ from anmi.cli.common import (
     plain_errors,
     project,
     silence,
-    size_text,
     table,
     told_of_interruption,
 )
 from anmi.errors import AnmiError
+from anmi.hooks.record import UNFINISHED, Runs, data_root
 
-if TYPE_CHECKING:
-    from anmi.runs.manifests import Runs
-    from anmi.runs.prune import Removal
-    from anmi.runs.reproduce import Reproduction
-
-_WIDTH: Final = 140
-_KEYS: Final = ("run_id", "status", "pipelines", "recipe", "collection", "start", "seconds", "bytes", "resumed_from")
+_VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
+_DAY: Final = 86_400.0
 
 
-@contextmanager
-def _found(env: str | None, *, as_json: bool = False) -> Iterator[tuple[Any, Runs]]:
-    """Give the project's context, and the runs under its data root."""
-    from anmi.runs.manifests import Runs
-    from anmi.runs.record import data_root
-
-    with project(env, as_json=as_json) as context:
-        yield context, Runs(data_root(context))
-
-
-def _known(env: str | None) -> Runs:
-    """Return the runs under the data root, without the seconds that checking the whole configuration takes."""
-    from kedro.framework.session import KedroSession
-
-    from anmi.runs.manifests import Runs
-    from anmi.runs.record import data_root
-
-    with plain_errors(), KedroSession.create(env=env) as session:
-        loader = session._get_config_loader()
-        return Runs(data_root(SimpleNamespace(config_loader=loader, project_path=session._project_path)))
-
-
-@click.command(short_help="List the runs: what ran on what, and how it ended.", epilog=example("kedro anmi runs"))
+@click.command(short_help="List the runs, or show one of them.", epilog=example("kedro anmi runs"))
+@click.argument("run_id", required=False)
 @json_option
 @env_option
-def runs(as_json: bool, env: str | None) -> None:
-    """List the runs: what each ran on what, how it ended, and how much of it is there."""
-    with _found(env, as_json=as_json) as (context, known):
-        rows = [_row(manifest, size) for manifest, size in _with_sizes(context, known)]
-        if as_json:
-            echo_json(rows)
+def runs(run_id: str | None, as_json: bool, env: str | None) -> None:
+    """List the runs: what each ran on what, and how it ended. With RUN_ID show all that is noted of one."""
+    with project(env, as_json=True) as context:
+        known = Runs(data_root(context))
+        if run_id is not None:
+            echo_json(known.get(run_id))
             return
-        if not rows:
+        records = known.all()[::-1]
+        if as_json:
+            echo_json(records)
+            return
+        if not records:
             raise AnmiError(f"nothing was run under {known.root} yet: `kedro run` does")
-        console(_WIDTH).print(_runs_table(rows))
-
-
-@click.command(
-    short_help="Make a run's selection again, and compare byte by byte.", epilog=example("kedro anmi reproduce latest")
-)
-@click.argument("run_id")
-@click.option("--keep", is_flag=True, help="Keep the folder that the repetition was made in.")
-@json_option
-@env_option
-def reproduce(run_id: str, keep: bool, as_json: bool, env: str | None) -> None:
-    """Make the selection of RUN_ID again from its manifest, and compare it byte by byte.
-
-    Ends with 0 where it is equal, with 1 where it differs.
-    """
-    from anmi.runs import reproduce as repeating
-
-    known = _known(env)
-
-    def warn(changed: Mapping[str, str]) -> None:
-        for part, text in changed.items():
-            click.echo(f"Warning: {part} changed since: {text}", err=True)
-
-    with silence() if as_json else nullcontext(), plain_errors(), told_of_interruption():
-        done = repeating.reproduce(known, known.get(run_id), warn, keep=keep)
-    if as_json:
-        told = {name: {"files": found.files, "counts": found.counts} for name, found in done.differences.items()}
-        parts = {"run_id": done.run_id, "equal": done.is_equal, "changed": done.changed, "differences": told}
-        echo_json({**parts, "folder": done.folder})
-    else:
-        _tell(done)
-    if not done.is_equal:
-        sys.exit(1)
-
-
-def _tell(done: Reproduction) -> None:
-    for name, difference in done.differences.items():
-        if not difference:
-            click.echo(f"{name}: equal, byte for byte")
-            continue
-        for part, text in done.changed.items():
-            click.echo(f"{part} changed since run {done.run_id}: {text}")
-        click.echo(f"{name}: differs: {', '.join(difference.files[:5])}")
-        if difference.counts:
-            click.echo(f"{name}: " + ", ".join(f"{count:,} {what}" for what, count in difference.counts.items()))
-    if done.folder:
-        click.echo(f"kept in {done.folder}")
+        made = table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
+        for record in records:
+            given = record["parameters"]
+            chosen = (record["run_id"], record["status"], ",".join(record["pipelines"]), given.get("recipe"))
+            made.add_row(*map(str, (*chosen, given.get("collection"), record["start"], record["end"] or "")))
+        console(140).print(made)
 
 
 @click.command(short_help="Go on with a run that was killed or failed.", epilog=example("kedro anmi resume"))
 @click.argument("run_id", required=False)
-@click.option("--force", is_flag=True, help="Also when collection, code, packages or parameters changed since.")
 @json_option
 @env_option
-def resume(run_id: str | None, force: bool, as_json: bool, env: str | None) -> None:
+def resume(run_id: str | None, as_json: bool, env: str | None) -> None:
     """Go on with a run that was killed or failed: RUN_ID, or the last of them.
 
-    What it had saved is not made again, and the rest is made under its parameters.
+    What it saved is not made again, the rest is made under its parameters, and all of it is the same run.
     """
-    from anmi.runs import resume as resuming
+    from kedro.framework.session import KedroServiceSession
 
     with silence() if as_json else nullcontext(), plain_errors(), told_of_interruption():
-        manifest = resuming.resumable(_known(env), run_id)
-        made, rest = resuming.resume(manifest, force=force)
+        with project(env, as_json=True) as context:
+            record = resumable(Runs(data_root(context)), run_id)
+        env = None if record["environment"] == "local" else record["environment"]
+        with KedroServiceSession.create(env=env) as session:
+            session.run(
+                run_id=record["run_id"],
+                pipeline_names=record["pipelines"],
+                runtime_params=record["runtime_parameters"],
+                only_missing_outputs=True,
+                **record["filters"],
+            )
     if as_json:
-        echo_json({"run_id": made, "resumed_from": manifest["run_id"], "nodes": rest.nodes})
-        return
-    click.echo(f"run {manifest['run_id']} is complete as run {made}: {len(rest.nodes)} nodes were left to run")
+        echo_json({"run_id": record["run_id"]})
+    else:
+        click.echo(f"run {record['run_id']} is complete")
+
+
+def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
+    """Return the record of the run to go on with: the one asked for, or the last that did not end well.
+
+    Raises
+    ------
+    AnmiError
+        It has finished, is still running, or there is none.
+    """
+    if run_id is None:
+        found = [record for record in known.all() if record["status"] in UNFINISHED]
+        if not found:
+            raise AnmiError(f"no run under {known.root} was killed or has failed: there is nothing to resume")
+        return found[-1]
+    record = known.get(run_id)
+    if record["status"] == "finished":
+        raise AnmiError(f"run {record['run_id']} has finished: there is nothing to resume, `kedro run` makes a new one")
+    if record["status"] == "running" and "://" not in known.root:
+        raise AnmiError(f"run {record['run_id']} is still running: wait for it, or end its process first")
+    return record
 
 
 @click.command(
@@ -153,99 +117,118 @@ def resume(run_id: str | None, force: bool, as_json: bool, env: str | None) -> N
 @json_option
 @env_option
 def prune(keep: int, dry_run: bool, yes: bool, as_json: bool, env: str | None) -> None:
-    """Remove what neither the N newest finished runs need, nor runs they refer to, nor models with an alias.
+    """Remove what neither the N newest finished runs need, nor runs they loaded from, nor models with an alias.
 
     Runs that are still running are kept, and so is the last run where it can be resumed.
     """
-    from anmi.runs import prune as pruning
-
-    with _found(env, as_json=as_json) as (context, known):
-        manifests = known.all()
-        reasons = pruning.kept(manifests, keep, pruning.aliased_runs(context, known.root))
-        places, store = _places(context, known.root)
-        removals = pruning.plan(known, manifests, reasons, places, store=store)
+    with project(env, as_json=as_json) as context:
+        known = Runs(data_root(context))
+        records = known.all()
+        reasons = kept(records, keep, aliased_runs(context, known.root))
+        places = [
+            str(entry["filepath"]) for entry in context.config_loader["catalog"].values() if entry.get("versioned")
+        ]
+        found = list(removals(known, records, reasons, places))
         if not as_json:
-            _tell_plan(reasons, removals)
-        if not dry_run and removals:
+            for text in [f"kept: {name} ({reason})" for name, reason in sorted(reasons.items())] + found:
+                click.echo(text)
+        if not dry_run and (found or as_json):
             confirm_removal(yes=yes, as_json=as_json)
-        if not dry_run:
-            pruning.remove(removals)
+            # Records last, so that what is left after a crash still says whose it is.
+            for place in sorted(found, key=lambda place: place.startswith(f"{known.root}/runs/")):
+                buckets.remove(place)
     if as_json:
-        echo_json({"removed": not dry_run, "kept": reasons, "removals": [asdict(item) for item in removals]})
-        return
-    click.echo(_summary(removals, "would be removed" if dry_run else "removed"))
+        echo_json({"removed": not dry_run, "kept": reasons, "removals": found})
+    else:
+        click.echo(f"{'would be removed' if dry_run else 'removed'}: {len(found):,} versions, records and leftovers")
 
 
-def _tell_plan(reasons: Mapping[str, str], removals: Sequence[Removal]) -> None:
-    for name, reason in sorted(reasons.items()):
-        click.echo(f"kept: {name} ({reason})")
-    if removals:
-        console(_WIDTH).print(_removals_table(removals))
+def kept(records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[str]) -> dict[str, str]:
+    """Return the runs to keep, each with the reason.
+
+    Parameters
+    ----------
+    records
+        Of all runs, the oldest first.
+    number
+        How many finished runs to keep.
+    aliased
+        Ids of Kedro's or of MLflow's runs whose model an alias stands for.
+
+    Examples
+    --------
+    >>> runs = [{"run_id": f"r{i}", "status": "finished", "loaded": {}, "saved": {}} for i in range(3)]
+    >>> runs[2]["loaded"] = {"corpus": {"version": "r0"}}
+    >>> kept(runs, 1, ())
+    {'r2': 'among the newest', 'r0': 'r2 loaded from it'}
+    """
+    by_id = {str(record["run_id"]): record for record in records}
+    finished = [name for name, record in by_id.items() if record["status"] == "finished"]
+    reasons = dict.fromkeys(reversed(finished[-number:]), "among the newest")
+    for name, record in by_id.items():
+        if record["status"] == "running":
+            reasons.setdefault(name, "still running")
+        elif name in aliased or record.get("tracking_run") in aliased:
+            reasons.setdefault(name, "its model has an alias")
+        elif record["status"] in UNFINISHED and record is records[-1]:
+            reasons.setdefault(name, "can be resumed")
+    # The registry may know runs of which there is no record here.
+    reasons |= {name: "its model has an alias" for name in aliased if _VERSION.fullmatch(name) and name not in reasons}
+    waiting = list(reasons)
+    while waiting:
+        name = waiting.pop()
+        record = by_id.get(name, {})
+        others = {each.get("version") for kind in ("loaded", "saved") for each in record.get(kind, {}).values()}
+        for other in sorted(others - reasons.keys() - {None}):
+            reasons[str(other)] = f"{name} loaded from it"
+            waiting.append(str(other))
+    return reasons
 
 
-def _places(context: Any, root: str) -> tuple[list[str], Path | None]:
-    """Return where versioned artifacts lie, and the store."""
-    catalog, artifacts, store = context.catalog, [], None
-    for name, entry in context.config_loader["catalog"].items():
-        if entry.get("versioned"):
-            artifacts.append(str(catalog.get(name)._filepath))
-        elif entry["type"].endswith("StoreDataset"):
-            store = Path(catalog.get(name)._describe()["filepath"])
-    return artifacts, store
+def removals(
+    known: Runs, records: Sequence[Mapping[str, Any]], keep: Collection[str], places: Sequence[str]
+) -> Iterator[str]:
+    """Yield the paths or URLs of what may go: versions and records of runs that are not kept, and leftovers of writes.
+
+    What is newer than the last record belongs to a run that just began.
+    """
+    last = records[-1]["run_id"] if records else ""
+    running = {record["run_id"] for record in records if record["status"] == "running"}
+    for place in sorted({*places}):
+        for version in buckets.names(place):
+            if not _VERSION.fullmatch(version) or version > last or version in running:
+                continue
+            if version not in keep:
+                yield f"{place}/{version}"
+    if "://" not in known.root:
+        yield from map(str, leftovers(Path(known.root)))
+    yield from (f"{known.root}/runs/{record['run_id']}" for record in records if record["run_id"] not in keep)
 
 
-def _with_sizes(context: Any, known: Runs) -> list[tuple[dict[str, Any], int]]:
-    """Return the manifests, the newest first, each with the bytes of its artifacts that are there."""
-    from anmi.runs import prune as pruning
-
-    places, _ = _places(context, known.root)
-    sizes: dict[str, int] = defaultdict(int)
-    for item in pruning.plan(known, [], (), places):
-        if item.kind == "version":
-            sizes[item.name.rpartition("/")[2]] += item.bytes
-    return [(manifest, sizes[manifest["run_id"]]) for manifest in reversed(known.all())]
+def leftovers(folder: Path) -> Iterator[Path]:
+    """Yield what killed writes left in a folder and below it more than a day ago."""
+    for path in sorted(folder.rglob(".*.tmp")):
+        if time.time() - path.stat().st_mtime > _DAY:
+            yield path
 
 
-def _row(manifest: Mapping[str, Any], size: int) -> dict[str, Any]:
-    given = manifest.get("parameters") or {}
-    times = [manifest.get("start"), manifest.get("end") or manifest.get("updated") or manifest.get("start")]
-    seconds = (datetime.fromisoformat(str(times[1])) - datetime.fromisoformat(str(times[0]))).total_seconds()
-    values = (
-        manifest["run_id"], manifest["status"], list(manifest.get("pipelines", ())), given.get("recipe"),
-        given.get("collection"), manifest["start"], seconds, size, manifest.get("resumed_from"),
-    )  # fmt: skip
-    return dict(zip(_KEYS, values, strict=True))
+def aliased_runs(context: Any, root: str) -> set[str]:
+    """Return the runs, of Kedro or of MLflow, whose model an alias in the registry stands for.
 
+    Raises
+    ------
+    AnmiError
+        The registry cannot be asked; what it needs might be removed.
+    """
+    from anmi.datasets.model_registry import ModelRegistry
+    from anmi.hooks.mlflow import read_settings, tracking_uri
 
-def _runs_table(rows: Sequence[Mapping[str, Any]]) -> Any:
-    from rich.text import Text
-
-    columns = "run,status,pipelines,recipe,collection,seconds,size"
-    made = table("Runs", columns, plain="run,status", right="seconds,size")
-    for row in rows:
-        status = row["status"] + (" (resumed)" if row["resumed_from"] else "")
-        texts = (row["run_id"], status, ",".join(row["pipelines"]), str(row["recipe"]), str(row["collection"]))
-        made.add_row(*map(Text, texts), f"{row['seconds']:,.0f}", size_text(row["bytes"]))
-    return made
-
-
-def _removals_table(removals: Sequence[Removal]) -> Any:
-    from rich.text import Text
-
-    groups: dict[tuple[str, str], list[Removal]] = defaultdict(list)
-    for item in removals:
-        # Versions by their run, all else by its name.
-        groups[item.kind, item.name.rpartition("/")[2] if item.kind == "version" else item.name].append(item)
-    made = table("May go", "kind,name,number,files,size", right="number,files,size")
-    for (kind, name), items in groups.items():
-        counts = f"{len(items):,}", f"{sum(item.files for item in items):,}"
-        made.add_row(Text(kind), Text(name), *counts, size_text(sum(item.bytes for item in items)))
-    return made
-
-
-def _summary(removals: Sequence[Removal], verb: str) -> str:
-    counts: dict[str, int] = defaultdict(int)
-    for item in removals:
-        counts[item.kind] += 1
-    told = ", ".join(f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()) or "nothing"
-    return f"{verb}: {told} ({size_text(sum(item.bytes for item in removals))})"
+    settings = read_settings(context)
+    uri = tracking_uri(settings, root) if settings.enabled else ""
+    if not uri or (uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()):
+        return set()
+    registry = ModelRegistry(uri)
+    entries = [
+        registry.entry(name, version) for name in registry.names() for version in registry.aliases(name).values()
+    ]
+    return {name for entry in entries for name in (entry.tags.get("run_id", ""), entry.run) if name}

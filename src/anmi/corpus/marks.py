@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from anmi.corpus.quarantine import Quarantine
@@ -24,7 +25,6 @@ from anmi.corpus.types import Collection, empty
 from anmi.errors import AnmiError
 from anmi.files import aside, disk_errors
 from anmi.fingerprint import hash_text
-from anmi.locks import alone
 
 Relevance = Literal[0, 1]
 MARK_COLUMNS: Final = ("query_id", "document_id", "relevance", "by", "at")
@@ -150,7 +150,7 @@ def add(path: Path, mark: Mark) -> Mark:
     made = mark.now()
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with alone(path.with_name(f".{path.name}.lock")):
+        with FileLock(path.with_name(f".{path.name}.lock")):
             before = path.read_text(encoding="utf-8") if path.is_file() else ""
             # A last line without an end, as an editor may leave it, is not to be joined with the next.
             before += "\n" if before and not before.endswith("\n") else ""

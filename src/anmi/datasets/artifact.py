@@ -141,7 +141,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def _remote_exists(self, path: str) -> bool:
         assert self._fs is not None
-        found = f"{path}/{remote.COMPLETE}" if self.is_folder else path
+        found = f"{path}/{buckets.COMPLETE}" if self.is_folder else path
         with buckets.in_one_sentence(self._url):
             # What other processes have written since is not in the cache.
             self._fs.invalidate_cache(found)

@@ -62,7 +62,7 @@ class _PartsDataset(ArtifactDataset):
             remote.remove(self._fs, str(target))
         parts = sorted(self._save_parts(data, folder), key=lambda part: part.name)
         self.rows = sum(part.rows for part in parts)
-        (folder / remote.COMPLETE).write_bytes(b"")
+        (folder / buckets.COMPLETE).write_bytes(b"")
         self._fs.invalidate_cache(str(self._filepath))
         digests = {part.name: part.digest for part in parts}
         self.written = sized(folder.name, {part.name: part.bytes for part in parts}, digests.__getitem__)

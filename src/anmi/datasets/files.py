@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -13,37 +12,13 @@ from kedro.utils import load_obj
 
 from anmi.datasets import previews
 from anmi.datasets.artifact import ArtifactDataset
+from anmi.files import plain
 
 if TYPE_CHECKING:
     # By these names kedro-viz knows how to show a preview.
     from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
     from anmi.selection.row_table import TrainingRows
-
-
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
-
-
-def plain(value: Any) -> Any:
-    """Turn NumPy values, paths and NaN into what JSON knows (NaN and infinities become null).
-
-    Examples
-    --------
-    >>> plain({"a": np.float32(0.5), "b": [math.nan, np.int64(2)], "c": np.arange(2)})
-    {'a': 0.5, 'b': [None, 2], 'c': [0, 1]}
-    """
-    if type(value) in _PLAIN:
-        # Most of what is written is texts, and to ask of each whether it is a mapping takes most of the time.
-        return value
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
 
 
 class PlainDataset(ArtifactDataset):

@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from filelock import FileLock
 from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.errors import AnmiError, masked
 from anmi.files import aside
 from anmi.fingerprint import hash_files
-from anmi.locks import alone
 
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
@@ -76,7 +76,7 @@ def connect(uri: str) -> Any:
         return MlflowClient(tracking_uri=uri)
     database = Path(uri.removeprefix("sqlite:///"))
     database.parent.mkdir(parents=True, exist_ok=True)
-    with alone(database.with_name(f"{database.name}.lock")):
+    with FileLock(database.with_name(f"{database.name}.lock")):
         if not database.exists():
             # Tables are made for seconds; a run that is stopped meanwhile is to leave none rather than half of them.
             with aside(database) as made:

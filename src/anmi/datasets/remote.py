@@ -5,33 +5,14 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from anmi.buckets import file_system, in_one_sentence, lacks_bucket
+from anmi.buckets import COMPLETE, in_one_sentence
 from anmi.errors import AnmiError
 from anmi.store.room import room
 
-COMPLETE: Final = "_complete"
 # Files at a time. s3fs holds each in memory, up to four parts of 50 MiB of it and files up to twice a part, so that an
 # upload takes some 800 MiB at worst and not 64 GiB.
 _FILES: Final = 4
 _PREFIX: Final = "anmi-downloads-"
-
-
-def write_text(url: str, text: str) -> None:
-    """Write one small file, whole or not at all."""
-    with in_one_sentence(url):
-        file_system(url).pipe_file(url, text.encode("utf-8"))
-
-
-def read_text(url: str) -> str | None:
-    """Return what a small file holds, None where there is no such file."""
-    files = file_system(url)
-    with in_one_sentence(url):
-        try:
-            return str(files.cat_file(url), "utf-8")
-        except FileNotFoundError as error:
-            if lacks_bucket(error):
-                raise
-            return None
 
 
 def upload(files: Any, local: Path, target: str, place: str) -> None:

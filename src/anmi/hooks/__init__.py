@@ -1,10 +1,9 @@
-"""What happens around a run: checks, the manifest, timing, tracking, one retraining at a time."""
+"""What happens around a run: checks, its versions and record, MLflow, one retraining at a time."""
 
 from anmi.hooks.checks import CheckHooks
-from anmi.hooks.manifest import ManifestHooks
+from anmi.hooks.mlflow import MlflowHooks
+from anmi.hooks.record import RunRecord
 from anmi.hooks.retraining import RetrainHooks
-from anmi.hooks.timing import TimingHooks
-from anmi.hooks.tracking import TrackingHooks
-from anmi.runs.record import RunRecord
+from anmi.hooks.run import RunHooks
 
-__all__ = ["CheckHooks", "ManifestHooks", "RetrainHooks", "RunRecord", "TimingHooks", "TrackingHooks"]
+__all__ = ["CheckHooks", "MlflowHooks", "RetrainHooks", "RunHooks", "RunRecord"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kedro.config import AbstractConfigLoader
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.framework.project import pipelines
@@ -18,28 +20,20 @@ from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 from kedro.validation.type_extractor import TypeExtractor
+from pydantic import BaseModel, ValidationError
 
 from anmi.candidates import MEASURED
 from anmi.corpus.raw import kind_and_place
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError, causes, holds_address_secret, masked, nearest, secrets_of_environment
 from anmi.files import disk_error
-from anmi.hooks.parameters import (
-    check_model,
-    check_names,
-    check_numbers,
-    check_read,
-    check_shapes,
-    check_values,
-    configured,
-    references,
-)
-from anmi.hooks.secrets import check_no_secrets, mask_logs
+from anmi.hooks.record import flatten
 from anmi.judging.pairwise import check_given
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
 from anmi.retrieval.sparse.base import check_base, is_sparse_folder
+from anmi.seeds import is_seed
 from anmi.selection.recipe import OF_ELO, RecipeBook, inherited
 from anmi.training.options import TrainingOptions
 
@@ -49,6 +43,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ENCODERS: Final = ("minilm", "static")
+_RUNTIME_REFERENCE: Final = re.compile(r"\$\{runtime_params:\s*(\w+)")
+# Parameters of a single value, which nodes read as they are, and what is expected of them.
+_TEXTS: Final = {
+    "collection": "a text such as api_docs or beir:DIR",
+    "recipe": "the name of a recipe",
+    "encoder": "a text such as static, a folder or ORG/NAME",
+    "audit_judges_for": 'the name of a recipe, or "*" for all',
+}
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -66,18 +68,15 @@ class CheckHooks:
         """Check runtime parameters, recipe, encoder and collection, and that no parameter holds a secret."""
         mask_logs()
         loader = context.config_loader
-        asked = loader.runtime_params or {}
-        check_no_secrets(asked)
-        known = configured(loader) if asked else loader["parameters"]
-        check_names(asked, known.keys() | references(loader))
-        check_shapes(asked, known)
+        check_no_secrets(loader.runtime_params or {})
         parameters = loader["parameters"]
         check_no_secrets(parameters)
         self._roots = roots(loader["globals"], context.project_path)
+        check_names(parameters, dict(pipelines), loader)
         check_values(parameters)
         if isinstance(parameters.get("recipes"), Mapping) and "recipe" in parameters:
             check_recipe(parameters["recipe"], parameters["recipes"])
-            check_stated(asked, parameters["recipe"], parameters["recipes"])
+            check_stated(loader.runtime_params or {}, parameters["recipe"], parameters["recipes"])
             judged = parameters.get("audit_judges_for", RecipeBook.every)
             if judged != RecipeBook.every:
                 check_recipe(judged, parameters["recipes"])
@@ -85,7 +84,6 @@ class CheckHooks:
             check_encoder(parameters["encoder"], context.project_path)
         if "collection" in parameters:
             check_collection(parameters["collection"])
-        check_read(known, dict(pipelines))
         models = TypeExtractor(dict(pipelines)).extract_types_from_pipelines()
         for name, model in models.items():
             check_model(name, parameters, model)
@@ -93,8 +91,7 @@ class CheckHooks:
                 check_training(parameters[name])
                 check_mining(parameters[name], models)
             if model is TrainingParams:
-                given = parameters[name].get("options") or {}
-                check_numbers(f"{name}.options", given, TrainingOptions(**{"negatives": 1, **given}))
+                TrainingOptions(**{"negatives": 1, **(parameters[name].get("options") or {})})
             if model is AuditParams and (audited := parameters[name].get("recipe")) is not None:
                 check_recipe(audited, parameters["recipes"])
 
@@ -251,7 +248,6 @@ def check_training(recipes: Mapping[str, Any]) -> None:
         if unmeasured := sorted(recipe.requires - MEASURED):
             known = nearest(unmeasured[0], MEASURED)
             raise AnmiError(f'recipe "{name}" reads "{unmeasured[0]}", which no stage measures: {known}')
-        check_numbers(f"recipes.{name}.training", recipe.training, options)
         unread = options.reads - recipe.requires
         if unread:
             columns = ", ".join(sorted(unread))
@@ -331,3 +327,158 @@ def check_collection(collection: Any) -> None:
         Path(place.partition(";")[0].strip()).expanduser()
     except RuntimeError:
         raise AnmiError(f'collection "{collection}": there is no such home; write the folder without ~') from None
+
+
+def check_names(parameters: Iterable[str], pipelines: Mapping[str, Pipeline], loader: AbstractConfigLoader) -> None:
+    """Refuse a parameter that nothing reads; misspelt, it would be of no effect.
+
+    What begins with an underscore is left alone: YAML keeps there what several branches share. So is what the
+    configuration takes by ``${runtime_params:NAME}``.
+    """
+    inputs = {name for pipeline in pipelines.values() for name in pipeline.inputs() if name.startswith("params:")}
+    read = {name.removeprefix("params:").split(".")[0] for name in inputs} | {*_TEXTS, "recipes", "seed"}
+    unread = [str(name) for name in parameters if name not in read and not str(name).startswith("_")]
+    if unread and unread[0] not in _references(loader):
+        raise AnmiError(f'there is no parameter "{unread[0]}": {nearest(unread[0], read)}')
+
+
+def _references(loader: AbstractConfigLoader) -> set[str]:
+    folders = [Path(loader.conf_source, each) for each in (loader.base_env, loader.env or loader.default_run_env)]
+    files = [file for folder in folders for file in folder.glob("**/*.yml")]
+    return {name for file in files for name in _RUNTIME_REFERENCE.findall(file.read_text(encoding="utf-8"))}
+
+
+def check_values(parameters: Mapping[str, Any]) -> None:
+    """Refuse numbers and texts that no parameter can have, and what is no text where a name is expected."""
+    for place, value in flatten(parameters).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise AnmiError(
+                f'parameter "{place}": a finite number was expected, not {value}; correct it or leave it out'
+            )
+        if isinstance(value, str) and "\0" in value:
+            raise AnmiError(f'parameter "{place}" holds a zero byte; leave it out')
+    for name, expected in _TEXTS.items():
+        value = parameters.get(name, expected)
+        if not isinstance(value, str) or not value.strip():
+            quotes = "; put a number in quotes" if isinstance(value, (int, float)) else ""
+            raise AnmiError(f'parameter "{name}": {expected} was expected, not {value!r}{quotes}')
+    seed = parameters.get("seed", 0)
+    if not is_seed(seed):
+        raise AnmiError(f'parameter "seed": a whole number from 0 to 2**32 - 1 was expected, not {seed!r}')
+
+
+def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
+    """Refuse a branch of the parameters that its model does not accept.
+
+    Kedro would, too; it cannot say which name is the nearest, and it prints many lines.
+
+    Parameters
+    ----------
+    name
+        Dotted name of the branch, as in ``params:NAME``.
+    parameters
+        All of them.
+    model
+        What the node that takes the branch is annotated with; anything but a pydantic model is left to Kedro.
+    """
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return
+    value: Any = parameters
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise AnmiError(f'the configuration lacks the parameter "{name}"')
+        value = value[part]
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        raise AnmiError(_sentence(name, error, model)) from None
+
+
+def _sentence(name: str, error: ValidationError, model: Any) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join([name, *map(str, first["loc"])])
+    # The model in which the last part of the place is a field; None where that is no model's.
+    for part in first["loc"][:-1]:
+        found = getattr(model, "model_fields", {}).get(part)
+        model = None if found is None else found.annotation
+    if first["type"] == "extra_forbidden":
+        fields = getattr(model, "model_fields", None)
+        hint = nearest(str(first["loc"][-1]), fields) if fields else "its model has no such field"
+        return f'there is no parameter "{place}": {hint}'
+    given = f", not {first['input']!r}" if isinstance(first["input"], (str, int, float, list)) else ""
+    if first["type"] in ("model_type", "dict_type"):
+        return f'parameter "{place}": settings by name were expected, as in {place}.NAME=VALUE{given}'
+    return f'parameter "{place}": {first["msg"].removeprefix("Value error, ")}{given}'
+
+
+def check_no_secrets(parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters with a secret, since they are written to manifests, the tracking server and reports.
+
+    Found are addresses with credentials, and values of environment variables whose names say that they hold a secret,
+    such as ``${oc.env:OPENAI_API_KEY}`` resolves to. A secret that looks like any other text cannot be told.
+
+    Parameters
+    ----------
+    parameters
+        Nested, as read from the configuration.
+
+    Raises
+    ------
+    AnmiError
+        Naming the parameter, and never its value.
+
+    Examples
+    --------
+    >>> check_no_secrets({"collection": "beir:data/scifact"})
+    >>> try:
+    ...     check_no_secrets({"pairs": {"place": ["s3://key:secret@bucket/x"]}})
+    ... except AnmiError as error:
+    ...     print(str(error).split(";")[0])
+    parameter "pairs.place" holds an address with credentials
+    """
+    known = secrets_of_environment()
+    for name, value in flatten(parameters).items():
+        # The name as well: what is typed wrongly on the command line may end up in it.
+        text = f"{name} {value}"
+        if holds_address_secret(text):
+            raise AnmiError(
+                f'parameter "{name}" holds an address with credentials; parameters are recorded, so leave them out '
+                "and give them by environment variables"
+            )
+        held = next((variable for variable, secret in known.items() if secret in text), None)
+        if held is not None:
+            raise AnmiError(
+                f'parameter "{name}" holds the value of the environment variable {held}; parameters are recorded, so '
+                "name the variable instead, as key_variable does"
+            )
+
+
+def mask_logs() -> None:
+    """Mask the secrets of every line that is logged from now on, whichever logger and handler it goes through."""
+    make = logging.getLogRecordFactory()
+    if getattr(make, "masks", False):
+        return
+
+    def make_masked(*arguments: Any, **options: Any) -> logging.LogRecord:
+        record = make(*arguments, **options)
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError, KeyError):
+            # A wrong format is the handler's to complain of.
+            return record
+        without = masked(text)
+        if without != text:
+            record.msg, record.args = without, ()
+        return record
+
+    make_masked.masks = True  # type: ignore[attr-defined]
+    logging.setLogRecordFactory(make_masked)
+
+
+def mask_error(error: BaseException) -> None:
+    """Mask the secrets in the messages of an error and its causes, so that a traceback may be shown."""
+    for found in causes(error):
+        found.args = tuple(masked(part) if isinstance(part, str) else part for part in found.args)
+        if isinstance(found, OSError) and isinstance(found.strerror, str):
+            # These are shown by their own fields.
+            found.strerror = masked(found.strerror)

@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any, Final
 
+from filelock import FileLock, Timeout
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
-from kedro.pipeline.node import Node
 
 from anmi.errors import AnmiError
-from anmi.hooks.claim import Claim, describe
-from anmi.locks import Lock, process
-from anmi.runs.record import RunRecord, data_root, now
-from anmi.runs.tracking import read_settings, tracking_uri
-
-logger = logging.getLogger(__name__)
+from anmi.hooks.mlflow import read_settings, tracking_uri
+from anmi.hooks.record import RunRecord, data_root
 
 PIPELINE: Final = "retrain"
 # How ``kedro run --pipelines retrain`` ends. Anything else that ends it is the shell's: 130 after Ctrl-C, 143 after
@@ -40,10 +35,10 @@ class AlreadyRetraining(AnmiError):
 
 
 class RetrainHooks:
-    """Keep two retrainings from running at once, on one machine and on several.
+    """Keep two retrainings over one store from running at once, and give the nodes the registry.
 
-    Registered before the hooks that open the manifest and the tracking run, so it is called after them: a claim names
-    the MLflow run, and whoever is refused is in the books.
+    Of retrainings on several machines the one that ends last finds that the champion is not the one it compared with,
+    and promotes nothing.
 
     Parameters
     ----------
@@ -54,8 +49,7 @@ class RetrainHooks:
     def __init__(self, record: RunRecord) -> None:
         self._record = record
         self._context: KedroContext | None = None
-        self._lock: Lock | None = None
-        self._claim: Claim | None = None
+        self._lock: FileLock | None = None
         self._watched = False
         self.decision: str | None = None
 
@@ -71,12 +65,12 @@ class RetrainHooks:
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
-        """Give the nodes the registry; take the lock and the claim.
+        """Take the lock, and connect the registry.
 
         Raises
         ------
         AlreadyRetraining
-            Another process has them.
+            Another process has the lock.
         AnmiError
             Tracking is switched off, so there is no registry.
         """
@@ -90,47 +84,19 @@ class RetrainHooks:
             raise AnmiError(
                 "retraining needs the model registry, and tracking is switched off: set `enabled: true` in mlflow.yml"
             )
-        registry = ModelRegistry(tracking_uri(settings, data_root(self._context)), self._record.tracking_run)
         self._watched = PIPELINE in (run_params.get("pipeline_names") or ())
         if self._watched:
-            self._take(registry, catalog)
+            path = Path(catalog.get("store")._describe()["filepath"]) / LOCK
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(path, thread_local=False)
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout:
+                raise AlreadyRetraining(
+                    f"another retraining is under way: {path} is locked; wait for it to end, or end it"
+                ) from None
+        registry = ModelRegistry(tracking_uri(settings, data_root(self._context)), self._record.tracking_run)
         catalog.get("model_registry").connect(registry)
-
-    def _take(self, registry: Any, catalog: CatalogProtocol) -> None:
-        from anmi.pipelines.retrain.params import model_name
-
-        params = catalog.load("params:retrain")
-        name = model_name(params, catalog.load("params:collection"))
-        mine = process()
-        holder = {
-            "model": name, "host": mine["host"], "pid": mine["pid"], "run_id": self._record.run_id, "since": now(),
-            "mlflow_run": registry.run, "process": mine,
-        }  # fmt: skip
-        path = Path(catalog.get("store")._describe()["filepath"]) / LOCK
-        self._lock, self._claim = Lock(path), Claim(registry, name, params.claim_minutes)
-        try:
-            other = self._lock.take(holder)
-            where = f"{path} is locked"
-            if other is None:
-                other = self._claim.take(holder)
-                where = f'"{name}" is claimed in the model registry'
-        except BaseException:
-            self._release()
-            raise
-        if other is not None:
-            self._release()
-            raise AlreadyRetraining(
-                f"another retraining is under way ({describe(other)}): {where}; wait for it to end, or end it"
-            )
-
-    @hook_impl
-    def before_node_run(self, node: Node) -> None:
-        """Make sure that the claim is still ours before the registry is changed."""
-        if node.short_name == "register_challenger" and self._claim is not None and not self._claim.is_held():
-            raise AlreadyRetraining(
-                "another retraining took the claim on the registered model while this one ran, so nothing is promoted: "
-                "let the scheduler run one at a time, and give retrain.claim_minutes more time than a retraining takes"
-            )
 
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
@@ -139,24 +105,21 @@ class RetrainHooks:
             self.decision = data["decision"]
 
     @hook_impl
-    def after_pipeline_run(self, pipeline: Pipeline) -> None:
+    def after_pipeline_run(self) -> None:
         """Let the next one in."""
         self._release()
 
     @hook_impl
-    def on_pipeline_error(self, error: Exception, pipeline: Pipeline) -> None:
+    def on_pipeline_error(self, error: Exception) -> None:
         """Let the next one in."""
+        self.interrupted(error)
+
+    def interrupted(self, error: BaseException) -> None:
+        """Let the next one in, also when a run is stopped from outside and Kedro calls no hook."""
         self.decision = None
         self._release()
 
-    def interrupted(self, error: BaseException) -> None:
-        """Let the next one in; Kedro calls no hook when a run is stopped from outside."""
-        self._release()
-
     def _release(self) -> None:
-        # The claim first: who holds the lock next would find it.
-        if self._claim is not None:
-            self._claim.release()
         if self._lock is not None:
             self._lock.release()
-        self._lock = self._claim = None
+            self._lock = None

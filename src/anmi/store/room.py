@@ -9,11 +9,13 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from anmi.locks import Lock, is_held
+from filelock import FileLock
+
+from anmi.files import is_held
 
 _LOCK_FILE: Final = ".lock"
 _lock = threading.Lock()
-_rooms: dict[tuple[str, int], tempfile.TemporaryDirectory[str]] = {}
+_rooms: dict[tuple[str, int], tuple[tempfile.TemporaryDirectory[str], FileLock]] = {}
 
 
 def room(prefix: str) -> Path:
@@ -31,10 +33,11 @@ def room(prefix: str) -> Path:
         if key not in _rooms:
             _sweep(Path(tempfile.gettempdir()), prefix)
             made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-            # Never released, so that the lock lives as long as the process.
-            Lock(Path(made.name) / _LOCK_FILE).take()
-            _rooms[key] = made
-        return Path(_rooms[key].name)
+            # Kept and never released, so that the lock lives as long as the process.
+            lock = FileLock(Path(made.name) / _LOCK_FILE, thread_local=False)
+            lock.acquire(timeout=0)
+            _rooms[key] = made, lock
+        return Path(_rooms[key][0].name)
 
 
 def _sweep(parent: Path, prefix: str) -> None:

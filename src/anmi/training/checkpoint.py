@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -18,13 +18,13 @@ from typing import Any, Final
 import pandas as pd
 import pyarrow as pa
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_file, hash_text, hash_value
-from anmi.locks import Lock
 from anmi.retrieval.encoders import fingerprint
 from anmi.training.failures import NotFiniteError
 from anmi.training.options import TrainingOptions
@@ -181,9 +181,12 @@ class Checkpoints:
     def held(self) -> Iterator[None]:
         """Keep other processes from the same training's checkpoints; ``owned`` is False where one has them already."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = Lock(self.folder / "lock")
-        with suppress(AnmiError):
-            self.owned = lock.take() is None
+        lock = FileLock(self.folder / "lock")
+        try:
+            lock.acquire(timeout=0)
+            self.owned = True
+        except (Timeout, OSError, NotImplementedError):
+            self.owned = False
         if not self.owned:
             log.warning("Another process makes the checkpoints of this training; this one makes none")
         try:

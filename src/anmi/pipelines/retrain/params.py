@@ -10,7 +10,7 @@ from anmi.evaluation.promotion import PromotionRule
 
 
 class RetrainParams(BaseModel):
-    """Which registered model is retrained, by which rule, and how long a claim outlives its holder."""
+    """Which registered model is retrained, and by which rule."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,10 +21,6 @@ class RetrainParams(BaseModel):
         "different collections never compete. Name it where two folders of collections are called alike.",
     )
     rule: PromotionRule = Field(PromotionRule(), description="When the challenger becomes champion.")
-    claim_minutes: float = Field(
-        720, gt=0, description="Another machine's claim counts as abandoned after so long, where its run still "
-        "passes for running since the machine was cut off. 720: longer than a retraining, and ended by the next night.",
-    )  # fmt: skip
 
 
 def model_name(params: RetrainParams, collection: str) -> str:

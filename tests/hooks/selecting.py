@@ -78,7 +78,7 @@ DRIVER = """
 import json, os, sys
 from pathlib import Path
 import kedro.framework.cli.project, kedro.framework.session, pandas, pyarrow.parquet
-import anmi.cli, anmi.runs.prune, anmi.runs.resume, anmi.datasets, anmi.settings, anmi.runs.compare
+import anmi.cli, anmi.datasets, anmi.settings
 for line in sys.stdin:
     folder, words, variables = json.loads(line)
     child = os.fork()
@@ -155,9 +155,9 @@ class Selecting:
         """Run a command; return its exit code and what it printed."""
         return self.driver.do(self.path, command, variables)
 
-    def manifests(self) -> list[dict[str, Any]]:
-        """Return all manifests, the oldest first."""
-        return [json.loads(path.read_text()) for path in sorted((self.data / "runs").glob("*/manifest.json"))]
+    def records(self) -> list[dict[str, Any]]:
+        """Return all records, the oldest first."""
+        return [json.loads(path.read_text()) for path in sorted((self.data / "runs").glob("*/run.json"))]
 
     def versions(self) -> dict[str, list[str]]:
         """Return the versions of each artifact that are there."""

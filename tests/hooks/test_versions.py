@@ -14,12 +14,12 @@ import pytest
 from kedro.io import DataCatalog
 from kedro.io.core import Version
 from kedro.pipeline import Node, Pipeline
-from tests.runs.conftest import Driver, Selecting, write_selecting
+from tests.hooks.selecting import Driver, Selecting, write_selecting
 
 from anmi.datasets import JsonDataset
 from anmi.errors import AnmiError
-from anmi.locks import process
-from anmi.runs.versions import Origins, fix, settle
+from anmi.hooks.record import Runs
+from anmi.hooks.versions import fix, settle
 
 
 def node(inputs: str, outputs: str) -> Node:
@@ -40,17 +40,17 @@ MINED = dict.fromkeys(["corpus", "queries", "bm25", "dense", "rows"])
 ALL = "bm25 corpus dense model queries rows"
 
 
-def data_root(path: Path, history: Mapping[str, Mapping[str, str | None]]) -> Origins:
+def data_root(path: Path, history: Mapping[str, Mapping[str, str | None]]) -> Runs:
     """Make what runs left: by run, what each saved (None) and loaded (the run that had saved it)."""
     for run, artifacts in history.items():
-        saved = {name: run for name, version in artifacts.items() if version is None}
+        saved = {name: {"version": run} for name, version in artifacts.items() if version is None}
         for name in saved:
             JsonDataset(filepath=f"{path}/{name}.json", version=Version(None, run)).save({"run": run})
-        loaded = {name: version for name, version in artifacts.items() if version}
-        manifest = {"run_id": run, "saved": saved, "loaded": loaded, "status": "finished", "end": f"{run} ended"}
+        loaded = {name: {"version": version} for name, version in artifacts.items() if version}
+        record = {"run_id": run, "saved": saved, "loaded": loaded, "status": "finished", "start": run}
         (path / "runs" / run).mkdir(parents=True)
-        (path / "runs" / run / "manifest.json").write_text(json.dumps(manifest))
-    return Origins(str(path), [STAGES])
+        (path / "runs" / run / "run.json").write_text(json.dumps(record))
+    return Runs(str(path))
 
 
 def opened(path: Path, names: str, **given: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_inputs_belong_together(tmp_path: Path, history: dict[str, Any], asked: 
         JsonDataset(filepath=f"{tmp_path}/rows.json", version=Version(None, "9")).save({})
     given = dict(name.split(":") for name in asked.split() if ":" in name)
     datasets = opened(tmp_path, " ".join(name.split(":")[0] for name in asked.split()), **given)
-    settle(datasets, origins)
+    settle(datasets, origins, [STAGES])
     words = expected.split()
     assert {name: dataset.resolve_load_version() for name, dataset in datasets.items()} == dict(
         zip(words[::2], words[1::2], strict=True)
@@ -113,18 +113,18 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
     for name in ("dense", "rows"):
         for place in (tmp_path / f"{name}.json" / "1").iterdir():
             place.unlink()
-    with pytest.raises(AnmiError, match=r'"dense" of run 3 goes with "corpus" of run 2, and the rest .* of run 1'):
-        settle(opened(tmp_path, "bm25 dense corpus"), origins)
+    with pytest.raises(AnmiError, match=r'"bm25" of run 1 goes with "corpus" of run 1, and the rest .* of run 2'):
+        settle(opened(tmp_path, "bm25 dense corpus"), origins, [STAGES])
     with pytest.raises(AnmiError, match=r'nothing has been saved as "rows" yet'):
-        settle(opened(tmp_path, "rows"), origins)
+        settle(opened(tmp_path, "rows"), origins, [STAGES])
 
 
 def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> None:
     """Its own stays its own, what it read stays what it was, and what was not there stays absent."""
     origins = data_root(tmp_path, {"1": MINED})
-    running = {"run_id": "2", "status": "running", "process": process(), "start": "2"}
+    running = {"run_id": "2", "status": "running", "start": "2", "saved": {}, "loaded": {}}
     (tmp_path / "runs" / "2").mkdir()
-    (tmp_path / "runs" / "2" / "manifest.json").write_text(json.dumps(running))
+    (tmp_path / "runs" / "2" / "run.json").write_text(json.dumps(running))
 
     def save(run: str, *names: str) -> None:
         for name in names:
@@ -138,7 +138,7 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
         }
     )
     training = Pipeline([node("rows corpus queries", "model")])
-    fix(catalog, training, origins)
+    fix(catalog, training, origins, [STAGES])
     save("2", "fits", "rows", "model", "queries")
     save("99", "rows", "model")
     catalog.save("model", {"run": "9"})
@@ -185,8 +185,11 @@ def test_a_run_that_another_overtakes_ends_as_if_alone(tmp_path: Path, drivers: 
     assert overtaking[0] == code == 0, text + overtaking[1]
     assert "told {'rows': 5}" in text
     assert "told {'rows': 7}" in overtaking[1]
-    finished = [manifest for manifest in project.manifests() if manifest["status"] == "finished"]
-    assert [set(manifest["loaded"].values()) for manifest in finished] == [{run["run_id"]} for run in finished]
+    finished = [record for record in project.records() if record["status"] == "finished"]
+    assert [record["loaded"] for record in finished] == [{}, {}], "each read only what it made"
+    assert {each["version"] for record in finished for each in record["saved"].values()} == {
+        record["run_id"] for record in finished
+    }
 
 
 def test_of_two_runs_in_one_millisecond_one_is_refused(tmp_path: Path, drivers: tuple[Driver, Driver]) -> None:
@@ -201,13 +204,13 @@ def test_of_two_runs_in_one_millisecond_one_is_refused(tmp_path: Path, drivers: 
     with ThreadPoolExecutor(1) as pool:
         going = begin(project, pool, f"run --params {project.options}")
         code, text = Selecting(tmp_path, drivers[1]).do(f"run --params {project.options}")
-        (manifest,) = project.manifests()
+        (record,) = project.records()
         (tmp_path / "waiting").unlink()
         assert going.result()[0] == 0
     assert code == 1
     assert text.endswith(f"Error: another run began in the same moment, as {moment}: start this one again")
-    assert manifest["status"] == "running", "the refused one left the manifest alone"
-    assert project.manifests()[0]["status"] == "finished"
+    assert record["status"] == "running", "the refused one left the record alone"
+    assert project.records()[0]["status"] == "finished"
 
 
 def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
@@ -217,8 +220,19 @@ def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
     assert project.do(f"run --params {project.options},options.rows=5")[0] == 0
     shutil.rmtree(project.data / "mini" / "summary.json")
     code, text = project.do(f"run --only-missing-outputs --params {project.options},options.rows=7")
-    first, second = project.manifests()
+    first, second = project.records()
     assert code == 0, text
     assert "told {'rows': 5}" in text
-    assert second["loaded"] == {"training_rows": first["run_id"], "summary": second["run_id"]}
+    assert second["loaded"]["training_rows"]["version"] == first["run_id"]
+    assert second["loaded"]["training_rows"]["digest"] == first["saved"]["training_rows"]["digest"]
     assert set(second["saved"]) == {"summary"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"run_id": "2"}'])
+def test_a_record_that_cannot_be_read_is_an_error_and_not_nothing(tmp_path: Path, text: str) -> None:
+    runs = data_root(tmp_path, {"1": MINED})
+    place = tmp_path / "runs" / "2" / "run.json"
+    place.parent.mkdir()
+    place.write_text(text)
+    with pytest.raises(AnmiError, match=r"runs/2/run\.json is no record of run 2"):
+        runs.all()

@@ -1,0 +1,308 @@
+# mypy: allow-untyped-decorators
+"""One MLflow run per ``kedro run``, through the client only: no global state, no autologging."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from kedro.framework.context import KedroContext
+from kedro.framework.hooks import hook_impl
+from kedro.io import CatalogProtocol
+from kedro.pipeline import Pipeline
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from anmi.datasets.model_registry import connect
+from anmi.errors import AnmiError, masked
+from anmi.files import plain
+from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
+
+logger = logging.getLogger(__name__)
+
+_BATCH, _METRICS = 100, 1000
+_LONGEST_KEY, _LONGEST_VALUE, _LONGEST_MESSAGE = 250, 6000, 200
+# Of a curve; more are not seen, and take a second for every few thousand.
+_MOST_POINTS: Final = 1000
+_HEADLINE: Final = re.compile(r" has (\S+ [\d.]+) \[")
+_CHATTY: Final = ("alembic", "mlflow", "mlflow.store.db.utils")
+# What tells runs apart at a glance.
+_APART: Final = ("recipe", "collection", "encoder", "seed")
+
+
+class TrackingSettings(BaseModel):
+    """``conf/*/mlflow.yml``.
+
+    Attributes
+    ----------
+    enabled
+        Whether runs are tracked at all.
+    tracking_uri
+        Where to; null for a SQLite database under the data root. ``MLFLOW_TRACKING_URI`` goes before both.
+    experiment
+        Name of the experiment; made when absent.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool = True
+    tracking_uri: str | None = None
+    experiment: str = "anmi"
+
+
+def read_settings(context: KedroContext) -> TrackingSettings:
+    """Return the settings of the environment; what is not there keeps its default."""
+    from kedro.config import MissingConfigException
+
+    try:
+        return TrackingSettings.model_validate(context.config_loader["mlflow"])
+    except MissingConfigException:
+        return TrackingSettings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        known = ", ".join(TrackingSettings.model_fields)
+        raise AnmiError(f"mlflow.yml: {'.'.join(map(str, first['loc']))}: {first['msg']} (it takes {known})") from error
+
+
+def tracking_uri(settings: TrackingSettings, root: str) -> str:
+    """Return where runs are tracked: the environment variable, the setting, or a database under the data root."""
+    asked = os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri
+    if asked:
+        return asked
+    if "://" in root:
+        raise AnmiError(f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI")
+    return f"sqlite:///{root}/tracking/mlflow.db"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep MLflow's accounts of its start and of database migrations out of the console."""
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    levels = {name: logging.getLogger(name).level for name in _CHATTY}
+    try:
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+class MlflowHooks:
+    """Write parameters, versions, metrics and small artifacts of a run to MLflow.
+
+    A dataset takes part by its catalog metadata, ``metadata: {anmi: {mlflow: KIND}}``: ``metrics`` for JSON whose
+    numbers are metrics, ``history`` for a table of which each column becomes a curve over its column ``step``,
+    ``artifact`` for a file to keep with the run, ``note`` for the results whose verdict is to describe it.
+
+    Parameters
+    ----------
+    record
+        Of the run, filled by :class:`anmi.hooks.run.RunHooks`.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._settings = TrackingSettings(enabled=False)
+        self._root = "data"
+        self._catalog: CatalogProtocol | None = None
+        self._client: Any = None
+        self._run_id: str | None = None
+
+    @hook_impl
+    def after_context_created(self, context: KedroContext) -> None:
+        """Read the settings."""
+        self._settings, self._root, self._run_id = read_settings(context), data_root(context), None
+
+    @hook_impl
+    def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
+        """Open the run, or go on with that of ``MLFLOW_RUN_ID``, and log what was asked for."""
+        if not self._settings.enabled:
+            return
+        self._catalog, uri = catalog, tracking_uri(self._settings, self._root)
+        try:
+            with quiet():
+                self._client = connect(uri)
+                self._open(uri, {name.removeprefix("params:").split(".")[0] for name in pipeline.inputs()})
+        except Exception as error:
+            raise AnmiError(
+                f"the tracking store {masked(uri)} cannot be used ({first_line(error)}): check "
+                "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
+            ) from None  # a traceback of the cause would show the address as it is
+
+    @hook_impl
+    def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
+        """Log metrics and artifacts as they appear."""
+        if self._run_id is None or self._catalog is None:
+            return
+        dataset = self._catalog.get(dataset_name)
+        kind = ((getattr(dataset, "metadata", None) or {}).get("anmi") or {}).get("mlflow")
+        with self._forgiving(f"logging {dataset_name}"):
+            if kind == "metrics":
+                self._log_metrics(_numbers(dataset_name, data))
+            elif kind == "history":
+                self._log_metrics(_curves(dataset_name, data))
+            elif kind == "artifact":
+                self._client.log_artifact(self._run_id, str(dataset.local_copy()))
+            elif kind == "note":
+                self._describe(data)
+
+    @hook_impl
+    def after_pipeline_run(self) -> None:
+        """Close the run."""
+        self._close("FINISHED")
+
+    @hook_impl
+    def on_pipeline_error(self, error: Exception) -> None:
+        """Close the run as failed."""
+        self.interrupted(error)
+
+    def interrupted(self, error: BaseException) -> None:
+        """Close the run that failed or was stopped from outside, when Kedro calls no hook."""
+        self._close("FAILED" if isinstance(error, Exception) else "KILLED", error)
+
+    def _open(self, uri: str, read: Set[str]) -> None:
+        from mlflow.entities import Param
+
+        record, given = self._record, all_masked(self._record.parameters)
+        tags = {
+            "run_id": record.run_id, "environment": record.environment, "pipelines": ",".join(record.pipelines),
+            "git_commit": record.git.get("commit", "unknown"), "git_changed": record.git.get("changed", "unknown"),
+            "mlflow.source.name": "anmi", **{name: given[name] for name in _APART if name in given},
+        }  # fmt: skip
+        shared = os.environ.get("MLFLOW_RUN_ID") or record.tracking_run
+        if shared:
+            self._client.update_run(shared, status="RUNNING")
+            self._run_id = shared
+        else:
+            made = self._client.create_run(self._experiment(uri), run_name=self._name())
+            self._run_id = made.info.run_id
+        record.tracking_run = self._run_id
+        self._log_tags(tags)
+        # Of what nodes read, and of the recipes the chosen one; what was logged of the same run cannot change.
+        chosen = {name: value for name, value in given.items() if name in read or not isinstance(value, Mapping)}
+        if "recipes" in read:
+            chosen["recipes"] = {given["recipe"]: given["recipes"].get(given["recipe"])}
+        values = {_key(key): str(value)[:_LONGEST_VALUE] for key, value in flatten(chosen).items()}
+        known = self._client.get_run(self._run_id).data.params
+        for batch in _batches([Param(key, value) for key, value in values.items() if key not in known], _BATCH):
+            self._client.log_batch(self._run_id, params=batch)
+
+    def _experiment(self, uri: str) -> str:
+        name = self._settings.experiment
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            local = uri.startswith("sqlite:///")
+            place = (Path(uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri() if local else None
+            try:
+                return str(self._client.create_experiment(name, artifact_location=place))
+            except Exception:
+                # Another run may have made it in between.
+                found = self._client.get_experiment_by_name(name)
+                if found is None:
+                    raise
+        if found.lifecycle_stage != "active":
+            raise AnmiError(f'experiment "{name}" was deleted: restore it or choose another name')
+        return str(found.experiment_id)
+
+    def _name(self, figure: str = "") -> str:
+        given = all_masked({name: str(self._record.parameters.get(name, "")) for name in ("recipe", "collection")})
+        return " · ".join(part for part in (given["recipe"], given["collection"], figure) if part)
+
+    def _describe(self, results: Mapping[str, Any]) -> None:
+        """Put the headline figure into the run's name, and describe the run by its verdict and what was chosen."""
+        import pandas as pd
+
+        from anmi.report import sentences
+
+        verdict = sentences.verdict(*(pd.DataFrame(results[name]) for name in ("rows", "comparisons")))
+        if headline := _HEADLINE.search(verdict):
+            self._log_tags({"mlflow.runName": self._name(headline[1])})
+        told = [sentences.standing_in(results["test_queries"]), verdict]
+        chosen = {name: self._record.parameters.get(name) for name in _APART} | flatten(self._record.runtime_parameters)
+        told += [", ".join(f"{name} `{value}`" for name, value in all_masked(chosen).items())]
+        told += ["All of it: `report.html` among the artifacts."]
+        self._log_tags({"mlflow.note.content": "\n\n".join(filter(None, told))})
+
+    def _log_tags(self, tags: Mapping[str, Any]) -> None:
+        from mlflow.entities import RunTag
+
+        texts = {_key(key): masked(str(value))[:_LONGEST_VALUE] for key, value in tags.items()}
+        for batch in _batches([RunTag(key, value) for key, value in texts.items()], _BATCH):
+            self._client.log_batch(self._run_id, tags=batch)
+
+    def _log_metrics(self, found: Mapping[str, Mapping[int, float]]) -> None:
+        from mlflow.entities import Metric
+
+        stamp = int(time.time() * 1000)
+        points = [Metric(_key(key), y, stamp, x) for key, values in found.items() for x, y in values.items()]
+        for batch in _batches(points, _METRICS):
+            self._client.log_batch(self._run_id, metrics=batch)
+
+    def _close(self, status: str, error: BaseException | None = None) -> None:
+        self._catalog = None
+        if self._run_id is None:
+            return
+        with self._forgiving("closing the run"), quiet():
+            record = self._record
+            tags = {f"load.{name}": each["version"] for name, each in record.loaded.items()}
+            self._log_tags(tags | ({} if error is None else {"error": f"{type(error).__name__}: {error}"}))
+            self._client.log_text(self._run_id, record.as_text(), f"runs/{record.run_id}/run.json")
+            self._client.set_terminated(self._run_id, status=status)
+        self._run_id = None
+
+    @contextmanager
+    def _forgiving(self, what: str) -> Iterator[None]:
+        """Let a run of hours outlive its tracking server."""
+        try:
+            yield
+        except Exception as error:
+            logger.warning("tracking: %s failed: %s", what, first_line(error))
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, short and without passwords."""
+    # Masked before it is cut: half an address is not seen to hold a password.
+    first = masked((str(error).strip() or type(error).__name__).splitlines()[0])
+    return first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…"
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^\w.\- :/]", "_", name.replace("@", "_at_"))[:_LONGEST_KEY]
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    return (list(items[start : start + size]) for start in range(0, len(items), size))
+
+
+def _numbers(name: str, data: Any) -> dict[str, dict[int, float]]:
+    """Return the numbers of a dataset by section, which is its first key; of a list each by its place."""
+    found = {}
+    for key, values in flatten(plain(data)).items():
+        section = key.replace(".", "/", 1) if "." in key else f"{name}/{key}"
+        numbers = enumerate(values if isinstance(values, list) else [values])
+        found[section] = {place: float(value) for place, value in numbers if isinstance(value, (int, float))}
+    return found
+
+
+def _curves(name: str, table: Any) -> dict[str, dict[int, float]]:
+    """Return every column of numbers over ``step``, of a long one every so many points; passes apart."""
+    if "pass" in table:
+        parts = {f"{name}.first_pass": table[table["pass"] == 1], f"{name}.refit": table[table["pass"] == 2]}
+        return {
+            key: curve
+            for part, rows in parts.items()
+            for key, curve in _curves(part, rows.drop(columns="pass")).items()
+        }
+    numbers = table.select_dtypes("number").astype(float).set_index("step")
+    curves = {}
+    for column in numbers.columns:
+        known = numbers[column][abs(numbers[column]) < float("inf")]
+        thinned = known.iloc[:: max(1, -(-len(known) // _MOST_POINTS))]
+        curves[f"{name}/{column}"] = {int(step): value for step, value in thinned.items()}
+    return curves

@@ -1,0 +1,293 @@
+"""What is known of runs: each leaves ``<data>/runs/<run id>/run.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from anmi import buckets
+from anmi.errors import AnmiError, holds_address_secret, masked, nearest, secrets_of_environment
+from anmi.files import is_held, plain
+
+FILE: Final = "run.json"
+LOCK: Final = "lock"
+# Runs by their place among those that are finished, from the end.
+NAMED: Final = {"latest": 1, "previous": 2}
+UNFINISHED: Final = ("killed", "failed", "interrupted")
+# In a bucket nothing is locked: a run that noted nothing for so long is given up.
+_SILENT: Final = timedelta(days=1)
+
+
+@dataclass
+class RunRecord:
+    """One run, as ``run.json`` tells it.
+
+    Attributes
+    ----------
+    status
+        ``running``, ``finished``, ``failed`` or ``interrupted``.
+    filters
+        Options that chose among the nodes of the pipelines.
+    loaded, saved
+        By dataset: ``version``, and where it is known ``digest``; of what was saved also ``files`` and ``bytes``.
+    nodes
+        Each with ``node, stage, seconds, peak_mib``, in the order in which they ended; ``rows`` of the result ``of``;
+        and how many values the store was ``asked`` for and how many it ``found``.
+    tracking_run
+        The MLflow run, where runs are tracked.
+    """
+
+    run_id: str = ""
+    status: str = "running"
+    environment: str = "local"
+    pipelines: list[str] = field(default_factory=list)
+    filters: dict[str, Any] = field(default_factory=dict)
+    start: str = ""
+    updated: str = ""
+    end: str | None = None
+    error: str | None = None
+    tracking_run: str | None = None
+    git: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+    runtime_parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    loaded: dict[str, dict[str, Any]] = field(default_factory=dict)
+    saved: dict[str, dict[str, Any]] = field(default_factory=dict)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+
+    def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:
+        """Forget the run before and start with this one."""
+        self.__init__()  # type: ignore[misc]
+        self.run_id = run_params["run_id"]
+        self.environment = run_params.get("env") or "local"
+        # Sorted, because Kedro gives them in an order that changes from process to process.
+        self.pipelines = sorted(run_params.get("pipeline_names") or ["__default__"])
+        names = ("tags", "from_nodes", "to_nodes", "node_names", "from_inputs", "to_outputs", "namespaces")
+        self.filters = {name: list(run_params[name]) for name in names if run_params.get(name)}
+        self.runtime_parameters = dict(run_params.get("runtime_params") or {})
+        self.parameters = as_plain(parameters)
+        self.start = now()
+        self.git = git_state(project)
+        self.machine = {"platform": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
+        self.packages = package_versions()
+
+    def go_on(self, before: Mapping[str, Any]) -> None:
+        """Add what the same run noted before it stopped."""
+        self.start, self.pipelines = before["start"], sorted({*before["pipelines"], *self.pipelines})
+        self.nodes, self.loaded, self.saved = list(before["nodes"]), dict(before["loaded"]), dict(before["saved"])
+        self.tracking_run = before["tracking_run"]
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Set the end and how it came; only the first call counts."""
+        if self.end is None:
+            self.end = now()
+            self.status = "finished" if error is None else "failed" if isinstance(error, Exception) else "interrupted"
+            self.error = None if error is None else masked(f"{type(error).__name__}: {error}")
+
+    def as_text(self) -> str:
+        """Return the record as JSON, without secrets."""
+        return json.dumps(all_masked(asdict(self)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+class Runs:
+    """The records under a data root.
+
+    Parameters
+    ----------
+    root
+        The data root, a path or a URL.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root.rstrip("/")
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return all records, the oldest first, each with what became of the run as ``status``.
+
+        Raises
+        ------
+        AnmiError
+            One is there and cannot be read.
+        """
+        found = [self.read(name) for name in buckets.names(f"{self.root}/runs")]
+        return sorted(
+            (record | {"status": self.status(record)} for record in found if record), key=lambda each: each["run_id"]
+        )
+
+    def read(self, run_id: str) -> dict[str, Any]:
+        """Return the record of a run as it was written; empty where there is none.
+
+        Raises
+        ------
+        AnmiError
+            It is there and cannot be read.
+        """
+        place = f"{self.root}/runs/{run_id}/{FILE}"
+        text = buckets.read_text(place)
+        if text is None:
+            return {}
+        try:
+            found = json.loads(text)
+            if found["run_id"] == run_id and {"start", "status", "loaded", "saved"} <= found.keys():
+                return dict(found)
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise AnmiError(f"{place} is no record of run {run_id}: put it back from a copy, or remove the folder")
+
+    def status(self, record: Mapping[str, Any]) -> str:
+        """Return the noted status, or ``killed`` where a run that says it is running has no process any more."""
+        if record["status"] != "running":
+            return str(record["status"])
+        if "://" in self.root:
+            silent = datetime.now(UTC) - datetime.fromisoformat(record["updated"] or record["start"])
+            return "killed" if silent > _SILENT else "running"
+        return "running" if is_held(Path(self.root, "runs", record["run_id"], LOCK)) else "killed"
+
+    def get(self, run_id: str) -> dict[str, Any]:
+        """Return the record of a run: by its id, the start of it, ``latest`` or ``previous``.
+
+        These two are the last finished run and the one before it.
+
+        Raises
+        ------
+        AnmiError
+            There is no such run, or more than one.
+        """
+        runs = self.all()
+        if run_id in NAMED:
+            finished = [record for record in runs if record["status"] == "finished"]
+            if len(finished) < NAMED[run_id]:
+                raise AnmiError(
+                    f'there is no "{run_id}" run under {self.root}, since {len(finished)} are finished: '
+                    "`kedro anmi runs` lists all"
+                )
+            return finished[-NAMED[run_id]]
+        found = [record for record in runs if record["run_id"].startswith(run_id)]
+        if len(found) == 1:
+            return found[0]
+        ids = [record["run_id"] for record in runs]
+        if found:
+            raise AnmiError(f'"{run_id}" is the start of {len(found)} runs: give more of {", ".join(ids[-3:])}')
+        told = nearest(run_id, ids[-5:]) if ids else "nothing was run here yet"
+        raise AnmiError(f'there is no run "{run_id}" under {self.root}: {told}; `kedro anmi runs` lists all')
+
+    def versions(self, run_id: str) -> dict[str, str]:
+        """Return the version of all that a run saved and loaded, and of what the runs before it made that from."""
+        if run_id not in self._known:
+            self._known[run_id] = {}
+            record = self.read(run_id)
+            own = {
+                name: noted["version"]
+                for kind in ("loaded", "saved")
+                for name, noted in record.get(kind, {}).items()
+                if noted.get("version")
+            }
+            before: dict[str, str] = {}
+            for version in sorted({*own.values()} - {run_id}):
+                before |= self.versions(version)
+            self._known[run_id] = before | own
+        return self._known[run_id]
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def as_plain(value: Any) -> Any:
+    """Turn parameters (pydantic models among them) into what JSON knows."""
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump(mode="json"))
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(item) for key, item in value.items()}
+    return [as_plain(item) for item in value] if isinstance(value, (list, tuple)) else plain(value)
+
+
+def all_masked(value: Any, known: Mapping[str, str] | None = None) -> Any:
+    """Mask the secrets of all texts in nested mappings and lists; for ``known`` see :func:`anmi.errors.masked`.
+
+    Examples
+    --------
+    >>> all_masked({"a": ["s3://key:secret@bucket", 1]})
+    {'a': ['s3://***@bucket', 1]}
+    """
+    known = secrets_of_environment() if known is None else known
+    if isinstance(value, Mapping):
+        return {key: all_masked(item, known) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [all_masked(item, known) for item in value]
+    return masked(value, known) if isinstance(value, str) else value
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Flatten nested mappings to dotted keys; lists stay values.
+
+    Examples
+    --------
+    >>> flatten({"a": {"b": 1, "c": {}}, "d": [1, 2]})
+    {'a.b': 1, 'd': [1, 2]}
+    """
+    if not isinstance(value, Mapping):
+        return {prefix: value}
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        result |= flatten(item, f"{prefix}.{key}" if prefix else str(key))
+    return result
+
+
+def git_state(project: Path) -> dict[str, Any]:
+    """Return commit and whether the tree has changes; empty where this code is not part of the project's repository.
+
+    An installed package may well be run inside a repository of something else.
+    """
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(project), *arguments], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+
+def package_versions() -> dict[str, str]:
+    """Return the installed versions of this package and of those that it requires, also for its extras."""
+    found = {}
+    for wanted in ("anmi", *(metadata.requires("anmi") or ())):
+        name = re.split(r"[^\w.-]", wanted, maxsplit=1)[0]
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def data_root(context: Any) -> str:
+    """Return where the artifacts lie: a URL, or a path made absolute against the project.
+
+    Raises
+    ------
+    AnmiError
+        The URL holds credentials, which every path in a log or report would repeat.
+    """
+    root = str(context.config_loader["globals"].get("data", "data"))
+    if holds_address_secret(root):
+        raise AnmiError(
+            "the data root (ANMI_DATA_ROOT) holds credentials; leave them out and give them by the variables of the "
+            "storage, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    return root if "://" in root else str((context.project_path / root).resolve())
