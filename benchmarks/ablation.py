@@ -36,7 +36,7 @@ COLLECTIONS: Final = {
     "sae4k_ko": f"sae4k_ko={SHARED}/sae4k_ko,ingestion.max_queries=2000",
     "xquad/es": f"xquad/es={SHARED}/xquad/es", "hinglish_top": f"hinglish_top={SHARED}/hinglish_top",
 }  # fmt: skip
-STATIC: Final = "encoder=static,training.refit=false"
+STATIC: Final = "encoder=static"
 SHARE: Final = "training.options.sources.mixed"
 
 

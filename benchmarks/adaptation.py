@@ -1,6 +1,6 @@
 """What a corpus teaches without labels, and what a hybrid adds: the matrices ``adaptation`` and ``adaptation_more``.
 
-Every cell trains as a run does, refit included, and is measured alone and together with BM25, on three kinds of test
+Every cell trains as a run does, and is measured alone and together with BM25, on three kinds of test
 queries: ``seen`` (a relevant document was a positive in training), ``unseen`` (none was), ``added`` (the relevant ones
 were also held out of adaptation). Settings were chosen on dev (`benchmarks/fusion.py`). Cells that are
 there are kept, so the script may be interrupted. Run from the repository's root (``--collect`` runs no cell, and takes

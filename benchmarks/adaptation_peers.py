@@ -2,10 +2,8 @@
 
 ``mine_hard_negatives``: the library's miner (top 5 below 95 % of the positive's score) with its
 MultipleNegativesRankingLoss. ``simcse``: every document against itself under dropout, the same loss (arXiv 2104.08821);
-it needs an encoder with dropout. Both train on train and dev, as ``anmi`` does after its refit. ``anmi`` with MiniLM:
-one pass, without a refit, and models on the way from the untrained to the trained weights (WiSE-FT); dev chooses which
-of them is called ``anmi``. Trained models stay in ``--work``, so the script may be interrupted. From the repository's
-root, and afterwards ``python benchmarks/adaptation.py --collect``:
+it needs an encoder with dropout. ``anmi`` with MiniLM: one pass. Trained models stay in ``--work``, so the script may
+be interrupted. From the repository's root, and afterwards ``python benchmarks/adaptation.py --collect``:
 
     ANMI_DATA_ROOT=data/peers/scifact kedro run --pipelines mining --params collection=beir:../shared/data/scifact
     python benchmarks/adaptation_peers.py mine_hard_negatives scifact static data/peers/scifact --seeds 1 2 3
@@ -35,8 +33,6 @@ from anmi.retrieval.fusion import Ranked, fuse
 from anmi.retrieval.index import spread_of_scores
 from anmi.retrieval.related import RelatedDocuments
 from anmi.search.fit import fit_on_dev
-from anmi.selection.rows import of_split
-from anmi.training.interpolation import interpolate
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import PseudoRows
 from anmi.training.trainer import save, train
@@ -53,7 +49,6 @@ MINILM = {
     "pseudo_queries": {"kinds": ["title", "cloze"], "batch_size": 128}, "epochs": 1, "negatives": 3, "batch_size": 32,
     "max_length": 128, "recompute": False, "learning_rate": RATES["minilm"],
 }  # fmt: skip
-SHARES = (0.5, 0.75, 1.0)
 
 
 class Mined:
@@ -107,7 +102,7 @@ def main() -> None:
         if not (folder / "model").is_dir():
             make = anmi if asked.system == "anmi" else peer
             save(make(mined, asked.system, asked.encoder, seed), folder / "model")
-        trained = ("train",) if asked.system == "anmi" else ("train", "dev")
+        trained = ("train",)
         measured = systems(mined, asked.system, asked.encoder, folder, trained)
         about = {"collection": asked.collection, "encoder": asked.encoder, "seed": seed}
         tables = [
@@ -138,7 +133,7 @@ def peer(mined: Mined, system: str, encoder: str, seed: int) -> Any:
         data = Dataset.from_dict({"anchor": mined.texts, "positive": mined.texts})
         model.max_seq_length = MINILM["max_length"]
     else:
-        pairs = mined.pairs(("train", "dev"))[["anchor", "positive"]]
+        pairs = mined.pairs(("train",))[["anchor", "positive"]]
         data = mine_hard_negatives(
             Dataset.from_pandas(pairs, preserve_index=False), model, corpus=mined.texts, relative_margin=0.05,
             range_max=100, num_negatives=5, sampling_strategy="top", output_format="n-tuple", batch_size=64,
@@ -163,7 +158,7 @@ def anmi(mined: Mined, system: str, encoder: str, seed: int) -> Any:
     pseudo, model = mined.table("02_intermediate/pseudo_queries.parquet"), fresh(encoder)
     kinds = [kind for kind in options.pseudo_queries.kinds if kind in set(pseudo.kind)]
     related = RelatedDocuments.from_table(mined.related_documents, mined.document_ids)
-    rows = of_split(mined.table("05_model_input/training_rows.parquet"), "train")
+    rows = mined.table("05_model_input/training_rows.parquet")
     return train(
         rows, encoder=model, options=options, output=None, seed=seed,
         pseudo=PseudoRows(pseudo, kinds, related, mined.document_ids),
@@ -172,26 +167,14 @@ def anmi(mined: Mined, system: str, encoder: str, seed: int) -> Any:
 
 def systems(mined: Mined, system: str, encoder: str, folder: Path, trained: tuple[str, ...]) -> list[Any]:
     """Return name, share of the labels and the measured queries of every system."""
-    model, before = load_encoder(str(folder / "model"), folder), dict(fresh(encoder).named_parameters())
+    model = load_encoder(str(folder / "model"), folder)
     labels = 0.0 if system == "simcse" else 1.0
     if system != "anmi":
         return [(system, labels, measured(mined, vectors(model, mined.texts, "document"), model, trained)[1])]
     zero = measured(mined, vectors(fresh(encoder), mined.texts, "document"), fresh(encoder), trained)
     found = [("zero_shot", 0.0, zero[1]), ("bm25", 0.0, zero[3]), ("zero_shot_hybrid", 0.0, zero[2])]
-    weights = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    by_share = {}
-    for share in SHARES:
-        with torch.no_grad():
-            for name, weight in model.named_parameters():
-                weight.copy_(weights[name])
-        interpolate(model, before, share)
-        by_share[share] = measured(mined, vectors(model, mined.texts, "document"), model, trained)
-        print(f"share {share}: dev {by_share[share][0]:.4f}", flush=True)
-    best = max(SHARES, key=lambda share: by_share[share][0])
-    named = [("anmi", "hybrid", best)]
-    named += [(f"anmi_share_{share:g}", f"anmi_share_{share:g}_hybrid", share) for share in SHARES]
-    for alone, together, share in named:
-        found += [(alone, 1.0, by_share[share][1]), (together, 1.0, by_share[share][2])]
+    own = measured(mined, vectors(model, mined.texts, "document"), model, trained)
+    found += [("anmi", 1.0, own[1]), ("anmi_hybrid", 1.0, own[2])]
     return found
 
 

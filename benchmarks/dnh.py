@@ -67,8 +67,6 @@ RECIPES: dict[str, dict[str, Any]] = {
 REFERENCE = "dnh_random"
 # By text alone: what would be drawn if nobody knew what documents state.
 UNFILTERED = "dnh_linear without the fact filter"
-# With one scale for all queries, which the AUC asks for and the recipes' loss does not.
-ONE_SCALE = {f"{recipe}, pooled": recipe for recipe in ("dnh_random", "dnh_linear")}
 TIMES = ("step_seconds", "slower_than_fixed", "sampling_share")
 EVERY = 25
 PER_SEED = (
@@ -126,10 +124,8 @@ class World:
 def options_of(recipe: str) -> TrainingOptions:
     """Training options of a recipe of the project."""
     book = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"])
-    changes = RECIPES.get(ONE_SCALE.get(recipe, recipe), {})
+    changes = RECIPES.get(recipe, {})
     options = merged_options(book.get("dnh_linear"), TrainingParams(options=changes))
-    if recipe in ONE_SCALE:
-        return TrainingOptions(**options.model_dump() | {"loss": "pooled"})
     if recipe != UNFILTERED:
         return options
     return options.model_copy(update={"sources": options.sources.model_copy(update={"fact_filter": False})})
@@ -318,7 +314,7 @@ def rows_of(cells: list[dict[str, Any]], steps: Times) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collection", default="kg_webnlg/beir_en")
-    parser.add_argument("--recipes", nargs="+", default=[*RECIPES, UNFILTERED, *ONE_SCALE])
+    parser.add_argument("--recipes", nargs="+", default=[*RECIPES, UNFILTERED])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--work", type=Path, default=ROOT / "data" / "benchmarks" / "dnh")
     parser.add_argument("--no-timing", action="store_true")

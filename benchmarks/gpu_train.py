@@ -47,7 +47,7 @@ from anmi.errors import AnmiError
 from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.retrieval.encoders import load_encoder, short_name
 from anmi.retrieval.kinds import quiet
-from anmi.training.failures import is_out_of_memory
+from anmi.training.loop import is_out_of_memory
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 

@@ -57,11 +57,10 @@ def texts(rows: int) -> dict[str, list[str]]:
 
 def ours(model: Any, columns: dict[str, list[str]], precision: Any, *, recompute: bool) -> Callable[[], Any]:
     """Return what computes the loss of a batch laid out as in training."""
-    from anmi.training.batch import Batcher, Row
+    from anmi.training.batch import Batcher, Row, Tokeniser
     from anmi.training.losses import WeightedInfoNCE
+    from anmi.training.losses.temperature import Temperature
     from anmi.training.objective import ContrastiveObjective
-    from anmi.training.temperature import Temperature
-    from anmi.training.tokenise import Tokeniser
 
     rows = [
         Row(f"q{i}", query, f"d{i}", positive, (f"n{i}",), (negative,), (1.0,), 1.0, frozenset({f"d{i}"}))

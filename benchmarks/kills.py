@@ -35,7 +35,7 @@ RESULT = ROOT / "benchmarks" / "results" / "kills.json"
 SETTINGS = ",".join([
     "recipe=anmi_2_0", "encoder=static", "bm25.depth=20", "dense.depth=10", "denoising.depth=3", "elo.depth=3",
     "denoising.cross_encoder.max_pairs=16", "denoising.cross_encoder.max_length=32", "training.options.epochs=2",
-    "training.options.batch_size=8", "training.options.checkpoint_steps=2", "training.dev_documents=50",
+    "training.options.batch_size=8", "training.options.checkpoint_minutes=1e-9", "training.dev_documents=50",
     "evaluation.resamples=100",
 ])  # fmt: skip
 # Of these, what says when, how long, and whether training was resumed is left out.
@@ -258,9 +258,9 @@ def arm(point: Point) -> None:
 
         _after(Node, "run", lambda self, *_: self.name == point.what)
     elif point.how == "checkpoint":
-        from anmi.training.checkpoint import Checkpoints
+        from anmi.training.loop import Loop
 
-        _after(Checkpoints, "write", _nth(int(point.what)))
+        _after(Loop, "_save_checkpoint", _nth(int(point.what)))
     elif point.how == "store":
         from anmi.store import Store
 

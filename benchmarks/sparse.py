@@ -37,11 +37,8 @@ from anmi.retrieval.index import SHARE
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.sparse import SparseIndex
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
-from anmi.selection.rows import of_split
-from anmi.training.checkpoint import CheckpointPlan
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import PseudoRows
-from anmi.training.refit import train_twice
 from anmi.training.trainer import train
 
 RESULT = Path(__file__).parent / "results" / "sparse.json"
@@ -219,8 +216,8 @@ def sparse_options(penalty: float, epochs: int) -> dict[str, Any]:
     return {"epochs": epochs, "retriever": "sparse", "sparsity": {"weight": penalty}}
 
 
-def trained(mined: Mined, changes: dict[str, Any], seed: int, *, refit: bool = True) -> Any:
-    """Train on the corpus and its labels: twice, or on those of train alone."""
+def trained(mined: Mined, changes: dict[str, Any], seed: int) -> Any:
+    """Train on the corpus and its labels."""
     kinds, tables = kinds_of(mined), (mined.corpus, mined.queries, mined.qrels)
     options = TrainingOptions(negatives=NEGATIVES, pseudo_queries={"kinds": kinds, "batch_size": 256}, **changes)
     rows = mined.table("05_model_input/training_rows.parquet")
@@ -235,12 +232,9 @@ def trained(mined: Mined, changes: dict[str, Any], seed: int, *, refit: bool = T
         common: dict[str, Any] = {
             "options": options, "output": Path(scratch) / "model", "seed": seed,
             "evaluate_dev": dev_metric(*tables, 20_000, "auto", seed),
-            "checkpoints": CheckpointPlan(folder=Path(scratch) / "checkpoints"),
             "pseudo": PseudoRows(pseudo, kinds, related, mined.document_ids) if kinds else None,
         }  # fmt: skip
-        if not refit:
-            return train(of_split(rows, "train"), encoder=load(), **common).model
-        return train_twice(of_split(rows, "train"), of_split(rows, "dev"), load=load, **common).model
+        return train(rows, encoder=load(), **common).model
 
 
 def hybrids(mined: Mined, bm25: BM25Index, asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -249,8 +243,8 @@ def hybrids(mined: Mined, bm25: BM25Index, asked: argparse.Namespace) -> list[di
     Scores of all documents are divided by their standard deviation for the query.
     """
     models = {
-        "dense": trained(mined, {"epochs": asked.epochs}, asked.seed, refit=False),
-        "sparse": trained(mined, sparse_options(asked.penalty[0], asked.epochs), asked.seed, refit=False),
+        "dense": trained(mined, {"epochs": asked.epochs}, asked.seed),
+        "sparse": trained(mined, sparse_options(asked.penalty[0], asked.epochs), asked.seed),
     }
     scores = {split: unit_scores(mined, bm25, models, mined.asked(split)) for split in ("dev", "test")}
     # A tenth is chosen as well by a thousand queries as by all.

@@ -26,7 +26,6 @@ CASES: Final = {
     "hindi": "hindi_ndcg10",
     "copies": "copies",
     "bad_inputs": "bad_inputs",
-    "refit": "refit_gain",
     "many_positives": "many_positives",
 }
 PACKAGES: Final = ("anmi", "kedro", "numpy", "torch", "sentence-transformers", "bm25s", "pytrec-eval-terrier")

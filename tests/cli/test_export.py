@@ -100,14 +100,6 @@ def test_what_was_written_is_told_as_json(tmp_path: Path) -> None:
     assert str(tmp_path / "out") in told["read_with"]
 
 
-def test_rows_of_dev_queries_are_written_when_told(data: Path, tmp_path: Path) -> None:
-    both = pd.concat([rows_of(["a"])[:1], rows_of(["b"])[:1]]).assign(split=["train", "dev"])
-    save(data, "05_model_input", "training_rows.parquet", both, "2027-01-01T00.00.00.000Z")
-    for more, lines in (([], 1), (["--dev"], 2)):
-        done = invoke("triplet", str(tmp_path / f"out{lines}"), *more)
-        assert f"{lines} lines of triplet" in done.stdout, done.output
-
-
 def test_prompts_of_the_encoder_that_mined_are_told_and_not_in_the_texts(data: Path, tmp_path: Path) -> None:
     folder = data / "03_primary" / "encoder_info.json" / VERSION
     folder.mkdir(parents=True)

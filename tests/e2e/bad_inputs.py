@@ -312,7 +312,6 @@ PARAMETERS: Final = _of_parameters({
     "training.options.temperature=learnabel": ('"learnabel"', 'did you mean "learnable"'),
     "training.options.curriculum=bandits": ('"bandits"', 'did you mean "bandit"'),
     "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
-    "training.checkpoint=nowhere": ('"nowhere" is no checkpoint', "manifest.json"),
     "training.dev_documents=0": ('"training.dev_documents"',),
     "reporting.queries=-1": ('"reporting.queries"', "default is 5000"),
     "retrain.model=a b": ('"retrain.model"', "pattern"),
@@ -741,12 +740,6 @@ RUNS: Final = [
         "recipe=denoising,recipes.denoising.steps.denoise.column=p_preferred,elo.pairwise.llm.chat.base_url=,"
         "elo.pairwise.llm.chat.model=,elo.pairwise_judges.llm=1",
         pipelines="mining",
-    ),
-    Case(
-        "a second start model of one encoder",
-        ("context_encoder", "add encoders: two"),
-        "recipe=random,training.options.context_encoder=minilm",
-        pipelines="training",
     ),
     Case(
         "no facts for mixed sources",

@@ -65,4 +65,3 @@ def test_test_labels_stay_and_every_judge_passes(mine: Any, tmp_path: Path, reci
     place = mine(f"beir:{folder.path}", f"recipe={recipe}", "selection.exports=[triplet]")
     queries = place.table("ingestion", "queries.parquet")
     assert queries.split.value_counts().to_dict() == {"dev": 10, "test": 10}
-    assert not queries.mined.any()

@@ -152,20 +152,12 @@ def test_no_held_out_query_and_no_positive_among_the_negatives(whole_run: Any) -
     assert (rows.negative_ids.map(len) == 7).mean() > 0.9
 
 
-def test_dev_is_trained_on_after_it_chose_the_epochs(whole_run: Any) -> None:
+def test_dev_chooses_the_epoch_and_is_neither_mined_nor_trained_on(whole_run: Any) -> None:
     rows = whole_run.table("selection", "training_rows.parquet")
-    train, dev = (int((rows.split == split).sum()) for split in ("train", "dev"))
     summary = whole_run.json("training", "training_summary.json")
-    assert (summary["rows"], summary["first_pass"]["rows"]) == (train + dev, train)
-    assert summary["trained_on"] == ["train", "dev"]
-    assert summary["epochs"] == summary["first_pass"]["best_epoch"]
+    assert set(rows.split) == {"train"} and summary["rows"] == len(rows) == len(whole_run.exported())
     log = whole_run.table("training", "training_log.parquet")
-    assert log[log["pass"] == 1]["dev_ndcg@10"].max() == summary["first_pass"]["best_dev_ndcg@10"]
-    assert log[log["pass"] == 2]["dev_ndcg@10"].isna().all()
-    counted = whole_run.json("selection", "selection_summary.json")
-    assert (counted["rows"], counted["dev_rows"], len(whole_run.exported())) == (train, dev, train)
-    (report,) = whole_run.versions("reporting", "report.html")
-    assert f"Dev figures are those of a first pass on the {train} rows" in report.read_text(encoding="utf-8")
+    assert log["dev_ndcg@10"].max() == summary["best_dev_ndcg@10"]
 
 
 def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any], project: Path) -> None:
@@ -179,8 +171,7 @@ def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any]
     assert run.data.params["bm25.k1"] == "0.9", "defaults are parameters, too"
     asked = next(r for r in results["rows"] if r["recipe"] == "anmi_2_1" and r["metric"] == "ndcg@10")
     assert run.data.metrics["all/anmi_2_1.ndcg_at_10"] == pytest.approx(asked["value"])
-    assert "training_log.first_pass/dev_ndcg_at_10" in run.data.metrics
-    assert not {"training_log.refit/dev_ndcg_at_10", "training_log/dev_ndcg_at_10"} & run.data.metrics.keys()
+    assert "training_log/dev_ndcg_at_10" in run.data.metrics
     tags = run.data.tags
     assert tags["environment"] == "test"
     assert {"digest.selection", "digest.training_rows", "fingerprint.trained_model"} <= tags.keys()

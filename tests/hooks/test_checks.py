@@ -13,14 +13,12 @@ from anmi.errors import AnmiError
 from anmi.hooks.checks import (
     check_collection,
     check_encoder,
-    check_evaluation,
     check_mining,
     check_model,
     check_packages,
     check_recipe,
 )
 from anmi.pipelines.bm25.params import BM25Params
-from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
@@ -95,18 +93,7 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: py
     recipe = Recipe(description="x", steps={"random": {}}, training={"hardness": "hans"})
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):
         check_packages(merged_options(recipe, TrainingParams()))
-    by_script = {"hans": {"heuristic": {"code_mix": "script"}}}
-    for hardness in (by_script, "none"):
-        check_packages(merged_options(recipe, TrainingParams(options={"hardness": hardness})))
-
-
-def test_a_run_that_would_evaluate_on_what_it_trains_on_is_refused_before_mining() -> None:
-    with pytest.raises(AnmiError, match=r"evaluation\.split is dev, .* train with training\.refit=false"):
-        check_evaluation(TrainingParams(), EvaluationParams(split="dev"))
-    check_evaluation(TrainingParams(refit=False), EvaluationParams(split="dev"))
-    check_evaluation(TrainingParams(), EvaluationParams())
-    with pytest.raises(AnmiError, match=r'parameter "training\.refit": Input should be a valid boolean, not \'no\''):
-        check_model("training", {"training": {"refit": "no"}}, TrainingParams)
+    check_packages(merged_options(recipe, TrainingParams(options={"hardness": "none"})))
 
 
 @pytest.mark.parametrize("name", ["minilm", "static", "sentence-transformers/all-mpnet-base-v2", "models/own", "own"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,14 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.knowledge import Knowledge
-from anmi.corpus.mined import of_dev, of_train, with_mined
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.elo.nodes import rate_candidates
-from anmi.pipelines.elo.params import EloParams
 from anmi.retrieval.terms import Terms
 from anmi.selection.rated import believed
 from anmi.selection.recipe import recipe_book
@@ -166,33 +163,6 @@ def test_a_second_judge_is_weighed_on_hidden_positives(mined: Mined, caplog: pyt
     unseen = block.filled & np.isnan(block.columns["cross"])
     assert unseen.any()
     np.testing.assert_allclose(block.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-4)
-
-
-def test_dev_queries_are_judged_and_rated_by_what_was_fitted_without_them(mined: Mined) -> None:
-    split = np.where(np.arange(len(mined.queries)) % 4 == 1, "dev", "train")
-    told = replace(mined, queries=with_mined(mined.queries.assign(split=split), 1.0, seed=1))
-    ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
-    params = {"fused": {"least_queries": 30}, "cross_encoder": ready, "depth": 8}
-    found = []
-    for candidates in (mined.candidates, of_train(mined.candidates, told.queries)):
-        judged, fused, teacher = told.judged("elo", candidates, **params)
-        assert fused["mode"] == "hidden"
-        none = ColumnShards.none()
-        ratings, elo, _ = rate_candidates(
-            candidates=judged, evidence=none, judgments=none, corpus=told.corpus, queries=told.queries,
-            store=told.store, recipe="elo", recipes=BOOK, params=EloParams(), seed=1,
-        )  # fmt: skip
-        found.append((judged.by_positive().joined(ratings), fused, teacher, elo))
-    (rated, fused, teacher, elo), (alone, *fits) = found
-    assert teacher.pop("judged_pairs_of_dev") > 0
-    assert [fused, teacher, elo] == fits
-    assert mined.judged("elo", **params)[1:] != tuple(fits[:2]), "queries that are not in dev do change what is fitted"
-    # What training queries are given does not depend on dev queries.
-    assert of_train(rated, told.queries).whole().to_bytes() == alone.whole().to_bytes()
-    dev = of_dev(rated, told.queries).whole()
-    for name in ("p_evidence", "p_cross", "p_relevant", "elo"):
-        assert np.isfinite(dev.columns[name][dev.filled][:8]).any(), name
-    assert np.isfinite(probability(dev)).all()
 
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:

@@ -14,7 +14,6 @@ from rich.console import Console
 from tests.selection.conftest import with_lists
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
-from anmi.corpus.mined import with_mined
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.files import plain
@@ -30,13 +29,11 @@ from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import run_systems
 from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
 from anmi.pipelines.selection.nodes import (
-    export_pairs,
     make_training_rows,
     select_negatives,
     summarise_selection,
 )
-from anmi.pipelines.selection.params import SelectionParams
-from anmi.pipelines.training.nodes import check_dev_is_mined, check_splits
+from anmi.pipelines.training.nodes import check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.report.console import results_table
 from anmi.report.inputs import BM25, HYBRID, ZERO_SHOT
@@ -85,12 +82,9 @@ def selected(
     recipe: str,
     shards: CandidateShards = SHARDS,
     book: RecipeBook = BOOK,
-    asked: pd.DataFrame | None = None,
     seed: int = 1,
 ) -> CandidateShards:
-    ids = ["q0", "q1", "q2", "t0"]
-    queries = pd.DataFrame({"query_id": ids, "split": [*["train"] * 3, "test"]}) if asked is None else asked
-    return select_negatives(shards, queries, recipe=recipe, recipes=book, seed=seed, **columns_of(shards))
+    return select_negatives(shards, recipe=recipe, recipes=book, seed=seed, **columns_of(shards))
 
 
 def rows_of(chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str) -> pd.DataFrame:
@@ -117,7 +111,7 @@ def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.Da
     (found,) = SHARDS.joined(checked(SHARDS))
     assert found.query_columns["positive_rank"].tolist() == [10, 11, 1]
     assert found.query_columns["consistent"].tolist() == [1, 0, 0]
-    summary = summarise_consistency(SHARDS, checked(SHARDS), queries)
+    summary = summarise_consistency(SHARDS, checked(SHARDS))
     assert summary["pass_rate"] == pytest.approx(1 / 3)
     assert summary["median_positive_rank_of_failed"] == 6
 
@@ -125,7 +119,7 @@ def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.Da
 def test_without_bm25_nothing_is_said_of_consistency(queries: pd.DataFrame) -> None:
     found = check_consistency(SHARDS, "nearest", BOOK, ConsistencyParams())
     assert not found
-    assert summarise_consistency(SHARDS, found, queries) == {}
+    assert summarise_consistency(SHARDS, found) == {}
 
 
 def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
@@ -186,100 +180,6 @@ def test_no_held_out_query_is_trained_on(query_id: str, text: str, queries: pd.D
     with pytest.raises(AnmiError, match="1 dev or test queries stand in the training rows"):
         check_splits(rows, queries)
     assert len(check_splits(rows.iloc[:1], queries)) == 1
-
-
-def with_dev(queries: pd.DataFrame, *ids: str) -> pd.DataFrame:
-    """The queries, of which these are in dev, and mined."""
-    queries = queries.assign(split=queries.split.mask(queries.query_id.isin(ids), "dev"))
-    return with_mined(queries, 1.0, seed=1)
-
-
-def test_a_dev_query_is_trained_on_as_such_and_a_test_query_never(queries: pd.DataFrame) -> None:
-    queries = with_dev(queries, "q1")
-    rows = pd.DataFrame({"query_id": ["q0", "q1"], "query": ["what is q0", "what is q1"], "split": ["train", "dev"]})
-    assert len(check_splits(rows, queries)) == 2
-    check_dev_is_mined(rows, queries)
-    with pytest.raises(AnmiError, match="1 dev or test queries stand in the training rows"):
-        check_splits(rows.assign(split="train"), queries)
-    for wrong in (rows.assign(query_id=["q0", "t0"]), rows.assign(query=["what is q0", "what is t0"])):
-        with pytest.raises(AnmiError, match="1 test queries stand in the training rows"):
-            check_splits(wrong, queries)
-
-
-def test_a_refit_without_mined_dev_queries_says_how_to_get_them(queries: pd.DataFrame) -> None:
-    rows = pd.DataFrame({"query_id": ["q0"], "query": ["what is q0"]})
-    # Without dev queries there is nothing to ask for, and a recipe may leave none of their rows.
-    check_dev_is_mined(rows, queries)
-    check_dev_is_mined(rows, with_dev(queries, "q1"))
-    with pytest.raises(AnmiError, match=r"they were not mined: run all stages again .* training\.refit=false"):
-        check_dev_is_mined(rows, with_dev(queries, "q1").assign(mined=False))
-
-
-def test_no_model_is_evaluated_on_what_it_was_trained_on(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
-    nothing: Any = None
-    qrels = pd.DataFrame({"query_id": ["t0"], "document_id": ["d0"]})
-    for trained in ({"trained_on": ["train", "dev"]}, {}):
-        # One of an earlier release does not say what it was trained on, and knew train only.
-        expected = "evaluation.split is dev, which the model was trained on" if trained else 'has no "dev" queries'
-        with pytest.raises(AnmiError, match=expected):
-            run_systems(
-                search_index=nothing, corpus=corpus, queries=queries, qrels=qrels, pseudo_queries=None,
-                encoder="static", recipe="nearest", params=EvaluationParams(split="dev"), dense=nothing, store=nothing,
-                training_summary=trained,
-            )  # fmt: skip
-
-
-def test_nothing_is_fitted_on_dev_queries_and_no_summary_counts_them(
-    corpus: pd.DataFrame, queries: pd.DataFrame
-) -> None:
-    told, alone = with_dev(queries, "q2"), CandidateShards.of([block().take(slice(0, 2))])
-    differ = False
-    for seed in range(60):
-        drawn = [
-            [row.tolist() for row in selected("mixed", shards, MIXED, asked, seed).whole().negatives[:3]]
-            for shards, asked in ((SHARDS, told), (alone, told), (SHARDS, queries))
-        ]
-        assert drawn[0] == drawn[1], "q0, which stands twice, and q1"
-        differ = differ or drawn[0] != drawn[2]
-    assert differ
-    summary = summarise_consistency(SHARDS, checked(SHARDS), told)
-    assert (summary["queries"], summary["consistent"]) == (2, 1)
-    found = {}
-    for name, shards in (("with", SHARDS), ("without", alone)):
-        chosen = selected("nearest", shards)
-        rows = rows_of(chosen, corpus, told, "nearest")
-        found[name] = (
-            rows,
-            summarise_selection(
-                selection=chosen,
-                rows=rows,
-                equivalents=pd.DataFrame({"query_id": ["q2"], "document_id": ["d3"]}),
-                qrels=pd.DataFrame({"query_id": ["q2"], "document_id": ["d2"], "relevance": [1]}),
-                queries=told.assign(metadata="{}"),
-                info={"collection": "mine"},
-                fused_judge={"mode": "none"},
-                recipe="nearest",
-                recipes=BOOK,
-                corpus=corpus,
-            ),
-        )
-    assert found["with"][0].split.tolist() == ["train"] * 3 + ["dev"]
-    assert (found["with"][1].pop("dev_rows"), found["without"][1].pop("dev_rows")) == (1, 0)
-    assert found["with"][1] == found["without"][1]
-
-
-def test_other_trainers_get_rows_of_dev_queries_where_they_are_asked_for(queries: pd.DataFrame) -> None:
-    told = with_dev(queries, "q1").assign(metadata="{}")
-    rows = pd.DataFrame({
-        "query_id": ["q0", "q1"], "query": ["what is q0", "what is q1"], "split": ["train", "dev"], "positive": "p",
-        "positive_id": "d0", "negative_ids": [["d2"], ["d3"]], "negatives": [["n"], ["n"]],
-    })  # fmt: skip
-    documents = pd.DataFrame({"document_id": ["d0"], "metadata": "{}"})
-    info = {"collection": "mine", "language": "en"}
-    arguments = (rows, documents, told, info)
-    assert export_pairs(*arguments, SelectionParams())["query"].tolist() == ["what is q0"]
-    both = export_pairs(*arguments, SelectionParams(export_dev=True))
-    assert both["query"].tolist() == ["what is q0", "what is q1"]
 
 
 def test_what_is_asked_for_wins_over_the_recipe() -> None:
@@ -403,7 +303,7 @@ def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, held_o
 
 
 def test_queries_are_told_apart_by_what_the_run_was_trained_on() -> None:
-    assert bucketed({"trained_on": ["train"]}) == {"x": "seen", "y": "seen", "z": "unseen"}
+    assert bucketed({}) == {"x": "seen", "y": "seen", "z": "unseen"}
     assert bucketed({"adapted": True}, held_out=0.999)["z"] == "added"
     assert bucketed({"adapted": False}, held_out=0.999)["z"] == "unseen", "nothing is held out of labels"
     unlabelled = {"adapted": True, "options": {"labels": 0.0}}
@@ -425,5 +325,5 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
     with pytest.raises(AnmiError, match='no "test" queries'):
         run_systems(
             search_index=nothing, corpus=corpus, queries=queries, qrels=qrels, pseudo_queries=None, encoder="static",
-            recipe="nearest", params=EvaluationParams(), dense=nothing, store=nothing, training_summary={},
+            recipe="nearest", params=EvaluationParams(), dense=nothing, store=nothing,
         )  # fmt: skip

@@ -126,16 +126,17 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
         trained = train_retriever(
             rows=rows(), corpus=corpus(), queries=queries(), qrels=qrels(), **tables,
             encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
-            params=TrainingParams(options=options, refit=False), dense=dense, seed=1, store=store, held_out=0.0,
+            params=TrainingParams(options=options), dense=dense, seed=1, store=store, held_out=0.0,
         )  # fmt: skip
         shared = {
             "corpus": corpus(), "queries": queries(), "qrels": qrels(), "pseudo_queries": pseudo, "recipe": "mine",
-            "params": EVALUATION, "dense": dense, "store": store, "training_summary": trained["training_summary"],
+            "params": EVALUATION, "dense": dense, "store": store,
         }  # fmt: skip
         search = build_search(
             trained_model=trained["trained_model"],
             bm25_index=BM25Index.build(corpus().text.tolist(), "en", "whitespace"),
-            dev_run=trained["dev_run"], info={"collection": "mine", "language": "en"}, seed=1, **shared,
+            dev_run=trained["dev_run"], info={"collection": "mine", "language": "en"}, seed=1,
+            training_summary=trained["training_summary"], **shared,
         )  # fmt: skip
         runs = run_systems(search_index=search, encoder=str(folder / "base"), **shared)
     return Way(folder / "base", expected, mined, trained, runs)

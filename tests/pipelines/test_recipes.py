@@ -73,7 +73,7 @@ def collection() -> dict[str, pd.DataFrame]:
     return {
         "corpus": pd.DataFrame({"document_id": ids, "title": "", "text": texts, "metadata": "{}"}),
         "queries": pd.DataFrame({
-            "query_id": queries, "text": asked, "metadata": "{}", "same_as": "", "mined": False,
+            "query_id": queries, "text": asked, "metadata": "{}", "same_as": "",
             "split": ["test" if i % 6 == 5 else "train" for i in range(len(asked))],
         }),
         "qrels": pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1),
@@ -124,7 +124,7 @@ class Nights:
             "collection": "mine", "encoder": "static", "recipe": recipe, "recipes": book, "seed": 5,
             "engine": IN_PROCESS,
             "ingestion": IngestionParams(),
-            "selection": SelectionParams(), "training": TrainingParams(), "training.refit": False,
+            "selection": SelectionParams(), "training": TrainingParams(),
         }  # fmt: skip
         params |= {name: model.model_validate(SETTINGS[name]) for name, model in MODELS.items()}
         given = {

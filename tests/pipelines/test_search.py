@@ -85,11 +85,11 @@ class Run:
             self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32").assign(retriever="dense")
             shared: dict[str, Any] = {
                 **given, "recipe": "mine", "params": self.params, "dense": dense, "store": store,
-                "training_summary": {"dev_queries": "labels" if labelled else "pseudo_queries"},
             }  # fmt: skip
             self.search = build_search(
                 trained_model=models[1], bm25_index=BM25Index.build(texts, "en", "whitespace"), dev_run=self.dev_run,
                 info=INFO, seed=1, **shared,
+                training_summary={"dev_queries": "labels" if labelled else "pseudo_queries"},
             )  # fmt: skip
             self.runs = run_systems(search_index=self.search, encoder=models[0], **shared)
             self.exact = exact(self.search, self.search.main, corpus, dense, store)

@@ -19,7 +19,7 @@ from anmi.retrieval.sparse import term_table
 from anmi.retrieval.sparse.model import inference_free
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
-from anmi.training.sparsity import query_weights
+from anmi.training.objective import query_weights
 
 COUNT = 24
 WORDS = [f"w{i}" for i in range(3 * COUNT)]
@@ -71,7 +71,7 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
     word_encoder(WORDS).save(str(tmp_path / "base"), create_model_card=False)
     related = pd.DataFrame({"document_id": [], "other_id": [], "kind": []}, dtype=str)
 
-    def run(recipe: str = "mine", refit: bool = False, **changes: Any) -> dict[str, Any]:
+    def run(recipe: str = "mine", **changes: Any) -> dict[str, Any]:
         tables = {
             "recipes": BOOK,
             "rows": rows(),
@@ -84,7 +84,7 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
             return train_retriever(
                 **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
                 encoder=str(tmp_path / "base"), recipe=recipe,
-                params=TrainingParams(options=options, refit=refit), seed=1, store=store, held_out=0.0,
+                params=TrainingParams(options=options), seed=1, store=store, held_out=0.0,
                 dense=DenseParams(precision="float32"),
             )  # fmt: skip
 
@@ -97,12 +97,10 @@ def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named(train: Any
     assert "no pseudo-query of the kind cloze" in caplog.text
 
 
-def test_dev_is_ranked_by_what_was_not_trained_on_it(train: Any) -> None:
-    once, twice = train()["dev_run"], train(refit=True, rows=rows(18).assign(split=["train"] * 12 + ["dev"] * 6))
-    assert set(once.query_id) == set(QUERIES.query_id[12:18])
-    assert once.groupby("query_id").size().tolist() == [COUNT] * 6
-    pd.testing.assert_frame_equal(twice["dev_run"], once, check_dtype=False)
-    assert twice["training_summary"]["trained_on"] == ["train", "dev"]
+def test_dev_is_ranked_by_the_trained_model(train: Any) -> None:
+    ranked = train()["dev_run"]
+    assert set(ranked.query_id) == set(QUERIES.query_id[12:18])
+    assert ranked.groupby("query_id").size().tolist() == [COUNT] * 6
 
 
 def test_without_labels_pseudo_queries_of_held_out_documents_are_dev(train: Any) -> None:
@@ -111,17 +109,6 @@ def test_without_labels_pseudo_queries_of_held_out_documents_are_dev(train: Any)
     assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (0, "pseudo_queries")
     assert set(made["dev_run"].query_id) == {"title:0:d20", "title:0:d21"}
     assert made["training_log"]["dev_ndcg@10"].notna().sum() == 2
-
-
-def test_a_share_of_the_labels_may_leave_no_mined_dev_query(train: Any) -> None:
-    some = rows(13).assign(split=["train"] * 12 + ["dev"])
-    mined = QUERIES.assign(mined=QUERIES.query_id.isin(some.query_id))
-    for share in (0.2, 0.4, 0.6):
-        kept = set(labels_used(some, mined, share, 1)[1].query_id)
-        if "q12" not in kept and kept & set(QUERIES.query_id[13:18]):
-            break
-    made = train(refit=True, rows=some, queries=mined, options={"labels": share})
-    assert "q12" not in kept and made["training_summary"]["trained_on"] == ["train"]
 
 
 def test_no_labels_asked_for_is_like_no_labels_there(train: Any) -> None:
@@ -143,9 +130,8 @@ def test_labels_alone_are_trained_on_as_before(train: Any) -> None:
 
 
 def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
-    given = {"refit": True, "rows": rows(18).assign(split=["train"] * 12 + ["dev"] * 6)}
-    made = train(options={"companion": {"retriever": "sparse", "epochs": 1}}, **given)
-    alone = {kind: train(options=options, **given) for kind, options in (
+    made = train(options={"companion": {"retriever": "sparse", "epochs": 1}})
+    alone = {kind: train(options=options) for kind, options in (
         ("dense", {}), ("sparse", {"retriever": "sparse", "epochs": 1}),
     )}  # fmt: skip
     folders = {"dense": made["trained_model"], "sparse": made["trained_model"] / "companion"}

@@ -97,9 +97,3 @@ def test_a_masked_language_model_goes_with_a_recipe_that_trains_a_sparse_retriev
     assert found.masked_lm == "org/bert"
     with pytest.raises(AnmiError, match=r"recipe=sparse_distilled or retriever=sparse"):
         merged({}, masked_lm="org/bert")
-
-
-def test_a_recipe_of_two_encoders_may_be_given_a_second_start_model() -> None:
-    assert merged({"encoders": "two"}, context_encoder="org/context").context_encoder == "org/context"
-    with pytest.raises(AnmiError, match="and there is one; add encoders: two"):
-        merged({}, context_encoder="org/context")

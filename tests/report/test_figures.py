@@ -1,5 +1,4 @@
 import numpy as np
-import pandas as pd
 import pytest
 
 from anmi.report import figures
@@ -96,20 +95,6 @@ def test_a_window_without_an_upper_end_has_one_line_and_ranks_are_named(make):
 
 def test_a_training_without_a_curriculum_shows_none(make):
     assert figures.curriculum(make().training_log) is None
-
-
-def test_of_two_passes_dev_is_of_the_first_and_the_loss_of_both_is_shown(make):
-    first = make().training_log
-    second = first.head(160).assign(**{"dev_ndcg@10": np.nan, "loss": 0.5})
-    log = pd.concat([first.assign(**{"pass": 1}), second.assign(**{"pass": 2})], ignore_index=True)
-    one, both = figures.training(first), figures.training(log)
-    added = [trace for trace in both.spec["data"] if "second pass" in trace["name"]]
-    assert [trace for trace in both.spec["data"] if trace not in added] == one.spec["data"]
-    (trace,) = added
-    assert (trace["x"], set(trace["y"])) == (list(range(1, 161)), {0.5})
-    assert (
-        both.note == one.note + " Dashed: the second pass, with dev queries among its rows; all else is of the first."
-    )
 
 
 def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up(make):

@@ -12,7 +12,6 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from anmi.report.html import ReportInputs, render
-from anmi.report.inputs import passes_sentence
 
 HOSTILE = '</script><script>alert("x")</script><img src=https://example.org/x.png onerror=alert(1)>'
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -127,7 +126,7 @@ def test_texts_are_escaped(make):
     kinds = {HOSTILE: {"made": 2, "kept": 1, "dropped": {HOSTILE: 1}}}
     page = render(
         make(
-            funnel=funnel, results=results, comparisons=comparisons, passes=HOSTILE,
+            funnel=funnel, results=results, comparisons=comparisons,
             summary=dict.fromkeys(("collection", "recipe", "encoder", "prompts", "date"), HOSTILE),
             judges={HOSTILE: {"auc": 0.5, "reliability": inputs.judges["dense"]["reliability"]}},
             origins={"sources": {HOSTILE: 3}}, parameters={HOSTILE: HOSTILE},
@@ -180,13 +179,6 @@ def test_of_a_judge_little_may_be_known(make):
     page = render(make(judges={"mine": {"auc": np.nan}, "other": {}}))
     assert "mine–––not stated" in text(page)
     assert not [name for name in specs(page) if name.startswith("judge")]
-
-
-def test_dev_figures_are_said_to_be_those_of_the_first_pass(make):
-    first = {"rows": 80, "epochs": 5, "best_epoch": 3, "best_dev_ndcg@10": 0.61234}
-    said = passes_sentence({"rows": 96, "epochs": 3, "first_pass": first})
-    assert said in text(render(make(passes=said)))
-    assert "over 3 epochs of the 96 rows of training and dev queries" in said
 
 
 def test_pseudo_queries_that_stand_in_for_labels_are_said_to(make):

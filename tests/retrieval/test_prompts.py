@@ -19,7 +19,7 @@ from anmi.retrieval.encoding import Encoding
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.store import Store
-from anmi.training.tokenise import Tokeniser
+from anmi.training.batch import Tokeniser
 
 WORDS = ["query", "passage", ":", "find", "red", "fox", "blue", "whale"]
 TEXTS = ["red fox", "blue whale fox", "whale"]

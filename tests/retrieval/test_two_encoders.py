@@ -13,7 +13,7 @@ from anmi.retrieval.encoders import encode, load_encoder
 from anmi.retrieval.kinds import is_routed, is_static
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.store import Store
-from anmi.training.tokenise import Tokeniser
+from anmi.training.batch import Tokeniser
 
 TEXTS = ["a b", "c", "b b a"]
 
@@ -83,23 +83,3 @@ def test_the_training_tokens_say_where_they_go(two: Any) -> None:
         assert features["input_ids"].tolist() == expected["input_ids"].tolist()
         found = two(dict(features))["sentence_embedding"]
         assert torch.allclose(found, two(expected)["sentence_embedding"])
-
-
-def test_two_start_models_encode_a_side_each_with_its_own_prompt_and_words(word_encoder: Any, shared: Any) -> None:
-    context = word_encoder(["q", "b", "c", "a", "of"], dimension=6, prompts={"query": "", "document": "of "})
-    with torch.no_grad():
-        next(context.parameters()).mul_(-2.0)
-    model = two_encoders(shared, context)
-    assert np.array_equal(encode(model, TEXTS, role="query"), encode(shared, TEXTS, role="query"))
-    assert np.array_equal(encode(model, TEXTS, role="document"), encode(context, TEXTS, role="document"))
-    tokenise = Tokeniser(model, None)
-    for role, source in (("query", shared), ("document", context)):
-        expected = source.preprocess(TEXTS, prompt=model.prompts[role])["input_ids"].tolist()
-        assert tokenise(TEXTS, role)["input_ids"].tolist() == expected
-
-
-def test_models_that_cannot_be_compared_are_refused(word_encoder: Any, shared: Any, two: Any) -> None:
-    with pytest.raises(AnmiError, match=r"gives embeddings of 6 dimensions and .*context_encoder of 4"):
-        two_encoders(shared, word_encoder(["a"], dimension=4))
-    with pytest.raises(AnmiError, match="cannot be made one of two"):
-        two_encoders(two, shared)

@@ -1,4 +1,4 @@
-"""Trainings that fail; as a script, ``resuming.py FOLDER``, three that are killed and one that lacks memory."""
+"""Trainings that fail; as a script, ``resuming.py FOLDER``, two that are killed and one that lacks memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from anmi.training.checkpoint import CheckpointPlan
+from anmi.training.loop import CheckpointPlan
 from anmi.training.options import TrainingOptions
-from anmi.training.refit import train_twice
 from anmi.training.trainer import TrainingResult, train
 
 ROWS, EPOCHS, BATCH = 22, 3, 4
@@ -30,7 +29,6 @@ STATIC = {
     "learning_rate": 0.05,
     "curriculum": {"bandit": {"window": "rank", "window_steps": 2}},
     "temperature": "learnable",
-    "checkpoint_steps": 4,
 }
 # Recomputed in passes, with what its curriculum observes: losses, gradients and the dev metric.
 BERT = {
@@ -39,7 +37,6 @@ BERT = {
     "temperature": "adaptive",
     "texts_per_pass": 5,
     "precision": "float32",
-    "checkpoint_steps": 3,
 }
 
 
@@ -98,7 +95,8 @@ def fit(
     seed: int = 1,
     **changes: Any,
 ) -> TrainingResult:
-    options = {"epochs": EPOCHS, "batch_size": BATCH, "negatives": 2, **changes}
+    # A checkpoint after every step.
+    options = {"epochs": EPOCHS, "batch_size": BATCH, "negatives": 2, "checkpoint_minutes": 1e-9, **changes}
     return train(
         table() if rows is None else rows,
         encoder=encoder,
@@ -108,48 +106,6 @@ def fit(
         seed=seed,
         show_progress=False,
         checkpoints=plan,
-    )
-
-
-# The third epoch is the best, and the curriculum makes things easier for the metric's fall in the second.
-DEV = (0.4, 0.1, 0.5, 0.3)
-TWICE = STATIC | {"epochs": 4, "curriculum": {"learning_progress": {"window": "rank", "window_steps": 2}}}
-
-
-def dev_table() -> pd.DataFrame:
-    """Six rows of other queries, of which the documents are known."""
-    rows = table().head(6)
-    return rows.assign(query_id="dev" + rows.query_id, query=[f"w{i + 20} w{i}" for i in range(6)])
-
-
-def by_epoch(calls: list[int]) -> Callable[[Any], float]:
-    """Return a metric with the values of ``DEV``, which notes how often it was asked."""
-
-    def measure(_: Any) -> float:
-        calls.append(1)
-        return DEV[len(calls) - 1]
-
-    return measure
-
-
-def fit_twice(
-    folder: Path,
-    calls: list[int],
-    load: Callable[[], SentenceTransformer] = static,
-    plan: CheckpointPlan | None = None,
-    **changes: Any,
-) -> TrainingResult:
-    options = {"batch_size": BATCH, "negatives": 2, **TWICE, **changes}
-    return train_twice(
-        table(),
-        dev_table(),
-        load=load,
-        options=TrainingOptions(**options),
-        output=folder / "model",
-        evaluate_dev=by_epoch(calls),
-        seed=1,
-        show_progress=False,
-        checkpoints=plan or CheckpointPlan(folder / "checkpoints"),
     )
 
 
@@ -174,25 +130,6 @@ def killed_static(folder: Path, forward: int) -> None:
 
     encoder[1].register_forward_hook(count)
     fit(encoder, CheckpointPlan(folder / "static"), **STATIC)
-
-
-def killed_twice(folder: Path) -> None:
-    """Killed in the second pass, in the middle of its 10th step; a step encodes queries and documents."""
-    loads, passes = [0], [0]
-
-    def load() -> SentenceTransformer:
-        encoder = static()
-        loads[0] += 1
-        if loads[0] == 2:
-            encoder[1].register_forward_hook(count)
-        return encoder
-
-    def count(*_: Any) -> None:
-        passes[0] += 1
-        if passes[0] == 20:
-            die()
-
-    fit_twice(folder / "twice", [], load)
 
 
 def killed_bert(folder: Path) -> None:
@@ -229,8 +166,7 @@ def starved(folder: Path) -> None:
 def main(folder: Path) -> None:
     """Run each in a fork made before anything was computed: importing the libraries once is most of the time."""
     torch.set_num_threads(1)
-    for scenario in (lambda: killed_static(folder, 20), lambda: killed_bert(folder), lambda: starved(folder),
-                     lambda: killed_twice(folder)):  # fmt: skip
+    for scenario in (lambda: killed_static(folder, 26), lambda: killed_bert(folder), lambda: starved(folder)):
         child = os.fork()
         if child == 0:
             try:

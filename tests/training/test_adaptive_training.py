@@ -18,7 +18,6 @@ from anmi.training.trainer import train
 COUNT = 20
 OFF = {"low": 0, "high": 0, "direction": "off"}
 ALL_OFF = dict.fromkeys(("negatives", "weight", "temperature", "margin"), OFF)
-HEURISTIC = {"code_mix": "script"}
 
 
 @pytest.fixture
@@ -64,14 +63,14 @@ def weights(result: Any) -> list[torch.Tensor]:
 
 
 def test_with_all_adaptations_off_the_weights_are_those_of_the_plain_loss(fit: Any) -> None:
-    plain, hans = fit(epochs=2), fit(epochs=2, hardness={"hans": {**ALL_OFF, "heuristic": HEURISTIC}})
+    plain, hans = fit(epochs=2), fit(epochs=2, hardness={"hans": ALL_OFF})
     assert all(torch.equal(a, b) for a, b in zip(weights(plain), weights(hans), strict=True))
     assert "hardness" in hans.log
     assert "hardness" not in plain.log
 
 
 def test_training_by_hardness_learns_the_pairs_and_the_hardness(fit: Any) -> None:
-    result = fit(epochs=25, hardness={"hans": {"heuristic": HEURISTIC, "learning_rate": 0.01}})
+    result = fit(epochs=60, hardness="hans")
     data = rows()
     found = encode(result.model, data["query"].tolist()) @ encode(result.model, data["positive"].tolist()).T
     assert (found.argmax(1) == np.arange(COUNT)).mean() > 0.9
@@ -81,12 +80,12 @@ def test_training_by_hardness_learns_the_pairs_and_the_hardness(fit: Any) -> Non
 
 
 def test_the_same_seed_gives_the_same_weights(fit: Any) -> None:
-    changes = {"hardness": {"hans": {"heuristic": HEURISTIC}}, "epochs": 2}
+    changes = {"hardness": "hans", "epochs": 2}
     assert all(torch.equal(a, b) for a, b in zip(weights(fit(**changes)), weights(fit(**changes)), strict=True))
 
 
 def test_two_encoders_are_trained_apart_and_saved(encoder: Any, fit: Any, tmp_path: Path) -> None:
-    result = fit(tmp_path / "model", epochs=30, encoders="two", hardness={"hans": {"heuristic": HEURISTIC}})
+    result = fit(tmp_path / "model", epochs=30, encoders="two", hardness="hans")
     data, start = rows(), encoder()
     texts = {"query": data["query"].tolist(), "document": data["positive"].tolist()}
     found = {role: encode(result.model, list(given), role=role) for role, given in texts.items()}
@@ -96,66 +95,3 @@ def test_two_encoders_are_trained_apart_and_saved(encoder: Any, fit: Any, tmp_pa
     loaded = load_encoder(str(tmp_path / "model"), tmp_path)
     for role, vectors in found.items():
         assert np.array_equal(encode(loaded, texts[role], role=role), vectors)
-
-
-def test_the_predictor_learns_before_the_encoder_does(fit: Any) -> None:
-    hans = {"heuristic": HEURISTIC, "learning_rate": 0.01}
-    cold, warm = (fit(epochs=1, hardness={"hans": {**hans, "pretrain": passes}}) for passes in (0, 200))
-    assert warm.log["hardness_error"].iloc[0] < 0.2 * cold.log["hardness_error"].iloc[0]
-
-
-def test_pretraining_is_gradient_descent_on_the_squared_error_and_leaves_the_encoder_alone(encoder: Any) -> None:
-    from anmi.training.batch import read_rows
-    from anmi.training.hardness import rated
-    from anmi.training.losses.adaptive import HardnessPredictor
-    from anmi.training.options.hardness import HansOptions
-    from anmi.training.pretraining import pretrain
-
-    options = HansOptions(pretrain=3, learning_rate=0.01, heuristic=HEURISTIC)
-    # Every query twice; it is to count once. All fit into one batch, so the order does not matter.
-    data = rated(read_rows(pd.concat([rows(), rows()])), options.heuristic)
-    torch.manual_seed(0)
-    predictor, model = HardnessPredictor(16), encoder()
-    start = {name: value.clone() for name, value in predictor.state_dict().items()}
-    state, weight = torch.get_rng_state(), next(model.parameters()).clone()
-    found = pretrain(predictor, model, data, options, seed=4)
-    assert torch.equal(torch.get_rng_state(), state) and torch.equal(next(model.parameters()), weight)
-
-    slow = HardnessPredictor(16)
-    slow.load_state_dict(start)
-    queries = [row.query for row in data[:COUNT]]
-    vectors = torch.from_numpy(encode(model, queries, role="query"))
-    target = torch.tensor([row.hardness for row in data[:COUNT]])
-    optimizer = torch.optim.AdamW(slow.parameters(), lr=0.01, weight_decay=0.0)
-    errors = []
-    for _ in range(4):
-        error = (slow(vectors) - target).square().mean()
-        errors.append(float(error))
-        optimizer.zero_grad()
-        error.backward()
-        optimizer.step()
-    assert found == pytest.approx((errors[0], errors[-1]), rel=1e-4) and errors[-1] < errors[0]
-
-
-def test_easy_queries_come_first_in_the_epochs_that_say_so(fit: Any) -> None:
-    hans = {"heuristic": HEURISTIC, "by": "heuristic", "easy_first": 1}
-    log = fit(epochs=2, batch_size=5, hardness={"hans": hans}).log
-    assert log["hardness"].iloc[:4].is_monotonic_increasing and log["hardness"].iloc[3] > 2 * log["hardness"].iloc[0]
-    assert np.ptp(log["hardness"].iloc[4:]) < 0.5 * np.ptp(log["hardness"].iloc[:4])
-
-
-def test_two_start_models_are_trained_as_the_two_encoders(encoder: Any, fit: Any, tmp_path: Path) -> None:
-    from anmi.retrieval.two_encoders import two_encoders
-
-    question, context = encoder(), encoder()
-    with torch.no_grad():
-        next(context.parameters()).mul_(-1.0)
-    model = two_encoders(question, context)
-    options = TrainingOptions(epochs=30, batch_size=8, learning_rate=0.05, encoders="two", context_encoder="context")
-    result = train(rows(), encoder=model, options=options, output=None, seed=1, show_progress=False)
-    data = rows()
-    query, document = (
-        encode(result.model, data[name].tolist(), role=role)
-        for name, role in (("query", "query"), ("positive", "document"))
-    )
-    assert ((query @ document.T).argmax(1) == np.arange(COUNT)).mean() > 0.9

@@ -10,17 +10,16 @@ import torch
 
 from anmi import seeds
 from anmi.training.batch import Row, assemble
-from anmi.training.drawing import STREAM, SimAnsSampler
-from anmi.training.facts import Facts
-from anmi.training.losses import DrawnBySimAns, build_loss
+from anmi.training.losses import DrawnBySimAns, Facts, build_loss
 from anmi.training.losses.drawn import SLOT
 from anmi.training.options import TrainingOptions
+from anmi.training.sampling import SimAnsSampler
 
 WIDTH, COUNT, SEED = 9, 3, 4
 
 
-def options(form: str = "score", **changes: object) -> TrainingOptions:
-    draw = {"simans": {"form": form, **changes}}
+def options(form: str = "score") -> TrainingOptions:
+    draw = {"simans": {"form": form}}
     return TrainingOptions(negatives=COUNT, temperature={"fixed": {"value": 0.5}}, draw=draw)
 
 
@@ -43,8 +42,8 @@ def rows(form: str = "score", count: int = 6) -> list[Row]:
     return made
 
 
-def made(form: str = "score", **changes: object) -> tuple[DrawnBySimAns, SimAnsSampler, list[Row]]:
-    loss, data = build_loss(options(form, **changes)), rows(form)
+def made(form: str = "score") -> tuple[DrawnBySimAns, SimAnsSampler, list[Row]]:
+    loss, data = build_loss(options(form)), rows(form)
     assert isinstance(loss, DrawnBySimAns)
     loss.prepare(data)
     column = "dense" if form == "score" else "dense_rank"
@@ -73,7 +72,7 @@ def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
             row = data[number]
             keys = seeds.uniform(
                 SEED,
-                f"{STREAM}/{step}",
+                f"training/simans/{step}",
                 [f"{row.query_id}\x1f{row.positive_id}"],
                 np.arange(WIDTH, dtype=np.int32)[None, :],
             )[0]
@@ -86,7 +85,7 @@ def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
 
 
 def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax() -> None:
-    loss, sampler, data = made(a=2.0, b=-0.1)
+    loss, sampler, data = made()
     chosen = np.arange(len(data))
     drawn = sampler(chosen, 3)
     layout = assemble(drawn, "none")

@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from anmi.corpus.hardness import HardnessParams
 from anmi.training.batch import Batcher, Row, assemble
-from anmi.training.hardness import EasyFirstBatches, rated, round_at_random
 from anmi.training.options import TrainingOptions
-from anmi.training.options.hardness import Adaptation
-from anmi.training.sampler import build_sampler
-
-HEURISTIC = {"code_mix": "script"}
+from anmi.training.parts import Adaptation
+from anmi.training.sampling import build_sampler, rated, round_at_random
 
 
 def row(name: str, query: str = "what is it", negatives: int = 4) -> Row:
@@ -32,8 +28,8 @@ def row(name: str, query: str = "what is it", negatives: int = 4) -> Row:
 
 
 def sampler(rows: list[Row], seed: int = 1, **hans):
-    options = TrainingOptions(hardness={"hans": {"heuristic": HEURISTIC, **hans}}, negatives=3)
-    return build_sampler(rows, options, None, seed)
+    options = TrainingOptions(hardness={"hans": hans}, negatives=3)
+    return build_sampler(rated(rows), options, None, seed)
 
 
 def test_rounding_is_right_on_average_and_exact_for_whole_numbers():
@@ -86,7 +82,7 @@ def test_a_row_with_fewer_negatives_brings_what_it_has():
 
 
 def test_hardness_reaches_the_batch_and_is_absent_without_it():
-    rows = rated([row("a", "go"), row("b", "why, oh! " * 30)], HardnessParams(code_mix="script"))
+    rows = rated([row("a", "go"), row("b", "why, oh! " * 30)])
     assert 0 < rows[0].hardness < rows[1].hardness <= 1
 
     def tokenise(texts: list[str], role: str) -> dict[str, object]:
@@ -112,15 +108,17 @@ def test_the_recipes_state_the_directions_of_prose_and_formulas() -> None:
 
     path = Path(__file__).parents[2] / "conf" / "base" / "recipes.yml"
     book = recipe_book(yaml.safe_load(path.read_text(encoding="utf-8"))["recipes"])
-    letter = TrainingOptions(**book.get("hans_as_published").training)
-    intended, formulas = TrainingOptions(**book.get("hans").training).hardness, letter.hardness
+    whole, letter = (TrainingOptions(**book.get(name).training) for name in ("hans", "hans_as_published"))
     names = ("negatives", "weight", "temperature", "margin")
+    intended, formulas = whole.hardness, letter.hardness
     assert [getattr(intended, name).direction for name in names] == ["rising", "rising", "falling", "rising"]
     assert [getattr(formulas, name).direction for name in names] == ["rising", "falling", "rising", "falling"]
     assert (intended.margin_is, formulas.margin_is) == ("subtracted", "added")
     for name in names:
-        ranges = [(getattr(each, name).low, getattr(each, name).high) for each in (intended, formulas)]
-        assert ranges[0] == ranges[1]
+        assert (getattr(intended, name).low, getattr(intended, name).high) == (
+            getattr(formulas, name).low,
+            getattr(formulas, name).high,
+        )
     assert (letter.learning_rate, letter.epochs, letter.warmup, letter.batch_size) == (2e-6, 1, 100, 16)
     assert (letter.max_length, letter.encoders) == (128, "two")
     assert (formulas.temperature_is, formulas.margin_on) == ("absolute", "similarity")
@@ -131,25 +129,3 @@ def test_a_warm_up_is_a_share_or_a_number_of_steps(warmup: float) -> None:
     with pytest.raises(ValidationError):
         TrainingOptions(warmup=warmup)
     assert TrainingOptions(warmup=100).warmup == 100
-
-
-def test_sorted_epochs_have_every_row_once_from_easy_to_hard_and_others_are_shuffled() -> None:
-    hardness, epoch = np.round(np.random.default_rng(0).random(50), 1).tolist(), [0]
-    batches = EasyFirstBatches(hardness, 8, epochs=2, seed=3, epoch=lambda: epoch[0])
-    orders = []
-    for epoch[0] in range(4):
-        made = list(batches)
-        assert [len(batch) for batch in made] == [8] * 6 + [2] and len(batches) == 7
-        orders.append(np.concatenate(made))
-        assert sorted(orders[-1].tolist()) == list(range(50))
-    for number, order in enumerate(orders):
-        assert (np.diff(np.array(hardness)[order]) >= 0).all() == (number < 2)
-    assert (orders[0] != orders[1]).any(), "equally hard queries stand in another order"
-    epoch[0] = 1
-    assert np.concatenate(list(batches)).tolist() == orders[1].tolist()
-
-
-def test_what_is_rated_stays_as_it_is() -> None:
-    rows = rated([row("a", "go"), row("b", "why")], HardnessParams(code_mix="script"))
-    again = rated(rows, HardnessParams(code_mix="script", length_weight=0.0))
-    assert [each.hardness for each in again] == [each.hardness for each in rows]

@@ -11,11 +11,10 @@ from torch.nn import functional
 
 from anmi.retrieval.encoders import minilm_folder
 from anmi.retrieval.kinds import quiet
-from anmi.training.batch import Batcher, Row
+from anmi.training.batch import Batcher, Row, Tokeniser
 from anmi.training.losses import WeightedInfoNCE
+from anmi.training.losses.temperature import Temperature
 from anmi.training.objective import ContrastiveObjective, attacked, temperature_rule
-from anmi.training.temperature import Temperature
-from anmi.training.tokenise import Tokeniser
 
 TEXTS = ["sparse arrays", "the mean of a column of numbers", "solve a linear system", "a b c d e f g h i j k l", "x"]
 

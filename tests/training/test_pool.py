@@ -9,8 +9,8 @@ from anmi import seeds
 from anmi.errors import AnmiError
 from anmi.training.batch import Row, assemble
 from anmi.training.curriculum import State
-from anmi.training.options.curricula import WindowOptions
-from anmi.training.pool import STREAM, PoolSampler, check_pool
+from anmi.training.parts import TiersOptions
+from anmi.training.sampling import PoolSampler, _check_pool
 
 ELO = 1500.0
 
@@ -43,7 +43,7 @@ def row(number: int, gaps, weights=None) -> Row:
 
 
 def sampler(rows, count=3, curriculum=None, seed=1, **options) -> PoolSampler:
-    return PoolSampler(rows, count, seed, curriculum, WindowOptions(**options), ["cross"])
+    return PoolSampler(rows, count, seed, curriculum, TiersOptions(**options), ["cross"])
 
 
 def gaps_of(picked: Row) -> list[float]:
@@ -59,7 +59,7 @@ WINDOWS = st.tuples(st.integers(-200, 700), st.integers(0, 400)).map(lambda w: (
 def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: int, strict: bool) -> list[str]:
     """Take candidates one by one, as a reader of the rules would."""
     uniform = seeds.uniform(
-        seed, f"{STREAM}/{step}", [f"{one.query_id}\x1f{one.positive_id}"], np.arange(len(one.negatives))[None]
+        seed, f"training/pool/{step}", [f"{one.query_id}\x1f{one.positive_id}"], np.arange(len(one.negatives))[None]
     )[0]
     left = []
     for place, rating in enumerate(one.judged["elo"][1]):
@@ -150,7 +150,7 @@ def test_what_is_too_close_does_not_come_back_through_another_row():
 
 def test_by_rank_the_window_is_a_share_of_the_rows_own_pool():
     rows = [row(0, [float("nan")] * 5), row(1, [float("nan")] * 9)]
-    draw = PoolSampler(rows, 9, 1, Held(0.5, 1.0), WindowOptions(window="rank", fill="none"))
+    draw = PoolSampler(rows, 9, 1, Held(0.5, 1.0), TiersOptions(window="rank", fill="none"))
     places = [sorted(int(text.split(":")[1]) for text in one.negatives) for one in draw(np.array([0, 1]), 0)]
     assert places == [[2, 3, 4], [4, 5, 6, 7, 8]]
 
@@ -167,14 +167,6 @@ def test_the_log_says_how_many_were_inside():
     assert draw.report() == {"negatives": 2.0, "inside": 0.5}
 
 
-def test_without_a_curriculum_all_of_the_pool_is_drawn_from():
-    rows = [row(0, [float("nan"), -50.0, 900.0, 300.0])]
-    draw = PoolSampler(rows, 2, 1)
-    seen = {text for step in range(50) for text in draw(np.array([0]), step)[0].negatives}
-    assert seen == set(rows[0].negatives)
-    assert draw.report() == {}
-
-
 def test_a_row_without_negatives_stays_as_it_is():
     rows = [row(0, []), row(1, [])]
     assert [one.negatives for one in sampler(rows, 3, Held(100, 400))(np.array([1, 0]), 0)] == [(), ()]
@@ -183,5 +175,5 @@ def test_a_row_without_negatives_stays_as_it_is():
 @pytest.mark.parametrize(("negatives", "message"), [(3, "3 negatives a row .* more than 3"), (None, "all negatives")])
 def test_a_pool_with_nothing_to_choose_is_refused(negatives, message):
     with pytest.raises(AnmiError, match=message):
-        check_pool([row(0, [1.0, 2.0, 3.0])], negatives)
-    check_pool([row(0, [1.0, 2.0, 3.0])], 2)
+        _check_pool([row(0, [1.0, 2.0, 3.0])], negatives)
+    _check_pool([row(0, [1.0, 2.0, 3.0])], 2)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from anmi.retrieval.related import RelatedDocuments
-from anmi.training.checkpoint import CheckpointPlan
+from anmi.training.loop import CheckpointPlan
 from anmi.training.options import TrainingOptions
-from anmi.training.pseudo import Layout, OneKindBatches, PseudoRows, WithPseudoQueries
+from anmi.training.pseudo import OneKindBatches, PseudoRows, WithPseudoQueries
 from anmi.training.trainer import train
 
 spec = importlib.util.spec_from_file_location("resuming", Path(__file__).with_name("resuming.py"))
@@ -73,30 +73,14 @@ def test_batches_are_of_one_kind_and_an_epoch_has_every_row_once(counts, size, s
     ends = np.cumsum(counts)
     groups = [np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)]
     sizes = [size + place for place in range(len(groups))]
-    batches = OneKindBatches(groups, counts, sizes, seed, lambda: epoch)
+    batches = OneKindBatches(groups, sizes, seed, lambda: epoch)
     made = list(batches)
     assert len(made) == len(batches)
     assert sorted(row for batch in made for row in batch) == list(range(ends[-1]))
     for batch in made:
         (kind,) = {int(np.searchsorted(ends, row, side="right")) for row in batch}
         assert len(batch) <= sizes[kind]
-    assert made == list(OneKindBatches(groups, counts, sizes, seed, lambda: epoch))
-
-
-def test_an_epoch_takes_the_share_of_documents_that_is_asked_for_and_others_next_time():
-    options = TrainingOptions(pseudo_queries={"kinds": ["title"], "documents": 0.5, "batch_size": 4}, batch_size=8)
-    layout = Layout.of(10, pseudo(kinds=("title",)), options)
-    assert (layout.taken, layout.sizes, layout.steps) == ([10, 6], [8, 4], 4)
-    first, second = (
-        [
-            row
-            for batch in OneKindBatches(layout.groups, layout.taken, layout.sizes, 1, lambda e=epoch: e)
-            for row in batch
-        ]
-        for epoch in range(2)
-    )
-    assert {row for row in first if row < 10} == set(range(10))
-    assert {row for row in first if row >= 10} != {row for row in second if row >= 10}
+    assert made == list(OneKindBatches(groups, sizes, seed, lambda: epoch))
 
 
 def test_labelled_rows_are_drawn_as_they_were():
@@ -145,13 +129,12 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_batches(tmp_path, one
             raise KeyboardInterrupt
         return 0.0
 
-    # Steps 4 and 8 of 12 an epoch: in the middle of one.
     plan = CheckpointPlan(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        fit(resuming.table(), fails_in_the_second_epoch, plan, checkpoint_steps=4, keep_best=False)
-    done = fit(resuming.table(), lambda _: 0.0, plan, checkpoint_steps=4, keep_best=False)
+        fit(resuming.table(), fails_in_the_second_epoch, plan, checkpoint_minutes=1e-9, keep_best=False)
+    done = fit(resuming.table(), lambda _: 0.0, plan, checkpoint_minutes=1e-9, keep_best=False)
     whole = fit(resuming.table(), lambda _: 0.0, keep_best=False)
-    assert done.summary["resumed_from_step"] == 20
+    assert done.summary["resumed_from_step"] == 23
     pd.testing.assert_frame_equal(done.log, whole.log, check_exact=True)
     wanted = whole.model.state_dict()
     assert all(torch.equal(value, wanted[name]) for name, value in done.model.state_dict().items())

@@ -12,7 +12,7 @@ from anmi.selection.recipe import Step
 from anmi.selection.steps import Context
 from anmi.selection.steps.samplers import row_keys
 from anmi.selection.steps.simans import SimAns, log_chances
-from anmi.training.simans import LearnableSimAns
+from anmi.training.losses.drawn import LearnableSimAns
 
 A, B = 30.0, -0.1
 
@@ -52,7 +52,7 @@ def test_its_chances_are_those_of_the_step() -> None:
 @pytest.mark.parametrize("count", [1, 4])
 def test_at_a_low_temperature_it_is_the_exact_draw(count: int) -> None:
     block = rows()
-    item = Step.model_validate({"simans": {"a": A, "b": B, "scale": False}})
+    item = Step.of("simans", {"a": A, "b": B, "scale": False})
     exact = item.type.apply(block, item.params, Context(5, count, 1.0)).negatives
     drawn = LearnableSimAns(A, B)(*tensors(block), count, temperature=1e-4).detach().numpy()
     np.testing.assert_allclose(drawn, exact, atol=1e-2)

@@ -5,8 +5,8 @@ from torch.nn import functional
 
 from anmi.errors import AnmiError
 from anmi.training.losses import Facts, WeightedInfoNCE
+from anmi.training.losses.temperature import Adaptive, Dual, Temperature, build_temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.temperature import Adaptive, Dual, Temperature, build_temperature
 
 
 def test_fixed_temperature_has_nothing_to_learn():

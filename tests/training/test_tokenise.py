@@ -6,7 +6,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from anmi.retrieval.sparse.model import inference_free
-from anmi.training.tokenise import Tokeniser
+from anmi.training.batch import Tokeniser
 
 TEXTS = ["a b", "c", "", "b b a", "a b"]
 

@@ -49,7 +49,6 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 @click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
 @click.option("--prompt", metavar="TEXT", help="The prompt of every query.")
 @click.option("--by-source", is_flag=True, help="Files of its own for each source of queries (pairs).")
-@click.option("--dev", is_flag=True, help="The rows of dev queries, too; without it those of train only.")
 @click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
 @click.option(
     "--list",
@@ -68,7 +67,6 @@ def export(
     score: str | None,
     prompt: str | None,
     by_source: bool,
-    dev: bool,
     force: bool,
     as_json: bool,
     env: str | None,
@@ -77,7 +75,6 @@ def export(
     from anmi.files import aside
     from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
-    from anmi.selection.rows import of_split
 
     folder = folder.resolve()
     if name == OPENSEARCH:
@@ -92,7 +89,6 @@ def export(
         rows = load(catalog, "training_rows", "mining")
         source = catalog.get("training_rows").place()
         encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
-        rows = rows if dev else of_split(rows, "train")
         made = make_export(rows, name, options, _collection(catalog), encoder_info)
         try:
             with aside(folder) as path:

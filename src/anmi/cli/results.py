@@ -19,7 +19,7 @@ RESULT_KEYS: Final = (
 
 # Of a mining that nothing was trained on.
 MINING_KEYS: Final = (
-    "recipe", "rows", "dev_rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected",
+    "recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected",
     "false_negatives",
 )  # fmt: skip
 _MINED: Final = ("negatives", "training_rows")
@@ -71,8 +71,6 @@ def _print_mining(found: dict[str, Any]) -> None:
             console().print(made)
     full = f"{found['coverage']:.1%} of them with all {found['negatives_wanted']} negatives"
     click.echo(f"recipe {found['recipe']}: {found['rows']:,} rows, {full}")
-    if found["dev_rows"]:
-        click.echo(f"and {found['dev_rows']:,} rows of dev queries for a refit, which are counted nowhere else here")
     for line in filter(
         None, (expected_sentence(found["expected"]), *false_negatives_lines(found["false_negatives"] or {}))
     ):

@@ -29,7 +29,6 @@ from anmi.files import disk_error
 from anmi.hooks.record import flatten
 from anmi.judging.pairwise import check_given
 from anmi.pipelines.audit.params import AuditParams
-from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
 from anmi.retrieval.sparse.base import check_base, is_sparse_folder
@@ -116,8 +115,6 @@ class CheckHooks:
             if asked.requires & OF_ELO:
                 check_given(asked.settings("elo", catalog.load("params:elo")).pairwise)
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
-        if {"train_retriever", "run_systems"} <= nodes:
-            check_evaluation(catalog.load("params:training"), catalog.load("params:evaluation"))
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
 
@@ -278,17 +275,11 @@ def check_mining(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:
 
 def check_packages(options: TrainingOptions) -> None:
     """Refuse training that needs an extra that is not installed; it would stop hours later."""
-    from anmi.training.options.hardness import HansOptions
+    from anmi.corpus.hardness import HardnessParams
+    from anmi.training.parts import HansOptions
 
     if isinstance(options.hardness, HansOptions):
-        options.hardness.heuristic.check_installed()
-
-
-def check_evaluation(training: TrainingParams, evaluation: EvaluationParams) -> None:
-    """Refuse to train on the split that is to be evaluated on; the evaluation would, hours later."""
-    from anmi.pipelines.evaluation.search import check_held_out
-
-    check_held_out(evaluation.split, ["train", "dev"] if training.refit else ["train"])
+        HardnessParams().check_installed()
 
 
 def check_encoder(encoder: Any, project: Path) -> None:

@@ -291,14 +291,7 @@ def _numbers(name: str, data: Any) -> dict[str, dict[int, float]]:
 
 
 def _curves(name: str, table: Any) -> dict[str, dict[int, float]]:
-    """Return every column of numbers over ``step``, of a long one every so many points; passes apart."""
-    if "pass" in table:
-        parts = {f"{name}.first_pass": table[table["pass"] == 1], f"{name}.refit": table[table["pass"] == 2]}
-        return {
-            key: curve
-            for part, rows in parts.items()
-            for key, curve in _curves(part, rows.drop(columns="pass")).items()
-        }
+    """Return every column of numbers over ``step``, of a long one every so many points."""
     numbers = table.select_dtypes("number").astype(float).set_index("step")
     curves = {}
     for column in numbers.columns:

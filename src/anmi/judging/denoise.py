@@ -105,24 +105,6 @@ class Judge:
         self._summarise(scores, labels, probability)
         return self.judgments
 
-    def further(self, shards: CandidateShards) -> Judgments:
-        """Judge queries that nothing is fitted on; return what was found of those fitted and of these.
-
-        Call it after :meth:`fit`.
-        """
-        if self.judgments is None:
-            raise AnmiError("the judge was not fitted")
-        total = sum(self._to_judge(block) for block in shards.only())
-        if not total:
-            return self.judgments
-        raw = self._collect(shards.only(), [judge.score for judge in self.judges], "judging dev queries", total)
-        self.summary["judged_pairs_of_dev"] = len(raw.pairs()[0])
-        # A fold without a training query has no calibration of its own; any other saw no query of it either.
-        known = {fold: self.calibrators.get(fold) for fold in range(self.options.folds)}
-        some = next(iter(self.calibrators.values()))
-        both = RawScores.concatenate([self.judgments.raw, raw], self.depth)
-        return Judgments(both, {fold: calibrator or some for fold, calibrator in known.items()})
-
     def _to_judge(self, block: Candidates) -> int:
         """Count the pairs of a block that are judged."""
         return int(np.minimum(block.filled.sum(axis=1), self.depth).sum() + (block.positives != PADDING).sum())

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
-from anmi.training.options.part import PartOptions
+from anmi.training.parts import PartOptions
 
 MARK: Final = (
     "# Every setting with its default and the reason for it. Set one above, in conf/local/parameters.yml, or for one\n"

@@ -21,7 +21,6 @@ from anmi.report.inputs import (
     METRIC,
     bucket_counts,
     bucket_name,
-    first_pass,
     is_step,
     lookup,
     metric_name,
@@ -179,7 +178,6 @@ def training(log: pd.DataFrame) -> Figure | None:
     """Loss, temperature and dev metric over the steps, one above the other."""
     if log.empty:
         return None
-    both, log = log, first_pass(log)
     smooth = _moving_mean(log)
     panels: list[tuple[str, list[dict[str, Any]]]] = [
         (
@@ -192,7 +190,6 @@ def training(log: pd.DataFrame) -> Figure | None:
                     "opacity": 0.5,
                 },
                 {"name": "loss, moving mean", "y": plain(smooth), "line": {"color": TRAINED_COLOURS[0], "width": 2.5}},
-                *_second_loss(both),
             ],
         )
     ]
@@ -201,24 +198,12 @@ def training(log: pd.DataFrame) -> Figure | None:
         panels.append(("temperature", [{"name": "temperature", "y": plain(log["temperature"]), "line": line}]))
     panels += _dev_panel(log)
     note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
-    if len(both) > len(log):
-        note += " Dashed: the second pass, with dev queries among its rows; all else is of the first."
     return Figure("training", "Loss, temperature and dev metric during training", note, over_steps(log, panels))
 
 
 def _moving_mean(log: pd.DataFrame) -> pd.Series[float]:
     mean: pd.Series[float] = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
     return mean
-
-
-def _second_loss(log: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the line of the second pass, over its own steps; none where there was one pass."""
-    second = log[log["pass"] == 2] if "pass" in log else log[:0]
-    if second.empty:
-        return []
-    line = {"color": TRAINED_COLOURS[0], "width": 2, "dash": "dash"}
-    name = "loss of the second pass, moving mean"
-    return [{"name": name, "x": second["step"].tolist(), "y": plain(_moving_mean(second)), "line": line}]
 
 
 def curriculum(log: pd.DataFrame) -> Figure | None:

@@ -20,7 +20,6 @@ from anmi.report.inputs import (
     bucket_counts,
     bucket_name,
     difference,
-    first_pass,
     lookup,
     method_name,
     metric_name,
@@ -72,8 +71,6 @@ class ReportInputs:
     test_queries: str = "labels"
     # What the hybrid is made of, as the artifact results has it.
     hybrid: Mapping[str, Any] = field(default_factory=dict)
-    # From passes_sentence; empty of a single pass.
-    passes: str = ""
 
 
 def render(inputs: ReportInputs) -> str:
@@ -141,10 +138,10 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
     )  # fmt: skip
     yield _pseudo_queries(inputs.pseudo_queries)
     yield Section(
-        "Training", [inputs.passes] if inputs.passes else [],
+        "Training", [],
         figures=[
-            figures.training(inputs.training_log), figures.curriculum(first_pass(inputs.training_log)),
-            figures.sources(first_pass(inputs.training_log)),
+            figures.training(inputs.training_log), figures.curriculum(inputs.training_log),
+            figures.sources(inputs.training_log),
         ],
     )  # fmt: skip
     yield from _facts(inputs.knowledge, inputs.neighbours)

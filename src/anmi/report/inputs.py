@@ -47,51 +47,6 @@ def bucket_name(name: str, count: int) -> str:
     return f"{name} ({count:,}{', too few' if count < FEW else ''})"
 
 
-def passes_sentence(summary: Mapping[str, Any]) -> str:
-    """Say which pass dev figures are of, and which one the trained model; nothing where there was one pass only.
-
-    Examples
-    --------
-    >>> first = {"rows": 80, "epochs": 5, "best_epoch": 3, "best_dev_ndcg@10": 0.61234}
-    >>> passes_sentence({"rows": 96, "epochs": 3, "first_pass": first}).partition(". ")[0]
-    'Dev figures are those of a first pass on the 80 rows of training queries; the best was nDCG@10 0.612, of epoch 3'
-    >>> passes_sentence({"rows": 80})
-    ''
-    """
-    first = summary.get("first_pass")
-    if not first:
-        return ""
-    dev, epochs = first.get("best_dev_ndcg@10"), summary["epochs"]
-    best = "" if dev is None else f"; the best was nDCG@10 {dev:.3f}, of epoch {first['best_epoch']}"
-    return (
-        f"Dev figures are those of a first pass on the {first['rows']:,} rows of training queries{best}. The trained "
-        f"model is that of a second pass from the same start, over {epochs} epoch{'s' * (epochs != 1)} of the "
-        f"{summary['rows']:,} rows of training and dev queries, in which nothing can be measured on dev."
-    )
-
-
-def by_pass(name: str, log: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return what a training log holds under the names that say of which pass it is; all dev figures are of the first.
-
-    Examples
-    --------
-    >>> log = pd.DataFrame({"step": [1, 2, 1], "pass": [1, 1, 2]})
-    >>> {part: len(rows) for part, rows in by_pass("training_log", log).items()}
-    {'training_log.first_pass': 2, 'training_log.refit': 1}
-    >>> list(by_pass("training_log", log[["step"]]))
-    ['training_log']
-    """
-    if "pass" not in log:
-        return {name: log}
-    parts = {f"{name}.first_pass": log[log["pass"] == 1], f"{name}.refit": log[log["pass"] == 2]}
-    return {part: rows.drop(columns="pass") for part, rows in parts.items()}
-
-
-def first_pass(log: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a training log that are of the first pass, in which dev is measured; all of a single pass."""
-    return log[log["pass"] == 1] if "pass" in log else log
-
-
 def judge_entries(
     cross_encoder: Mapping[str, Any], fused_judge: Mapping[str, Any] | None = None
 ) -> dict[str, Mapping[str, Any]]:

@@ -194,19 +194,6 @@ def _ragged(documents: NDArray[np.int32]) -> pa.ListArray:
     return listed(pa.array(documents[filled]), filled.sum(axis=1))
 
 
-def of_split(rows: pd.DataFrame, split: str) -> pd.DataFrame:
-    """Return the rows of queries of one split; of a table that does not say, all are of training queries.
-
-    Examples
-    --------
-    >>> rows = pd.DataFrame({"query_id": ["a", "b"], "split": ["train", "dev"]})
-    >>> of_split(rows, "dev").query_id.tolist(), len(of_split(rows[["query_id"]], "train"))
-    (['b'], 2)
-    """
-    splits = rows["split"] if "split" in rows else pd.Series("train", index=rows.index)
-    return rows[splits == split].reset_index(drop=True)
-
-
 def pair_rows(
     rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, collection: str, language: str
 ) -> pd.DataFrame:

@@ -11,8 +11,12 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
 
 from anmi.errors import AnmiError
+from anmi.retrieval.kinds import is_routed, is_sparse, is_static
+from anmi.retrieval.prompts import prompts_of
 
 InBatch = Literal["none", "positives", "all"]
 COLUMNS: Final = (
@@ -35,9 +39,7 @@ class Row:
     Attributes
     ----------
     judged
-        By column name, what judges said of the positive, and of each negative and then of each uncertain document.
-    uncertain_ids, uncertain
-        Documents fit for distillation only, the likeliest first.
+        By column name, what judges said of the positive, and of each negative.
     hardness
         Of the query, in [0, 1]; NaN where training does not ask for it.
     about
@@ -55,8 +57,6 @@ class Row:
     positive_ids: frozenset[str]
     excluded_ids: frozenset[str] = frozenset()
     judged: Mapping[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
-    uncertain_ids: tuple[str, ...] = ()
-    uncertain: tuple[str, ...] = ()
     hardness: float = math.nan
     about: int = -1
 
@@ -64,11 +64,7 @@ class Row:
         """Return the row with those of its negatives that stand at ``places``, in that order."""
         if len(places) == len(self.negatives) and all(place == i for i, place in enumerate(places)):
             return self
-        count = len(self.negatives)
-        judged = {
-            name: (own, (*(values[place] for place in places), *values[count:]))
-            for name, (own, values) in self.judged.items()
-        }
+        judged = {name: (own, tuple(values[i] for i in places)) for name, (own, values) in self.judged.items()}
         return replace(
             self,
             negative_ids=tuple(self.negative_ids[place] for place in places),
@@ -78,7 +74,7 @@ class Row:
         )
 
 
-def read_rows(table: pd.DataFrame, columns: Sequence[str] = (), uncertain: int = 0) -> list[Row]:
+def read_rows(table: pd.DataFrame, columns: Sequence[str] = ()) -> list[Row]:
     """Check a table of training rows and return its rows.
 
     Parameters
@@ -87,8 +83,6 @@ def read_rows(table: pd.DataFrame, columns: Sequence[str] = (), uncertain: int =
         Columns :data:`COLUMNS`; the three lists about negatives of one row have one length.
     columns
         Judgments to read, from ``positive_<column>`` and the lists ``negative_<column>``.
-    uncertain
-        Uncertain documents to read per row, at most.
 
     Raises
     ------
@@ -106,13 +100,11 @@ def read_rows(table: pd.DataFrame, columns: Sequence[str] = (), uncertain: int =
             f"Training learns from the judgments {', '.join(unjudged)}, which were not mined for these training rows; "
             "name them under `reads` of the recipe and run the mining again, or choose another loss or curriculum."
         )
-    return [_row(record, columns, uncertain) for record in table.to_dict("records")]
+    return [_row(record, columns) for record in table.to_dict("records")]
 
 
-def _row(record: Mapping[Any, Any], columns: Sequence[str], uncertain: int) -> Row:
+def _row(record: Mapping[Any, Any], columns: Sequence[str]) -> Row:
     known = frozenset(record["positive_ids"]) | {record["positive_id"]}
-    # Rows that somebody made by hand need not say what must stay out of their batch.
-    more = tuple(record.get("uncertain", ()))[:uncertain]
     row = Row(
         query_id=str(record["query_id"]),
         query=str(record["query"]),
@@ -123,19 +115,14 @@ def _row(record: Mapping[Any, Any], columns: Sequence[str], uncertain: int) -> R
         weights=tuple(float(weight) for weight in record["weights"]),
         query_weight=float(record["query_weight"]),
         positive_ids=known,
+        # Rows that somebody made by hand need not say what must stay out of their batch.
         excluded_ids=frozenset(record.get("excluded_ids", ())),
-        uncertain_ids=tuple(record.get("uncertain_ids", ()))[:uncertain],
-        uncertain=more,
-        judged={name: _judged(record, name, len(more)) for name in columns},
+        judged={
+            name: (float(record[f"positive_{name}"]), tuple(map(float, record[f"negative_{name}"]))) for name in columns
+        },
     )
     _check(row, *(len(record[name]) for name in ("negative_ids", "negatives", "weights")))
     return row
-
-
-def _judged(record: Mapping[Any, Any], name: str, uncertain: int) -> tuple[float, tuple[float, ...]]:
-    # Of uncertain documents only the probability is kept in the rows.
-    doubtful = record["uncertain_p"][:uncertain] if name == "p_relevant" and uncertain else [math.nan] * uncertain
-    return float(record[f"positive_{name}"]), tuple(map(float, (*record[f"negative_{name}"], *doubtful)))
 
 
 def _check(row: Row, ids: int, texts: int, weights: int) -> None:
@@ -192,7 +179,6 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
     3. No document known to be relevant to the query is a negative: the row's positive, any of its ``positive_ids``,
        the positives of other rows of the same query, and any document with the text of one of these. Nor is one of
        the row's ``excluded_ids``: related to its positive, or judged likely or uncertain to be relevant in mining.
-    4. A row's uncertain documents are nobody's negatives; they are there to be learned from as they are judged.
     """
     column: dict[str, int] = {}
     positive = np.array([column.setdefault(row.positive, len(column)) for row in rows], dtype=np.int64)
@@ -202,12 +188,8 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
             if weight > 0:
                 column.setdefault(text, len(column))
 
-    documents = len(column)
-    for row in rows:
-        for text in row.uncertain:
-            column.setdefault(text, len(column))
     weights = np.zeros((len(rows), len(column)), np.float32)
-    weights[:, : {"none": 0, "positives": positives, "all": documents}[in_batch]] = 1.0
+    weights[:, : {"none": 0, "positives": positives, "all": len(column)}[in_batch]] = 1.0
     for i, row in enumerate(rows):
         own: dict[int, float] = {}
         for text, weight in zip(row.negatives, row.weights, strict=True):
@@ -222,10 +204,9 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
 def _ids(rows: Sequence[Row], column: dict[str, int]) -> list[str]:
     found = [""] * len(column)
     for row in reversed(rows):
-        for names, texts in ((row.uncertain_ids, row.uncertain), (row.negative_ids, row.negatives)):
-            for name, text in zip(reversed(names), reversed(texts), strict=True):
-                if text in column:
-                    found[column[text]] = name
+        for name, text in zip(reversed(row.negative_ids), reversed(row.negatives), strict=True):
+            if text in column:
+                found[column[text]] = name
     for row in reversed(rows):
         found[column[row.positive]] = row.positive_id
     return found
@@ -245,9 +226,8 @@ def _own(rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float3
 def _judgments(rows: Sequence[Row], column: dict[str, int]) -> dict[str, NDArray[np.float32]]:
     found = {name: np.full((len(rows), len(column)), np.nan, np.float32) for name in rows[0].judged}
     for i, row in enumerate(rows):
-        texts = (*row.negatives, *row.uncertain)
         for name, (own, values) in row.judged.items():
-            for text, value in zip(texts, values, strict=True):
+            for text, value in zip(row.negatives, values, strict=True):
                 if text in column:
                     found[name][i, column[text]] = value
             found[name][i, column[row.positive]] = own
@@ -275,7 +255,7 @@ class Batcher:
     Documents are tokenised in groups of similar length, so that a long one does not pad all the others.
 
     ``tokenise`` turns texts and a role (``query`` or ``document``) into the encoder's input features;
-    ``texts_per_pass`` are most texts in a group, of which there is one for each of ``devices``. See :func:`assemble`.
+    ``texts_per_pass`` are most texts in a group. See :func:`assemble`.
     """
 
     def __init__(
@@ -283,11 +263,10 @@ class Batcher:
         tokenise: Callable[[list[str], str], dict[str, Any]],
         in_batch: InBatch,
         texts_per_pass: int,
-        devices: int = 1,
     ) -> None:
         self._tokenise = tokenise
         self._in_batch = in_batch
-        self._texts_per_pass, self._devices = texts_per_pass, devices
+        self._texts_per_pass = texts_per_pass
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
@@ -309,9 +288,55 @@ class Batcher:
 
     def _groups(self, texts: list[str], role: str) -> dict[str, Any]:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        size = min(self._texts_per_pass, math.ceil(len(texts) / self._devices))
+        size = min(self._texts_per_pass, len(texts))
         groups = [[texts[i] for i in order[start : start + size]] for start in range(0, len(texts), size)]
         return {
             "groups": [self._tokenise(group, role) for group in groups],
             "place": torch.from_numpy(np.argsort(np.array(order, dtype=np.int64), kind="stable")),
         }
+
+
+class Tokeniser:
+    """Tokenises by role, with the encoder's prompt for that role.
+
+    Parameters
+    ----------
+    encoder
+        The encoder.
+    max_length
+        Most tokens of a prompt and its text, or None for the encoder's own limit. Static encoders have none and ignore
+        it.
+    """
+
+    def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
+        self._encoder = encoder
+        static = is_static(encoder)
+        # The roles whose features are tokens in a row, without padding.
+        self._in_a_row = () if not static else ("document",) if is_sparse(encoder) else ("query", "document")
+        self._routed = is_routed(encoder)
+        self._cut = {} if max_length is None or static else {"max_length": max_length}
+        self._prompts = prompts_of(encoder)
+        # By role where each has an encoder of its own, whose tokenizers may differ.
+        self._known: dict[str, dict[str, Tensor]] = {}
+
+    def __call__(self, texts: list[str], role: str) -> dict[str, Any]:
+        """Return the input features of ``texts``; ``role`` is ``query`` or ``document``."""
+        prompt = self._prompts[role]
+        # Read by the router, which sends queries and documents to encoders of their own.
+        route = {"task": role} if self._routed else {}
+        if role in self._in_a_row:
+            return self._from_table([prompt + text for text in texts], route) | route
+        features: dict[str, Any] = self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
+        return features
+
+    def _from_table(self, texts: list[str], route: dict[str, str]) -> dict[str, Any]:
+        """Tokenise every text once per run: for a static encoder it would be most of the training time."""
+        known = self._known.setdefault(route.get("task", ""), {})
+        new = list(dict.fromkeys(text for text in texts if text not in known))
+        if new:
+            features = self._encoder.preprocess(new, **route)
+            parts = torch.tensor_split(features["input_ids"].to(torch.int32), features["offsets"][1:])
+            known.update(zip(new, parts, strict=True))
+        tokens = [known[text] for text in texts]
+        lengths = torch.tensor([0, *(len(part) for part in tokens[:-1])])
+        return {"input_ids": torch.cat(tokens).long(), "offsets": lengths.cumsum(0)}

@@ -1,49 +1,102 @@
-"""The library's training loop with our batches and checkpoints in it."""
+"""The library's training loop with our batches in it, and its checkpoints with what our parts remember."""
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
+import json
 import logging
 import math
-import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import pandas as pd
+import pyarrow as pa
 import torch
-from sentence_transformers import SentenceTransformerTrainer
-from torch.utils.data import BatchSampler
-from transformers import TrainerCallback
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from torch import Tensor, nn
 from transformers.trainer import TRAINER_STATE_NAME
 
 from anmi.errors import AnmiError
+from anmi.fingerprint import hash_text, hash_value
+from anmi.retrieval.encoders import fingerprint
 from anmi.retrieval.kinds import is_static
 from anmi.training.batch import Batcher
-from anmi.training.checkpoint import Checkpoints, number, read
-from anmi.training.curriculum import Curriculum
-from anmi.training.failures import (
-    BatchSize,
-    NotFiniteError,
-    is_out_of_memory,
-    not_finite,
-    out_of_memory,
-    with_checkpoint,
-)
-from anmi.training.observed import Observed
+from anmi.training.mixed import Observed
+from anmi.training.objective import not_finite
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import Layout, OneKindBatches, PseudoRows, WithPseudoQueries
 from anmi.training.recorder import Recorder
-from anmi.training.snapshot import (
-    optimizer_tensors,
-    random_state,
-    random_to_json,
-    restore_optimizer,
-    restore_random,
-    restore_scheduler,
-)
 
 log = logging.getLogger(__name__)
+STATIC_LEARNING_RATE: Final = 2e-2
+TRANSFORMER_LEARNING_RATE: Final = 2e-5
+# The newest so many stay, so that the one before remains should a kill have damaged the newest.
+CHECKPOINTS_KEPT: Final = 2
+_PARTS: Final = ("encoder", "loss", "best", "sampler")
+_NO_MEMORY: Final = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED", "bad_alloc")
+
+
+@dataclass(frozen=True)
+class CheckpointPlan:
+    """Where the checkpoints of trainings lie.
+
+    Attributes
+    ----------
+    folder
+        Holds one folder per training that has not finished, named by a hash of what determines its result.
+    facts
+        What belongs to the training beside rows, options, encoder and seed, by name, such as digests of dev queries.
+    """
+
+    folder: Path
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, rows: pd.DataFrame, encoder: Any, options: TrainingOptions, seed: int) -> Path:
+        """Return the folder of a training; how often it makes checkpoints changes no weight."""
+        chosen = options.model_dump(mode="json", exclude={"checkpoint_minutes"})
+        parts = {**self.facts, "rows": digest_table(rows), "encoder": fingerprint(encoder), "seed": seed}
+        return self.folder / hash_value({"options": chosen, **parts}, 12)
+
+
+def digest_table(table: pd.DataFrame) -> str:
+    """Return a hash of the values of a table, whatever made it.
+
+    Examples
+    --------
+    >>> digest_table(pd.DataFrame({"a": [["x"]]})) == digest_table(pd.DataFrame({"a": [("x",)]}))
+    True
+    """
+    state = hashlib.blake2b(digest_size=16)
+    content = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, content.schema) as stream:
+        stream.write_table(content)
+    state.update(memoryview(sink.getvalue()))
+    return state.hexdigest()
+
+
+def digest_tables(tables: Iterable[pd.DataFrame]) -> str:
+    """Return a hash of the values of several tables in their order."""
+    return hash_text("".join(digest_table(table) for table in tables))
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """Return the newest checkpoint of a training that is whole, None where there is none.
+
+    The library writes the state of the trainer last, so that one without it was being written when it was stopped.
+    """
+    for path in sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True):
+        try:
+            json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        return path
+    return None
 
 
 class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
@@ -52,29 +105,24 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     The loader gives row numbers only. Negatives are chosen, and texts tokenised, when the step is made: a loader
     fetches ahead, and would choose by the state of a curriculum before the last step was observed.
 
-    Its own checkpoints are pickled; here they are safetensors and JSON.
+    A checkpoint of the library holds optimizer, scheduler and random states; what the loss has learned, what the
+    sampler remembers and the best weights so far are saved beside the encoder's, and what the recorder and the
+    curriculum know is in the state of the trainer.
     """
 
     # None where nothing is labelled.
     sampler: Any = None
     batcher: Batcher
     recorder: Recorder
-    curriculum: Curriculum | None = None
-    checkpoints: Checkpoints | None = None
-    size = BatchSize()
     # None for the library's own, at random.
-    batches: BatchSampler | None = None
-    _query_ids: Sequence[str] = ()
-    # Of the step that is being made, until the optimizer begins to change the weights.
-    _before_step: dict[str, Any] | None = None
-    # To be put back right before the first step after resuming.
-    _random_of_step: dict[str, Any] | None = None
+    batches: OneKindBatches | None = None
+    _batch: Mapping[str, Any] = {}
 
     def add_pseudo_queries(self, labelled: int, pseudo: PseudoRows, layout: Layout) -> None:
         """Train on pseudo-queries behind the labelled rows, in batches of one kind; see :mod:`anmi.training.pseudo`."""
         self.sampler = self.recorder.sampler = WithPseudoQueries(self.sampler, labelled, pseudo, layout.steps)
         self.batches = OneKindBatches(
-            layout.groups, layout.taken, layout.sizes, self.args.seed, lambda: self.state.global_step // layout.steps
+            layout.groups, layout.sizes, self.args.seed, lambda: self.state.global_step // layout.steps
         )
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **options: Any) -> Any:
@@ -87,29 +135,15 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Return the loss of the rows whose numbers ``inputs`` holds."""
-        if self._random_of_step is not None:
-            restore_random(self._random_of_step)
-            self._random_of_step = None
-        if self.checkpoints is not None:
-            self._before_step = random_state()
-        step = self.state.global_step
-        self.recorder.rows = self.sampler(inputs["row"].cpu().numpy(), step)
-        batch = self.batcher(self.recorder.rows)
-        self.size, self._query_ids = BatchSize.of(batch), batch["query_ids"]
+        step, numbers = self.state.global_step, inputs["row"].cpu().numpy()
+        self.recorder.rows = self.sampler(numbers, step)
+        self._batch = batch = self.batcher(self.recorder.rows)
         loss = self.loss(self._prepare_input(batch) | {"step": step})
         self.recorder.loss = loss.item()
         if hasattr(self.sampler, "observe"):
             queries, documents = (part.float().cpu().numpy() for part in self.loss.encoded)
-            rows = inputs["row"].cpu().numpy()
-            self.recorder.observed = Observed(rows, queries, batch["document_ids"], documents)
+            self.recorder.observed = Observed(numbers, queries, batch["document_ids"], documents)
         return (loss, {}) if return_outputs else loss
-
-    def training_step(self, *args: Any, **options: Any) -> Any:
-        """Return the loss after its gradients, those of all devices, have been computed."""
-        loss = super().training_step(*args, **options)
-        if self.loss.team is not None:
-            self.loss.team.reduce()
-        return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = float(super()._get_grad_norm(model, grad_norm))
@@ -117,147 +151,55 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         of_loss = [p.grad for p in self.loss.loss.parameters() if p.grad is not None]
         if not math.isfinite(norm) or not all(bool(torch.isfinite(gradient).all()) for gradient in of_loss):
             shown = norm if not math.isfinite(norm) else float("nan")
-            raise not_finite("gradient", shown, self._query_ids)
+            raise not_finite("gradient", shown, self._batch["query_ids"])
         self.recorder.grad_norm = norm
-        # From here on the weights are neither those before the step nor those after it.
-        self._before_step = None
         return norm
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card is written, and its callback would look for codecarbon."""
 
-    def run(self, options: TrainingOptions, checkpoints: Checkpoints | None) -> None:
+    def run(self, options: TrainingOptions, start: Path | None) -> None:
         """Train, from a checkpoint on where there is one.
 
         Raises
         ------
         AnmiError
-            Something became NaN or infinite, or memory did not suffice; says what to change and how to go on.
+            Something became NaN or infinite, or memory did not suffice; says what to change.
         """
-        failure: AnmiError | None = None
-        with nullcontext() if checkpoints is None else checkpoints.held():
-            start = None if checkpoints is None else checkpoints.begin()
-            self.checkpoints = checkpoints if checkpoints is not None and checkpoints.owned else None
-            try:
-                self.train(resume_from_checkpoint=None if start is None else str(start))
-            except NotFiniteError as error:
-                failure = error
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                device = "GPU" if self.args.device.type == "cuda" else "machine"
-                failure = out_of_memory(options, self.size, device, static=is_static(self.model))
-            # Outside of the handlers, whose error keeps the memory of the step that failed.
-            if failure is not None:
-                raise with_checkpoint(failure, self.rescue())
-
-    def rescue(self) -> Path | None:
-        """Return the newest checkpoint after an error, made now if the error came before the step changed a weight."""
-        if self.checkpoints is None:
-            return None
-        newest, step = self.checkpoints.newest(), self.state.global_step
-        if self._before_step is None or step == 0 or (newest is not None and number(newest) >= step):
-            return newest
         try:
-            return self._write_checkpoint(self._before_step, in_step=True)
-        except (AnmiError, OSError, MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+            self.train(resume_from_checkpoint=None if start is None else str(start))
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
                 raise
-            return newest
+            device = "GPU" if self.args.device.type == "cuda" else "machine"
+            raise out_of_memory(options, self._batch, device, static=is_static(self.model)) from error
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        if self.checkpoints is None:
-            return
+        folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         try:
-            self._write_checkpoint(random_state(), in_step=False)
-        except OSError as error:
+            super()._save_checkpoint(model, trial)
+        except (OSError, SafetensorError, RuntimeError) as error:
             # Hours of work are not to be lost because the disk is full.
             log.warning("No checkpoint could be written: %s", error)
+            shutil.rmtree(folder, ignore_errors=True)
 
-    def _write_checkpoint(self, drawn: dict[str, Any], *, in_step: bool) -> Path:
-        if self.checkpoints is None:
-            raise ValueError("this training has no place for checkpoints")
-        recorded, best = self.recorder.state_dict()
-        tensors = {
-            "encoder": self.model.state_dict(),
-            "loss": self.loss.loss.state_dict(),
-            "optimizer": optimizer_tensors(self.optimizer),
-        }
-        drawing, memory = self.sampler.state_dict() if hasattr(self.sampler, "state_dict") else (None, {})
-        if memory:
-            tensors["sampler"] = memory
-        values = {
-            # The library reads this file itself.
-            Path(TRAINER_STATE_NAME).stem: dataclasses.asdict(self.state),
-            "recorder": recorded,
-            "curriculum": None if self.curriculum is None else self.curriculum.state_dict(),
-            "sampler": drawing,
-            "random": random_to_json(drawn) | {"in_step": in_step},
-        }
-        return self.checkpoints.write(
-            self.state.global_step, tensors if best is None else tensors | {"best": best}, values
-        )
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        drawing = self.sampler.state_dict()[1] if hasattr(self.sampler, "state_dict") else {}
+        parts = (self.model.state_dict(), self.loss.loss.state_dict(), self.recorder.best_state or {}, drawing)
+        for name, tensors in zip(_PARTS, parts, strict=True):
+            # A copy of each, since safetensors refuses tensors that share memory.
+            copies = {key: t.detach().to("cpu", copy=True).contiguous() for key, t in tensors.items()}
+            save_file(copies, folder / f"{name}.safetensors")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        tensors, values = read(Path(resume_from_checkpoint), "cpu")
-        self.model.load_state_dict(tensors["encoder"])
-        self.loss.loss.load_state_dict(tensors["loss"])
-        self.recorder.load_state_dict(values["recorder"], tensors.get("best"))
-        if self.curriculum is not None:
-            self.curriculum.load_state_dict(values["curriculum"])
-        if hasattr(self.sampler, "load_state_dict"):
-            self.sampler.load_state_dict(values["sampler"], tensors.get("sampler", {}))
-        self._loaded = tensors["optimizer"], values["random"]
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is not None:
-            restore_optimizer(self.optimizer, self._loaded[0])
-            restore_scheduler(self.lr_scheduler, self.optimizer, self.state.global_step)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        # A state from within a step is put back there: beginning an epoch draws from the same generators.
-        if self._loaded[1]["in_step"]:
-            self._random_of_step = self._loaded[1]
-        else:
-            restore_random(self._loaded[1])
-
-
-class Timer(TrainerCallback):  # type: ignore[misc]
-    """Asks for a checkpoint when one is due.
-
-    At the end of an epoch it waits for what happens then, so the dev metric is measured before.
-
-    Parameters
-    ----------
-    options
-        With the minutes or steps between two checkpoints.
-    """
-
-    def __init__(self, options: TrainingOptions) -> None:
-        self._seconds = math.inf if options.checkpoint_minutes is None else 60 * options.checkpoint_minutes
-        self._steps = options.checkpoint_steps
-        self._last = time.monotonic()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Ask within an epoch."""
-        if state.global_step % _steps_per_epoch(args, state):
-            self._ask(state, control)
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Ask between epochs; after the last one the model itself is saved."""
-        # The recorder, which comes first, has said by now whether a refit ends here.
-        if state.global_step < state.max_steps and not control.should_training_stop:
-            self._ask(state, control)
-
-    def _ask(self, state: Any, control: Any) -> None:
-        by_steps = self._steps is not None and state.global_step % self._steps == 0
-        if by_steps or time.monotonic() - self._last >= self._seconds:
-            control.should_save = True
-            self._last = time.monotonic()
-
-
-def _steps_per_epoch(args: Any, state: Any) -> int:
-    return int(state.max_steps // args.num_train_epochs)
+        folder = Path(resume_from_checkpoint)
+        encoder, loss, best, drawing = (load_file(folder / f"{name}.safetensors") for name in _PARTS)
+        self.model.load_state_dict(encoder)
+        self.loss.loss.load_state_dict(loss)
+        state = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        self.recorder.load(state["stateful_callbacks"]["Recorder"]["attributes"], best, drawing)
 
 
 class RowNumbers:
@@ -266,6 +208,104 @@ class RowNumbers:
     # Read by the trainer when it builds its batch sampler; there are no labels here.
     valid_label_columns: tuple[str, ...] = ()
 
-    def __call__(self, features: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
+    def __call__(self, features: Sequence[dict[str, int]]) -> dict[str, Tensor]:
         """Return the numbers of a batch, int64 [B]."""
         return {"row": torch.tensor([feature["row"] for feature in features])}
+
+
+def training_arguments(
+    options: TrainingOptions, encoder: SentenceTransformer, seed: int, folder: Path, steps: int
+) -> SentenceTransformerTrainingArguments:
+    """Return what the library's trainer is told; ``steps`` are those of the whole training."""
+    by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=options.epochs,
+        per_device_train_batch_size=options.batch_size,
+        learning_rate=options.learning_rate or by_kind,
+        warmup_steps=warmup_steps(options.warmup, steps),
+        lr_scheduler_type="linear",
+        seed=seed,
+        data_seed=seed,
+        use_cpu=encoder.device.type == "cpu",
+        # The recorder asks for checkpoints.
+        save_strategy="no",
+        save_total_limit=CHECKPOINTS_KEPT,
+        eval_strategy="no",
+        logging_strategy="no",
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        remove_unused_columns=False,
+    )
+    # One process, one device: with more, the library would wrap the model in DataParallel.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
+
+
+def warmup_steps(warmup: float, steps: int) -> int:
+    """Return in how many of the steps the learning rate rises, from a share of them or, from 1 on, their number.
+
+    The first has a learning rate of 0; a run of one step must not consist of it.
+
+    Examples
+    --------
+    >>> warmup_steps(0.1, 75), warmup_steps(100, 750), warmup_steps(100, 75), warmup_steps(0.5, 1)
+    (8, 100, 74, 0)
+    """
+    return min(math.ceil(warmup * steps) if warmup < 1 else int(warmup), steps - 1)
+
+
+def build_optimizer(
+    encoder: SentenceTransformer, loss: nn.Module, options: TrainingOptions, learning_rate: float
+) -> torch.optim.Optimizer:
+    """AdamW; biases and norms (one-dimensional parameters), and what belongs to the loss, are not decayed."""
+    trainable = [p for p in encoder.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": options.weight_decay},
+        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    told: set[int] = set()
+    for name, of in (("temperature", options.temperature), ("predictor", options.hardness), ("drawing", options.draw)):
+        parameters = list(getattr(loss, name, nn.Module()).parameters())
+        told |= {id(p) for p in parameters}
+        groups.append({"params": parameters, "weight_decay": 0.0, "lr": getattr(of, "learning_rate", learning_rate)})
+    rest = [p for p in loss.parameters() if id(p) not in told]
+    rate = getattr(options.loss, "learning_rate", learning_rate)
+    groups.append({"params": rest, "weight_decay": 0.0, "lr": rate})
+    # Fused is one pass over the memory instead of ten; for a table of token vectors they are a third of the step.
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an allocation failed, on a CPU or a GPU.
+
+    Examples
+    --------
+    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory")), is_out_of_memory(RuntimeError())
+    (True, False)
+    """
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+
+
+def out_of_memory(options: TrainingOptions, batch: Mapping[str, Any], device: str, *, static: bool) -> AnmiError:
+    """Return the error that says which options to change, most useful first.
+
+    A static encoder is a table, which takes a batch in one pass and has no length limit.
+    """
+    advice = []
+    if not static:
+        if not options.recompute:
+            advice.append("set training.options.recompute=true (cached gradients, now off)")
+        advice.append(f"lower texts_per_pass (now {options.texts_per_pass})")
+        advice.append(f"lower max_length (now {options.max_length or 'the limit of the encoder'})")
+    advice.append(f"lower negatives (now {'all mined' if options.negatives is None else options.negatives})")
+    advice.append(f"lower batch_size (now {options.batch_size})")
+    queries, documents = (len(batch[part]["place"]) if batch else 0 for part in ("queries", "documents"))
+    return AnmiError(
+        f"The memory of the {device} does not suffice for a batch of {queries:,} queries and {documents:,} documents: "
+        f"{', or '.join(advice)}."
+    )

@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from anmi.training.facts import Facts
-from anmi.training.failures import not_finite
-from anmi.training.options.sparsity import SparsityOptions
-from anmi.training.sparsity import penalty, query_weights
+from anmi.errors import AnmiError
+from anmi.training.losses import Facts
+from anmi.training.options import SparsityOptions
+
+# Added to an idf by which weights are divided.
+_LEAST: Final = 1e-8
 
 
-class Team(Protocol):
-    """Encodes shares of a batch on other devices; see :class:`anmi.training.devices.Team`."""
+class NotFiniteError(AnmiError):
+    """A loss or a gradient became NaN or infinite."""
 
-    def begin(self, step: int) -> None:
-        """Be asked for the texts of a step next."""
-        ...
 
-    def encode(self, objective: ContrastiveObjective, groups: Sequence[dict[str, Any]]) -> Tensor:
-        """Return the embeddings of the texts of all groups, in order."""
-        ...
+def not_finite(what: str, value: float, query_ids: Sequence[str]) -> NotFiniteError:
+    """Return the error for ``what`` having become ``value`` in the batch of some queries.
 
-    def reduce(self) -> None:
-        """Add up the gradients of all devices."""
-        ...
+    Examples
+    --------
+    >>> print(not_finite("training loss", float("nan"), ["q1", "q2"]))
+    The training loss became nan in the batch with the queries q1, q2; lower the learning rate, or look at these rows.
+    """
+    named = ", ".join(query_ids[:8]) + (" and others" if len(query_ids) > 8 else "")
+    return NotFiniteError(
+        f"The {what} became {value} in the batch with the queries {named}; lower the learning rate, or look at these "
+        "rows."
+    )
 
 
 class ContrastiveObjective(nn.Module):
@@ -77,8 +82,6 @@ class ContrastiveObjective(nn.Module):
         self.adversary = adversary
         self.sparsity = sparsity
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
-        # Who encodes shares of the batch on other devices.
-        self.team: Team | None = None
         # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
         self.encoded: tuple[Tensor, Tensor] | None = None
         self.violations: float | None = None
@@ -94,8 +97,6 @@ class ContrastiveObjective(nn.Module):
         NotFiniteError
             The loss is not finite; names the queries of the batch.
         """
-        if self.team is not None and torch.is_grad_enabled():
-            self.team.begin(batch.get("step", 0))
         queries, documents = self._encode(batch["queries"]), self._encode(batch["documents"])
         self.encoded = queries.detach(), documents.detach()
         similarity, own = self._similarity(queries, documents), batch["positive"][:, None]
@@ -150,18 +151,12 @@ class ContrastiveObjective(nn.Module):
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:
         groups = texts["groups"]
-        if self.team is not None and torch.is_grad_enabled():
-            together = self.team.encode(self, groups)
-        else:
-            together = torch.cat(self.parts(groups))
-        encoded = together[texts["place"]]
-        return encoded if self.sparsity is not None else functional.normalize(encoded, dim=1)
-
-    def parts(self, groups: Sequence[dict[str, Any]]) -> list[Tensor]:
-        """Return the embeddings of groups of texts, a pass each, not normalised."""
         if self.recompute and len(groups) > 1 and torch.is_grad_enabled():
-            return [checkpoint(self._encode_group, group, use_reentrant=False) for group in groups]
-        return [self._encode_group(group) for group in groups]
+            parts = [checkpoint(self._encode_group, group, use_reentrant=False) for group in groups]
+        else:
+            parts = [self._encode_group(group) for group in groups]
+        encoded = torch.cat(parts)[texts["place"]]
+        return encoded if self.sparsity is not None else functional.normalize(encoded, dim=1)
 
     def _encode_group(self, group: dict[str, Any]) -> Tensor:
         # A copy, since encoders write their results into the features they are given.
@@ -247,3 +242,55 @@ def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: 
     within = similarity.gather(1, negatives.clamp(min=0)) > similarity.gather(1, positive) - margin
     count = int(there.sum())
     return int((within & there).sum()) / count if count else math.nan
+
+
+def penalty(
+    documents: Tensor,
+    options: SparsityOptions,
+    step: int,
+    *,
+    places: Tensor | None = None,
+    idf: Tensor | None = None,
+) -> Tensor:
+    """Return λ min(1, step / T)² Σ_t (mean over documents of |d_t|)², the expected cost of a search.
+
+    Parameters
+    ----------
+    documents
+        Weights of terms, [N, V].
+    options
+        λ (``weight``) and T (``steps``).
+    step
+        From 0.
+    places
+        Which documents stand at each place of the B rows, positives first: int64 [B, 1 + n], -1 for none. The sums are
+        then one per place, added up. None is one sum over all documents.
+    idf
+        Of every term, [V]: weights are divided by it. A term of idf 0 costs nothing, since no query holds it.
+
+    Examples
+    --------
+    >>> options = SparsityOptions(weight=0.5, steps=10)
+    >>> documents = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
+    >>> float(penalty(documents, options, step=5))
+    0.5
+    >>> float(penalty(documents, options, step=5, places=torch.tensor([[0, 1]])))
+    1.25
+    """
+    from sentence_transformers.sparse_encoder.losses import FlopsLoss
+
+    flops = FlopsLoss(None, threshold=None).compute_loss_from_embeddings
+    if idf is not None:
+        documents = documents * torch.where(idf > 0, 1 / (idf + _LEAST), 0.0)
+    if places is None:
+        cost = flops(documents)
+    else:
+        there = [place[place >= 0] for place in places.T]
+        cost = torch.stack([flops(documents[place]) for place in there if len(place)]).sum()
+    return options.weight * min(1.0, step / options.steps) ** 2 * cost
+
+
+def query_weights(model: Any) -> Tensor:
+    """Return what terms weigh in queries of an inference-free model, [V]: before training, their idf."""
+    weight: Tensor = model[0].sub_modules["query"][0].weight
+    return weight.detach().clone()

@@ -128,8 +128,6 @@ class OneKindBatches(BatchSampler):
     ----------
     groups
         Row numbers of each group.
-    taken
-        How many rows of each group an epoch has; another part of them in every epoch.
     sizes
         Rows of a batch of each group; the last one of an epoch may have fewer.
     seed
@@ -141,66 +139,59 @@ class OneKindBatches(BatchSampler):
     def __init__(
         self,
         groups: Sequence[NDArray[np.int64]],
-        taken: Sequence[int],
         sizes: Sequence[int],
         seed: int,
         epoch: Callable[[], int],
     ) -> None:
-        self._groups, self._taken, self._sizes = groups, taken, sizes
+        self._groups, self._sizes = groups, sizes
         self._seed, self._epoch = seed, epoch
         # Asked for by the library's loader; our batches are lists of row numbers.
         self.batch_size, self.drop_last = sizes[0], False
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        return steps_of(self._taken, self._sizes)
+        return steps_of(self._groups, self._sizes)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the batches of the epoch that begins."""
         random = seeds.stream(self._seed, f"{STREAM}/{self._epoch()}")
         batches = [
             part
-            for group, count, size in zip(self._groups, self._taken, self._sizes, strict=True)
-            for part in np.split(random.permutation(group)[:count], np.arange(size, count, size))
+            for group, size in zip(self._groups, self._sizes, strict=True)
+            for part in np.split(random.permutation(group), np.arange(size, len(group), size))
         ]
         for place in random.permutation(len(batches)):
             yield batches[place].tolist()
 
 
-def steps_of(taken: Sequence[int], sizes: Sequence[int]) -> int:
+def steps_of(groups: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> int:
     """Return how many batches of one kind an epoch has.
 
     Examples
     --------
-    >>> steps_of([10, 3], [4, 8])
+    >>> steps_of([np.arange(10), np.arange(3)], [4, 8])
     4
     """
-    return sum(math.ceil(count / size) for count, size in zip(taken, sizes, strict=True))
+    return sum(math.ceil(len(group) / size) for group, size in zip(groups, sizes, strict=True))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which rows share batches: a group of row numbers each, how many of them an epoch takes, and rows of a batch."""
+    """Which rows share batches: a group of row numbers each, and rows of a batch."""
 
     groups: list[NDArray[np.int64]]
-    taken: list[int]
     sizes: list[int]
 
     @staticmethod
     def of(labelled: int, pseudo: PseudoRows | None, options: TrainingOptions) -> Layout:
-        """Lay out ``labelled`` rows, all of which an epoch takes, and behind them the slots of pseudo-queries.
-
-        Of every kind an epoch takes the share of the slots that the options ask for, at least one.
-        """
+        """Lay out ``labelled`` rows, and behind them the slots of pseudo-queries."""
         groups, sizes = ([np.arange(labelled)], [options.batch_size]) if labelled else ([], [])
-        taken = [labelled] if labelled else []
         if pseudo is not None:
             of_kinds = [group + labelled for group in pseudo.groups]
             groups, sizes = [*groups, *of_kinds], [*sizes, *[options.pseudo_queries.batch_size] * len(of_kinds)]
-            taken += [max(round(options.pseudo_queries.documents * len(group)), 1) for group in of_kinds]
-        return Layout(groups, taken, sizes)
+        return Layout(groups, sizes)
 
     @property
     def steps(self) -> int:
         """Batches of an epoch."""
-        return steps_of(self.taken, self.sizes)
+        return steps_of(self.groups, self.sizes)

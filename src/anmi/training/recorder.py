@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +14,12 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.drawn import DrawnNegatives
-from anmi.training.observed import Observed
+from anmi.training.mixed import Observed
+from anmi.training.sampling import DrawnNegatives
 
 DEV_METRIC = "dev_ndcg@10"
 DEV_LOSS = "dev_loss"
@@ -30,31 +32,8 @@ class DevLoss(NamedTuple):
     every: int
 
 
-@dataclass(frozen=True)
-class Refit:
-    """A second pass, over rows of dev queries as well, for as many epochs as dev chose in the first.
-
-    Every epoch has the learning rate and the stage of the curriculum that it had in the first pass, which is what dev
-    chose, and the pass ends with the chosen one. No dev metric can be measured: its queries are trained on.
-
-    Attributes
-    ----------
-    epochs
-        Ends after so many, at least 1.
-    told
-        The dev metric of the first pass by epoch, which a curriculum that goes by it is told at the ends of the same
-        epochs; empty where there was none.
-    share
-        Of the trained weights, as the first pass chose it.
-    """
-
-    epochs: int
-    told: tuple[float, ...] = ()
-    share: float | None = None
-
-
-class Recorder(TrainerCallback):  # type: ignore[misc]
-    """Records every step and, at the end of every epoch, the dev metric.
+class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """Records every step and, at the end of every epoch, the dev metric; asks for a checkpoint when one is due.
 
     Parameters
     ----------
@@ -70,8 +49,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         Draw a progress bar.
     dev_loss
         Measured every so many steps, smaller is better; None measures none.
-    refit
-        Ends training after its epochs; None for a first pass.
+    checkpoint_minutes
+        Between two checkpoints; None asks for none.
     """
 
     def __init__(
@@ -83,7 +62,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         keep_best: bool,
         show_progress: bool,
         dev_loss: DevLoss | None = None,
-        refit: Refit | None = None,
+        checkpoint_minutes: float | None = None,
     ) -> None:
         self._loss = loss
         self._curriculum = curriculum
@@ -91,9 +70,10 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._keep_best = keep_best
         self._show_progress = show_progress
         self._dev_loss = dev_loss
-        self._refit = refit
+        self._checkpoint_seconds = math.inf if checkpoint_minutes is None else 60 * checkpoint_minutes
+        self._checkpoint = time.monotonic()
         self._bar: Any = None
-        self._best_state: dict[str, torch.Tensor] | None = None
+        self.best_state: dict[str, torch.Tensor] | None = None
         self._steps: list[dict[str, float]] = []
         self.best_epoch: int | None = None
         self.best_dev: float | None = None
@@ -136,31 +116,36 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             **({} if changes is None else {"transitions": [asdict(change) for change in changes]}),
         }
 
-    def state_dict(self) -> tuple[dict[str, Any], dict[str, torch.Tensor] | None]:
-        """Return what it recorded as JSON values, and the best weights so far."""
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds as JSON values; tensors are saved beside."""
+        drawing = self.sampler.state_dict()[0] if hasattr(self.sampler, "state_dict") else None
         values = {
-            "steps": pd.DataFrame(self._steps).to_dict("list"),
+            "steps": pd.DataFrame(self._steps).to_dict("split"),
             "best_epoch": self.best_epoch,
             "best_dev": self.best_dev,
             "validation": self._validation,
             "seconds": self.seconds,
             "step_seconds": self.step_seconds,
             "drawn": {} if self.drawn is None else self.drawn.state_dict(),
+            "curriculum": None if self._curriculum is None else self._curriculum.state_dict(),
+            "sampler": drawing,
         }
-        return values, self._best_state
+        return {"args": {}, "attributes": values}
 
-    def load_state_dict(self, values: dict[str, Any], best: dict[str, torch.Tensor] | None) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        self._steps = [
-            {str(name): value for name, value in step.items()}
-            for step in pd.DataFrame(values["steps"]).to_dict("records")
-        ]
+    def load(self, values: dict[str, Any], best: dict[str, torch.Tensor], drawing: dict[str, torch.Tensor]) -> None:
+        """Go on from the attributes of :meth:`state`, the best weights so far and the tensors of the sampler."""
+        names, lines = values["steps"]["columns"], values["steps"]["data"]
+        self._steps = [dict(zip(names, line, strict=True)) for line in lines]
         self.best_epoch, self.best_dev = values["best_epoch"], values["best_dev"]
         self._validation = values["validation"]
-        self._best_state = best
+        self.best_state = best or None
         self._earlier, self.step_seconds = values["seconds"], values["step_seconds"]
         if self.drawn is not None:
             self.drawn.load_state_dict(values["drawn"])
+        if self._curriculum is not None:
+            self._curriculum.load_state_dict(values["curriculum"])
+        if hasattr(self.sampler, "load_state_dict"):
+            self.sampler.load_state_dict(values["sampler"], drawing)
         self.resumed_from = len(self._steps)
 
     def log(self) -> pd.DataFrame:
@@ -174,16 +159,15 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def restore_best(self, model: nn.Module) -> None:
         """Put the best weights back into ``model``, if they were asked for and a dev metric exists."""
-        if self._best_state is not None:
-            model.load_state_dict(self._best_state)
+        if self.best_state is not None:
+            model.load_state_dict(self.best_state)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the progress bar."""
-        share = 1.0 if self._refit is None else self._refit.epochs / args.num_train_epochs
         self._bar = tqdm(
-            total=round(share * state.max_steps),
+            total=state.max_steps,
             initial=state.global_step,
-            desc="training" if self._refit is None else "training again with dev",
+            desc="training",
             unit="step",
             disable=not self._show_progress,
         )
@@ -217,9 +201,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum, and move the progress bar."""
         if self._curriculum is not None:
-            by_clusters = self._curriculum.by_clusters
-            told_by, name = (self.sampler, "scattered") if by_clusters else (self.objective, "violations")
-            violations = getattr(told_by, name, None)
+            violations = getattr(self.objective, "violations", None)
             self._curriculum.observe(state.global_step, self.loss, self.grad_norm, self._validation, violations)
             self._validation = None
         if self.observed is not None:
@@ -230,23 +212,27 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             self._steps[-1][DEV_LOSS] = _measured(self._dev_loss.measure, kwargs["model"])
         self._bar.update()
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
+        # At the end of an epoch a checkpoint waits for the dev metric.
+        if state.global_step % (state.max_steps // args.num_train_epochs):
+            self._ask_for_checkpoint(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure on dev, and remember the weights if they are the best so far; end a refit after its last epoch."""
-        if self._refit is not None:
-            epoch = round(state.epoch)
-            self._validation = self._refit.told[epoch - 1] if self._refit.told else None
-            control.should_training_stop |= epoch >= self._refit.epochs
-            return
-        if self._evaluate_dev is None:
-            return
-        model = kwargs["model"]
-        value = _measured(self._evaluate_dev, model)
-        self._steps[-1][DEV_METRIC] = self._validation = value
-        if self.best_dev is None or value > self.best_dev:
-            self.best_dev, self.best_epoch = value, round(state.epoch)
-            if self._keep_best:
-                self._best_state = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
+        """Measure on dev, and remember the weights if they are the best so far."""
+        if self._evaluate_dev is not None:
+            model = kwargs["model"]
+            value = _measured(self._evaluate_dev, model)
+            self._steps[-1][DEV_METRIC] = self._validation = value
+            if self.best_dev is None or value > self.best_dev:
+                self.best_dev, self.best_epoch = value, round(state.epoch)
+                if self._keep_best:
+                    self.best_state = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
+        if state.global_step < state.max_steps:
+            self._ask_for_checkpoint(control)
+
+    def _ask_for_checkpoint(self, control: Any) -> None:
+        if time.monotonic() - self._checkpoint >= self._checkpoint_seconds:
+            control.should_save = True
+            self._checkpoint = time.monotonic()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the progress bar."""

@@ -3,54 +3,47 @@
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 import transformers
 from datasets import Dataset
-from numpy.typing import NDArray
+from filelock import FileLock, Timeout
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import Role, encode
 from anmi.retrieval.kinds import is_sparse, is_static, resolve_precision
 from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.store.room import room
-from anmi.training.batch import Batcher, Row, read_rows
-from anmi.training.checkpoint import CheckpointPlan, Checkpoints, identity
+from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
 from anmi.training.curriculum import Curriculum, build_curriculum
-from anmi.training.devices import working
-from anmi.training.drawn import DrawnNegatives
-from anmi.training.hardness import EasyFirstBatches, rated
-from anmi.training.interpolation import choose_share
-from anmi.training.loop import Loop, RowNumbers, Timer
+from anmi.training.loop import (
+    CheckpointPlan,
+    Loop,
+    RowNumbers,
+    build_optimizer,
+    newest_checkpoint,
+    training_arguments,
+)
 from anmi.training.losses import build_loss
-from anmi.training.mixed import Stock
-from anmi.training.mixed.watched import neighbour_table
+from anmi.training.mixed import Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective, autocast_type
 from anmi.training.options import TrainingOptions
-from anmi.training.options.hardness import HansOptions
-from anmi.training.options.sources import MixedSources
-from anmi.training.pretraining import pretrain
+from anmi.training.parts import HansOptions, MixedSources
 from anmi.training.pseudo import Layout, PseudoRows
-from anmi.training.recorder import DevLoss, Recorder, Refit
-from anmi.training.refreshed import Documents
-from anmi.training.sampler import build_sampler
-from anmi.training.setup import build_optimizer, training_arguments
-from anmi.training.tokenise import Tokeniser
+from anmi.training.recorder import DevLoss, Recorder
+from anmi.training.sampling import DrawnNegatives, build_sampler, rated
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +67,6 @@ class TrainingResult:
     neighbours
         ``step, query_id, rank, document_id, uri, own_uri, usable``: the five nearest documents of at most 20 training
         queries each time the index of latent negatives was made; empty where there is none.
-    dev_run
-        ``query_id, document_id, score, rank``: what the dev queries find with a model that was not trained on them;
-        empty where nobody asked.
     """
 
     model: SentenceTransformer
@@ -84,7 +74,6 @@ class TrainingResult:
     summary: dict[str, Any]
     drawn: pd.DataFrame
     neighbours: pd.DataFrame
-    dev_run: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def train(
@@ -97,9 +86,8 @@ def train(
     seed: int,
     show_progress: bool = True,
     checkpoints: CheckpointPlan | None = None,
-    stock: Stock | Documents | None = None,
+    stock: Stock | None = None,
     dev_loss: DevLoss | None = None,
-    refit: Refit | None = None,
     pseudo: PseudoRows | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
@@ -123,22 +111,20 @@ def train(
     show_progress
         Draw a progress bar.
     checkpoints
-        Where to keep checkpoints while training, and which to go on from; None keeps none. A training that went on
-        gives the same weights on a CPU as one that was never stopped.
+        Where the library keeps its checkpoints while training, and finds the newest one to go on from; None keeps
+        none. A training that went on gives the same weights on a CPU as one that was never stopped.
     stock
-        What negatives of mixed or refreshed sources are drawn from; None where the options ask for none.
+        What negatives of mixed sources are drawn from; None where the options ask for none.
     dev_loss
         Measured on a model every so many steps and logged; changes nothing of the training.
-    refit
-        Given, this is the second pass of :func:`anmi.training.refit.train_twice`, and nothing is measured on dev.
     pseudo
         Pseudo-queries to train on beside ``rows``, of which there may then be none; None trains on ``rows`` alone.
 
     Raises
     ------
     AnmiError
-        Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did not suffice, a given
-        checkpoint is of another training, or no weight has changed.
+        Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did not suffice, or no
+        weight has changed.
     """
     settle_prompts(encoder)
     if options.encoders == "two":
@@ -151,19 +137,15 @@ def train(
         raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
     before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
     precision = choose_precision(options, encoder)
-    kept = None
-    if checkpoints is not None:
-        wanted = identity(rows, encoder, options, seed, checkpoints.facts)
-        kept = Checkpoints(checkpoints, wanted, options.checkpoints_kept)
-    with (
-        _quiet(),
-        tempfile.TemporaryDirectory(dir=room("anmi-training-")) as scratch,
-        working(encoder, options, precision, seed) as team,
-    ):
+    with ExitStack() as stack:
+        stack.enter_context(_quiet())
+        folder = None if checkpoints is None else checkpoints.of(rows, encoder, options, seed)
+        kept = folder if folder is not None and _held(stack, folder) else None
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
         layout = Layout.of(len(data), pseudo, options)
         steps = options.epochs * layout.steps
-        arguments = training_arguments(options, encoder, seed, Path(scratch), steps)
-        curriculum = _curriculum(options, steps, seed, dev=evaluate_dev is not None or bool(refit and refit.told))
+        arguments = training_arguments(options, encoder, seed, kept or scratch, steps)
+        curriculum = _curriculum(options, steps, seed, dev=evaluate_dev is not None)
         recorder = Recorder(
             loss.to(encoder.device),
             curriculum,
@@ -171,25 +153,24 @@ def train(
             keep_best=options.keep_best,
             show_progress=show_progress,
             dev_loss=dev_loss,
-            refit=refit,
+            checkpoint_minutes=None if kept is None else options.checkpoint_minutes,
         )
-        try:
-            loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo)
-            loop.loss.team = team
-            if pseudo is not None:
-                loop.add_pseudo_queries(len(data), pseudo, layout)
-            if kept is not None:
-                loop.add_callback(Timer(options))
-            loop.run(options, kept)
-        finally:
-            recorder.close()
+        stack.callback(recorder.close)
+        loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo)
+        if pseudo is not None:
+            loop.add_pseudo_queries(len(data), pseudo, layout)
+        start = None if kept is None else newest_checkpoint(kept)
+        if start is not None:
+            logger.info("Going on from %s; remove it to start anew", start)
+        loop.run(options, start)
     moved = _moved(before, encoder)
     if moved == 0.0:
-        _explain_no_change(refit)
+        raise AnmiError(
+            "Training changed no weight of the encoder: are its parameters frozen, do all rows weigh 0, or does no row "
+            "have a negative (batch size 1 without mined negatives)?"
+        )
     if options.keep_best:
         recorder.restore_best(encoder)
-    known = None if refit is None else refit.share
-    share, shares = choose_share(encoder, before, options.trained_share, evaluate_dev, known)
     encoder.eval()
     log = recorder.log()
     summary = {
@@ -197,7 +178,7 @@ def train(
         "pseudo_queries": 0 if pseudo is None else len(pseudo),
         "mined_negatives": sum(weight > 0 for row in data for weight in row.weights[: options.negatives]),
         "steps": len(log),
-        "epochs": options.epochs if refit is None else refit.epochs,
+        "epochs": options.epochs,
         "best_epoch": recorder.best_epoch,
         "best_dev_ndcg@10": recorder.best_dev,
         "final_loss": float(log["loss"].iloc[-1]),
@@ -207,8 +188,6 @@ def train(
         "device": str(encoder.device),
         "prompts": prompts_of(encoder),
         "relative_weight_change": moved,
-        "trained_share": share,
-        "dev_by_trained_share": shares,
         "resumed_from_step": recorder.resumed_from,
         "seconds": round(recorder.seconds, 2),
         **recorder.sampling(),
@@ -216,8 +195,8 @@ def train(
     }
     if output is not None:
         save(encoder, output)
-    if kept is not None and kept.owned:
-        kept.remove()
+    if kept is not None:
+        shutil.rmtree(kept, ignore_errors=True)
     drawn = recorder.drawn or DrawnNegatives([], seed)
     watched = getattr(loop.sampler, "watched", None)
     neighbours = neighbour_table() if watched is None else watched.table()
@@ -263,7 +242,7 @@ def _loop(
     precision: torch.dtype,
     recorder: Recorder,
     curriculum: Curriculum | None,
-    stock: Stock | Documents | None,
+    stock: Stock | None,
     pseudo: PseudoRows | None,
 ) -> Loop:
     mixed = options.sources if isinstance(options.sources, MixedSources) else None
@@ -285,56 +264,25 @@ def _loop(
     dimension, columns = encoder.get_embedding_dimension() or 0, getattr(loss, "columns", ())
     if data:
         loop.sampler = build_sampler(
-            data, options, curriculum, arguments.seed, columns, stock, dimension, loss, _encoding(encoder, options)
+            data, options, curriculum, arguments.seed, keep=columns, stock=stock, dimension=dimension, loss=loss
         )
-    if isinstance(options.hardness, HansOptions):
-        _go_by_hardness(loop, data, encoder, loss, options.hardness)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
-    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass, options.devices)
-    loop.recorder, loop.curriculum = recorder, curriculum
+    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
+    loop.recorder = recorder
     recorder.objective, recorder.sampler = objective, loop.sampler
     if options.draws:
         recorder.drawn = DrawnNegatives((row.query_id for row in data), arguments.seed)
     return loop
 
 
-def _read(rows: pd.DataFrame, loss: nn.Module, options: TrainingOptions, stock: Stock | Documents | None) -> list[Row]:
+def _read(rows: pd.DataFrame, loss: nn.Module, options: TrainingOptions, stock: Stock | None) -> list[Row]:
     """Return the rows with all that the training asks of them."""
     columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads, *options.draw.reads))
-    data = read_rows(rows, tuple(columns), getattr(loss, "uncertain", 0))
-    if isinstance(stock, Stock):
+    data = read_rows(rows, tuple(columns))
+    if stock is not None:
         data = [replace(row, about=_about(row, stock)) for row in data]
-    return rated(data, options.hardness.heuristic) if isinstance(options.hardness, HansOptions) else data
-
-
-def _encoding(
-    encoder: SentenceTransformer, options: TrainingOptions
-) -> Callable[[list[str], Role], NDArray[np.float32]]:
-    """Return what encodes texts by the encoder as it is at that moment, and leaves it training."""
-
-    def run(texts: list[str], role: Role) -> NDArray[np.float32]:
-        was_training = encoder.training
-        encoder.eval()
-        found = encode(encoder, texts, precision=options.precision, role=role)
-        encoder.train(was_training)
-        return found
-
-    return run
-
-
-def _go_by_hardness(
-    loop: Loop, data: list[Row], encoder: SentenceTransformer, loss: nn.Module, options: HansOptions
-) -> None:
-    """Train the predictor before all else, and let easy queries come first, as far as either is asked for."""
-    if options.pretrain:
-        pretrain(loss.predictor, encoder, data, options, loop.args.seed)  # type: ignore[arg-type]
-    if options.easy_first:
-        hardness, size = [row.hardness for row in data], loop.args.per_device_train_batch_size
-        steps = math.ceil(len(data) / size)
-        loop.batches = EasyFirstBatches(
-            hardness, size, options.easy_first, loop.args.seed, lambda: loop.state.global_step // steps
-        )
+    return rated(data) if isinstance(options.hardness, HansOptions) else data
 
 
 def _about(row: Row, stock: Stock) -> int:
@@ -351,18 +299,15 @@ def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> flo
     return float((change / max(size, 1e-30)) ** 0.5)
 
 
-def _explain_no_change(refit: Refit | None) -> None:
-    """Refuse a training that changed no weight; a second pass may, where the first has shown that training does."""
-    if refit is None:
-        raise AnmiError(
-            "Training changed no weight of the encoder: are its parameters frozen, do all rows weigh 0, or does no row "
-            "have a negative (batch size 1 without mined negatives)?"
-        )
-    logger.warning(
-        "The model is the untrained one: dev chose epoch %d, at whose end the learning rate had hardly begun to rise. "
-        "Too few rows are trained on for a choice by dev; training.options.epochs or more labels would help",
-        refit.epochs,
-    )
+def _held(stack: ExitStack, folder: Path) -> bool:
+    """Keep other processes from the checkpoints of the same training; False where one has them already."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        stack.enter_context(FileLock(folder.with_suffix(".lock"), timeout=0))
+    except (Timeout, OSError):
+        logger.warning("Another process makes the checkpoints of this training; this one makes none")
+        return False
+    return True
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from kedro.pipeline import Pipeline
 from scipy.stats import binomtest
 from sentence_transformers import SentenceTransformer
 
-from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.candidates import Candidates, CandidateShards
 from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK
 from anmi.datasets.registered import SERVING, read_beside
 from anmi.errors import AnmiError
@@ -26,7 +26,6 @@ from anmi.evaluation.retrieval import vectors
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.retrain.nodes import (
-    audit_recipe,
     decide_promotion,
     evaluate_champion,
     rate_of,
@@ -166,9 +165,7 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
     params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}", rule={"min_queries": 2})
     search = searching(tables[0], trained)
 
-    def night(
-        meanwhile: Callable[[], object] = lambda: None, trained_on: tuple[str, ...] = ("train", "dev")
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def night(meanwhile: Callable[[], object] = lambda: None) -> tuple[dict[str, Any], dict[str, Any]]:
         champion, profile, run = evaluate_champion(
             *tables,
             collection="api_docs",
@@ -196,7 +193,6 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
             recipe="mine",
             dense=DenseParams(),
             registry=registry,
-            training_summary={"trained_on": list(trained_on)},
             search_index=search,
         )
         return made, done
@@ -259,7 +255,6 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
         recipe="mine",
         dense=asked_otherwise,
         registry=registry,
-        training_summary={"trained_on": ["train"]},
         search_index=searching(tables[0], folder),
     )
     fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
@@ -321,7 +316,7 @@ def test_a_champion_keeps_its_companion(
     register_challenger(
         trained, promotion=promotion, champion=none, training_profile={}, info={"collection": "api_docs"},
         encoder="static", recipe="mine", dense=DenseParams(), registry=registry,
-        training_summary={"trained_on": ["train"]}, search_index=search,
+        search_index=search,
     )  # fmt: skip
     known, _, runs = evaluate_champion(
         *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=DenseParams()
@@ -354,33 +349,6 @@ def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) 
             evaluation=EVALUATION,
             dense=DenseParams(),
             registry=registry,
-        )
-
-
-def test_a_champion_is_not_asked_what_it_was_trained_on(nightly: Any, registry: Any, tables: Any) -> None:
-    corpus, queries, qrels = tables
-    tables = (corpus, queries.assign(split=queries.split.replace("test", "dev")), qrels)
-    params, evaluation = RetrainParams(model=nightly.model), EVALUATION.model_copy(update={"split": "dev"})
-    nightly(trained_on=("train",))
-    known, _, run = evaluate_champion(
-        *tables,
-        collection="api_docs",
-        params=params,
-        registry=registry,
-        evaluation=evaluation,
-        dense=DenseParams(),
-    )
-    assert (known["tags"]["trained_on"], len(run)) == ("train", 4)
-    nightly()
-    assert registry.at(nightly.model, CHAMPION).tags["trained_on"] == "train+dev"
-    with pytest.raises(AnmiError, match=r"evaluation\.split is dev, which the champion was trained on"):
-        evaluate_champion(
-            *tables,
-            collection="api_docs",
-            params=params,
-            registry=registry,
-            evaluation=evaluation,
-            dense=DenseParams(),
         )
 
 
@@ -448,54 +416,6 @@ def test_a_recipe_that_draws_from_the_corpus_is_judged_by_what_it_drew(
     made = decided(FIRST, pd.DataFrame(), PERFECT, AUDITED, trained, book, drawn, known)
     assert made["decision"] == decision
     assert reason in made["reasons"][1]
-
-
-def test_a_recipe_that_draws_from_a_pool_is_audited_by_what_training_would_draw() -> None:
-    """Planted are the two nearest of each pool; whether they are drawn is the curriculum's choice."""
-    queries, wide = [f"q{i}" for i in range(40)], 20
-    dense = np.tile(np.linspace(0.9, 0.1, wide, dtype=np.float32), (40, 1))
-    block = Candidates(
-        query_ids=np.array(queries),
-        positives=np.full((40, 1), wide, np.int32),
-        documents=np.tile(np.arange(wide, dtype=np.int32), (40, 1)),
-        source=np.full((40, wide), 2, np.uint8),
-        columns={"dense": dense},
-        positive_columns={"dense": np.ones((40, 1), np.float32)},
-    )
-    corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(wide + 1)], "title": "", "text": "text"})
-    truth = pd.DataFrame([(q, f"d{d}") for q in queries for d in range(2)], columns=["query_id", "document_id"])
-    book = RecipeBook(mine={
-        "description": "From a pool.", "negatives": 3, "pool": 12, "steps": {"top": {"by": "dense"}},
-        "training": {"curriculum": {"bandit": {"window": "rank"}}},
-    })  # fmt: skip
-
-    def audited(low: float, high: float, **options: Any) -> Any:
-        log = pd.DataFrame({
-            "step": range(1, 31), "difficulty": 0.5, "low": low, "high": high, "negatives": 3.0,
-        })  # fmt: skip
-        texts = pd.DataFrame({"query_id": queries, "text": queries})
-        made = audit_recipe(
-            CandidateShards.of([block]),
-            **dict.fromkeys(("consistency", "evidence", "judgments", "ratings"), ColumnShards.none()),
-            truth=truth,
-            queries=texts,
-            corpus=corpus,
-            info={"collection": "mine"},
-            training_log=log,
-            recipes=book,
-            recipe="mine",
-            training=TrainingParams(options=options),
-            seed=1,
-        )
-        return rate_of(made, "mine")
-
-    assert audited(0.5, 1.0).value == 0, "the far half of the pool is clean"
-    assert audited(0.0, 0.1).value == pytest.approx(2 / 3), "two of the nearest three are planted"
-    drawn = audited(0.0, 1.0)
-    assert drawn.value == pytest.approx(2 / 12, abs=0.02)
-    assert drawn.negatives == 40 * 30 * 3
-    plain = audited(0.0, 1.0, curriculum="none", negatives=2)
-    assert (plain.value, plain.negatives) == (1, 40 * 30 * 2), "the first two are the planted ones"
 
 
 @pytest.mark.parametrize(("bucket", "decision"), [("seen", "promoted"), ("unseen", "kept")])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from anmi.training.curriculum.bandit import Bandit
-from anmi.training.options.curricula import BanditOptions
+from anmi.training.curriculum.windows import Bandit
+from anmi.training.parts import BanditOptions
 
 
 def posteriors(bandit: Bandit) -> list[tuple[float, float]]:

@@ -1,9 +1,7 @@
 import math
 
-import pytest
-
-from anmi.training.curriculum.tiers import Tiers
-from anmi.training.options.curricula import TiersOptions
+from anmi.training.curriculum.windows import Tiers
+from anmi.training.parts import TiersOptions
 
 
 def walk(options: TiersOptions, steps: int) -> list[int]:
@@ -19,12 +17,6 @@ def test_tiers_follow_each_other_in_equal_parts():
     assert walk(TiersOptions(), 8) == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
-@pytest.mark.parametrize("steps", range(3, 40))
-def test_thirds_are_cut_where_they_add_up(steps):
-    tiers = walk(TiersOptions(shares=(1 / 3, 1 / 3, 0.0, 1 / 3)), 3 * steps)
-    assert [tiers.count(tier) for tier in (1, 2, 3, 4)] == [steps, steps, 0, steps]
-
-
 def test_each_tier_sees_the_gaps_of_methods():
     curriculum, seen = Tiers(TiersOptions(), 4, 7), []
     for step in range(1, 5):
@@ -37,8 +29,3 @@ def test_by_rank_a_quarter_of_the_pool_is_added_from_its_end():
     curriculum = Tiers(TiersOptions(window="rank"), 4, 7)
     lows = [curriculum.observe(step, 1.0, 1.0, None).low for step in range(4)]
     assert lows == [0.75, 0.5, 0.25, 0.0]
-
-
-def test_shares_must_add_up():
-    with pytest.raises(ValueError, match="add up to 1"):
-        TiersOptions(shares=(0.5, 0.5, 0.5, 0.5))

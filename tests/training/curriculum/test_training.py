@@ -65,18 +65,18 @@ def test_training_learns_under_each_curriculum_and_says_what_it_showed(fit, kind
 
 
 def test_harder_steps_take_more_negatives(fit):
-    log = fit(epochs=1, curriculum={"learning_progress": {"start": 1.0, "down": 0.0}}).log
-    assert (log.negatives == 6).all()
-    assert (log.high == 400).all()
+    log = fit(epochs=20, curriculum={"learning_progress": {"window_steps": 2, "centred": False}}).log
+    assert log.negatives.corr(log.difficulty) > 0.7
+    assert log.negatives.max() > 4
 
 
 def test_the_same_seed_gives_the_same_weights_and_draws_matter(fit):
-    one, again, random = (
+    one, again, first = (
         fit(epochs=3, **options).model[0].embedding.weight
-        for options in ({"curriculum": "bandit"}, {"curriculum": "bandit"}, {"draw": "random"})
+        for options in ({"curriculum": "bandit"}, {"curriculum": "bandit"}, {})
     )
     assert torch.equal(one, again)
-    assert not torch.equal(one, random)
+    assert not torch.equal(one, first)
 
 
 def test_rows_without_elo_are_refused(fit):

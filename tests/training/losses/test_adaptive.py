@@ -7,16 +7,15 @@ import torch
 from torch import Tensor
 
 from anmi.errors import AnmiError
-from anmi.training.facts import Facts
-from anmi.training.losses import WeightedInfoNCE, build_loss
+from anmi.training.losses import Facts, WeightedInfoNCE, build_loss
 from anmi.training.losses.adaptive import HardnessAdaptive, HardnessPredictor
-from anmi.training.losses.triplet import Triplet
+from anmi.training.losses.contrastive import Triplet
+from anmi.training.losses.temperature import Dual, Temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.options.hardness import Adaptation, HansOptions
-from anmi.training.temperature import Dual, Temperature
+from anmi.training.parts import Adaptation, HansOptions
 
 OFF = Adaptation(low=0, high=0, direction="off")
-NONE = {"negatives": OFF, "weight": OFF, "temperature": OFF, "margin": OFF, "by": "heuristic", "predictor_weight": 0.0}
+NONE = {"negatives": OFF, "weight": OFF, "temperature": OFF, "margin": OFF}
 AS_PUBLISHED = {
     "weight": {"low": 0.5, "high": 1.5, "direction": "falling"},
     "temperature": {"low": 0.5, "high": 1.0, "direction": "rising"},
@@ -35,8 +34,18 @@ def numbers(rows: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     return torch.full((rows,), 0.5), torch.full((rows, 3), 0.45), torch.zeros(rows, 3)
 
 
-def adaptive(t: torch.nn.Module | None = None, **changes) -> HardnessAdaptive:
-    return HardnessAdaptive(WeightedInfoNCE(t or Temperature(T)), HansOptions(**(NONE | changes)), 8)
+class Told(torch.nn.Module):
+    """A predictor that predicts the heuristic, so that its own error is 0."""
+
+    def forward(self, query: Tensor) -> Tensor:
+        return self.hardness
+
+
+def adaptive(t: torch.nn.Module | None = None, given=NONE, **changes) -> HardnessAdaptive:
+    loss = HardnessAdaptive(WeightedInfoNCE(t or Temperature(T)), HansOptions(**(given | changes)), 8)
+    loss.predictor = Told()
+    loss.register_forward_pre_hook(lambda module, args: setattr(module.predictor, "hardness", args[3].hardness))
+    return loss
 
 
 def by_hand(positive: float, negative: float, t: float, margin: float = 0.0, weight: float = 1.0) -> float:
@@ -96,10 +105,7 @@ def test_one_adaptation_alone_leaves_the_others_as_they_are():
 
 def test_the_default_makes_hard_queries_count_more_and_the_published_formulas_less():
     given, about = numbers(), facts([0.1, 0.9])
-    wanted = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(by="heuristic", predictor_weight=0), 8)
-    published = HardnessAdaptive(
-        WeightedInfoNCE(Temperature(T)), HansOptions(by="heuristic", predictor_weight=0, **AS_PUBLISHED), 8
-    )
+    wanted, published = adaptive(given={}), adaptive(given=AS_PUBLISHED)
     easy, hard = wanted(*given, about).tolist()
     assert hard > 1.5 * easy
     easy, hard = published(*given, about).tolist()
@@ -118,7 +124,10 @@ def test_a_margin_is_a_constant_on_the_logit_whatever_the_temperature_learns():
 
 @pytest.mark.parametrize("detached", [True, False])
 def test_the_predictor_learns_the_heuristic_and_moves_the_embedding_only_if_it_may(detached):
-    loss, about = adaptive(predictor_weight=0.1, detached=detached), facts([0.2, 0.9])
+    loss, about = (
+        HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(**NONE, detached=detached), 8),
+        facts([0.2, 0.9]),
+    )
     result = loss(*numbers(), about)
     predicted = loss.predictor(about.query)
     expected = WeightedInfoNCE(Temperature(T))(*numbers()) + 0.1 * (predicted - about.hardness) ** 2
@@ -128,9 +137,10 @@ def test_the_predictor_learns_the_heuristic_and_moves_the_embedding_only_if_it_m
     assert (about.query.grad is None) == detached
 
 
-def test_calling_queries_easy_is_no_way_to_a_lower_loss():
+def test_calling_queries_easy_is_no_way_to_a_lower_loss(monkeypatch):
     """With the predictor's own term off nothing pulls at it, however the adaptations depend on it."""
-    loss = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(predictor_weight=0.0, detached=False), 8)
+    monkeypatch.setattr("anmi.training.losses.adaptive.PREDICTOR_WEIGHT", 0.0)
+    loss = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(detached=False), 8)
     loss(*numbers(), facts([0.2, 0.9])).sum().backward()
     assert all(p.grad is None or not p.grad.any() for p in loss.predictor.parameters())
 
@@ -166,14 +176,17 @@ def test_a_loss_without_temperature_says_what_to_turn_off():
     with pytest.raises(AnmiError, match=r"Triplet has no temperature.*off"):
         HardnessAdaptive(Triplet(0.2), HansOptions(), 8)
     options = HansOptions(**(NONE | {"weight": Adaptation(low=0.5, high=1.5, direction="rising")}))
-    losses = HardnessAdaptive(Triplet(0.2), options, 8)(*numbers(), facts([0.0, 1.0])).tolist()
+    loss = HardnessAdaptive(Triplet(0.2), options, 8)
+    loss.predictor = Told()
+    loss.predictor.hardness = torch.tensor([0.0, 1.0])
+    losses = loss(*numbers(), facts([0.0, 1.0])).tolist()
     assert losses[1] == pytest.approx(3 * losses[0])
 
 
 def test_it_is_built_from_options_and_reports():
-    loss = build_loss(TrainingOptions(hardness={"hans": {"by": "heuristic"}}), dimensions=8)
+    loss = build_loss(TrainingOptions(hardness="hans"), dimensions=8)
     loss(*numbers(), facts([0.25, 0.75]))
-    assert loss.report()["hardness"] == pytest.approx(0.5)
+    assert 0 < loss.report()["hardness"] < 1
     assert loss.report()["hardness_error"] > 0
     assert {name.split(".")[0] for name in loss.state_dict()} == {"loss", "predictor"}
     with pytest.raises(AnmiError, match="dimensions"):
@@ -182,4 +195,4 @@ def test_it_is_built_from_options_and_reports():
 
 def test_facts_that_are_missing_are_named():
     with pytest.raises(AnmiError, match="embeddings and their hardness"):
-        adaptive()(*numbers(), Facts())
+        HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(), 8)(*numbers(), Facts())

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anmi.training.losses import DebiasedContrastive, WeightedInfoNCE, build_loss
+from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.temperature import Temperature
 
 
 def slow_debiased(positive, negatives, weights, t, tau, form):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.losses import Distillation, Facts, WeightedInfoNCE, build_loss
+from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.temperature import Temperature
 
 
 def softmax(values):
@@ -133,12 +133,10 @@ def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
 
 
 def test_options_choose_it():
-    options = TrainingOptions(loss={"distillation": {"share": 0.2, "uncertain": 3}})
+    options = TrainingOptions(loss={"distillation": {"share": 0.2}})
     loss = build_loss(options)
-    assert (loss.columns, loss.share, loss.uncertain) == (("p_relevant",), 0.2, 3)
+    assert (loss.columns, loss.share) == (("p_relevant",), 0.2)
     assert options.reads == {"p_relevant"}
-    # Nobody's Elo is known of documents whose relevance is uncertain: they would be encoded for nothing.
-    assert build_loss(TrainingOptions(loss={"distillation": {"column": "elo", "uncertain": 2}})).uncertain == 0
     with pytest.raises(AnmiError, match="p_relevant"):
         Distillation(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))
 

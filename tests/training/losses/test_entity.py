@@ -9,8 +9,8 @@ from torch.nn import functional
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.losses import EntityClassification, Facts, WeightedInfoNCE, build_loss
+from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.temperature import Temperature
 
 ENTITIES, DIMENSIONS = (2, 5, 7), 3
 

@@ -8,13 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from anmi.training.facts import Facts
-from anmi.training.losses import build_loss
+from anmi.training.losses import Facts, build_loss
 from anmi.training.options import TrainingOptions
 
 LOSSES = {
     "infonce": "infonce",
-    "pooled": "pooled",
     "hybrid": "hybrid",
     "entity": "entity",
     "debiased": {"debiased": {"tau_plus": 0.1}},

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.training.losses import DebiasedContrastive, HardDebiasedContrastive, build_loss
+from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.temperature import Temperature
 
 
 def slow_hard_debiased(positive, negatives, weights, t, tau, beta):

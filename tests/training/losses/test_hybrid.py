@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.losses import Facts, Hybrid, WeightedInfoNCE, build_loss
+from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.temperature import Temperature
 
 
 def row(own, others):
@@ -96,7 +96,7 @@ def test_it_says_what_it_lacks():
 
 
 def test_options_choose_it():
-    options = TrainingOptions(loss={"hybrid": {"alpha": 0.3, "hidden": 5}})
+    options = TrainingOptions(loss={"hybrid": {"alpha": 0.3}})
     loss = build_loss(options)
-    assert (loss.alpha, loss.head[0].out_features, loss.columns) == (0.3, 5, ("elo",))
+    assert (loss.alpha, loss.head[0].out_features, loss.columns) == (0.3, 16, ("elo",))
     assert options.reads == {"elo"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from anmi.training.losses import WeightedInfoNCE
-from anmi.training.temperature import Temperature
+from anmi.training.losses.temperature import Temperature
 
 
 def slow_infonce(positive: float, negatives: list[float], weights: list[float], t: float) -> float:

@@ -55,8 +55,6 @@ def test_it_needs_its_judgments():
         MarginMSE("cross")(torch.zeros(3), query @ document.T, torch.zeros(3, 6), facts)
 
 
-def test_options_choose_it_and_a_former_kind_says_what_to_do():
+def test_options_choose_it():
     assert TrainingOptions(loss="margin_mse").reads == {"p_relevant"}
     assert build_loss(TrainingOptions(loss={"margin_mse": {"column": "cross"}})).columns == ("cross",)
-    with pytest.raises(ValueError, match=r"library.*no longer.*export the rows.*docs/training.md"):
-        TrainingOptions(loss={"library": {"name": "CoSENTLoss"}})

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
+from anmi.pipelines.training.params import estimate_tau_plus
 from anmi.training.losses import DebiasedContrastive, HardDebiasedContrastive, TauPlus, build_loss
+from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.options.estimates import estimate_tau_plus
-from anmi.training.temperature import Temperature
 
 START = 0.05
 T = 0.5

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.training.curriculum import State
-from anmi.training.mixed import MixedSampler
-from anmi.training.observed import Observed
-from anmi.training.options.sources import MixedSources
+from anmi.training.mixed import MixedSampler, Observed
+from anmi.training.parts import MixedSources
 
 ALL = np.arange(10)
 DIMENSION = 4

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from anmi.errors import AnmiError
-from anmi.training.checkpoint import CheckpointPlan
+from anmi.training.loop import CheckpointPlan
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
 WORDS = [f"w{i}" for i in range(60)]
 STEPS_PER_EPOCH = 3
 SOURCES = {"mixed": {"random": 0.2, "graph": 0.4, "latent": 0.4, "refresh": 2}}
-TRIGGERED = {"triggered": {"advance": 0.9, "retreat": 0.95, "half_life": 2.0, "stay": 4}}
+TRIGGERED = {"triggered": {"advance": 0.9, "retreat": 0.95}}
 SHARES = ["share_random", "share_graph", "share_latent"]
 
 
@@ -57,14 +57,14 @@ def test_triggered_goes_by_the_violations_of_the_log(fit):
     made = fit(curriculum=TRIGGERED)
     log, changes = made.log, made.summary["transitions"]
     assert (log.margin_violations < 0.9).all()
-    assert log.stage.tolist() == [1] * 4 + [2] * 4 + [3] * 10
-    assert [(change["step"], change["origin"], change["target"]) for change in changes] == [(4, 1, 2), (8, 2, 3)]
+    assert log.stage.tolist() == [1] * 3 + [2] * 3 + [3] * 12
+    assert [(change["step"], change["origin"], change["target"]) for change in changes] == [(3, 1, 2), (6, 2, 3)]
     assert all("are below 0.9" in change["why"] for change in changes)
 
 
 @pytest.mark.parametrize("curriculum", ["step", TRIGGERED])
 def test_a_training_that_stopped_goes_on_with_its_schedule_and_its_head(fit, tmp_path, curriculum):
-    changes = {"curriculum": curriculum, "loss": "entity", "checkpoint_steps": 5}
+    changes = {"curriculum": curriculum, "loss": "entity", "checkpoint_minutes": 1e-9}
     measured = []
 
     def stops(model):
@@ -79,14 +79,14 @@ def test_a_training_that_stopped_goes_on_with_its_schedule_and_its_head(fit, tmp
         fit(CheckpointPlan(tmp_path), lambda model: 0.5, **changes),
         fit(None, lambda model: 0.5, **changes),
     )
-    assert resumed.summary["resumed_from_step"] == 5
+    assert resumed.summary["resumed_from_step"] == 8
     assert resumed.summary["transitions"] == whole.summary["transitions"]
     pd.testing.assert_frame_equal(resumed.log, whole.log, check_exact=True)
     assert torch.equal(resumed.model[0].embedding.weight, whole.model[0].embedding.weight)
 
 
 def test_the_head_learns_which_entity_a_query_is_about(fit):
-    accuracy = fit(loss={"entity": {"learning_rate": 0.1}}, epochs=12).log.entity_accuracy
+    accuracy = fit(loss={"entity": {"share": 0.5}}, epochs=60).log.entity_accuracy
     assert accuracy.head(3).mean() < 0.4
     assert accuracy.tail(3).mean() > 0.8
 
@@ -94,19 +94,3 @@ def test_the_head_learns_which_entity_a_query_is_about(fit):
 def test_a_window_and_mixed_sources_are_refused(fit):
     with pytest.raises(AnmiError, match=r'curriculum "tiers" .* choose a schedule'):
         fit(curriculum={"tiers": {"window": "rank"}})
-
-
-def test_triggered_by_clusters_goes_by_how_scattered_the_documents_of_an_entity_are(fit):
-    told = {"measure": "clustering", "advance": 0.6, "retreat": 0.99, "half_life": 0.01, "stay": 1, "cool_down": 1}
-    made = fit(curriculum={"triggered": told}, epochs=12)
-    log, changes = made.log, made.summary["transitions"]
-    assert [change["target"] for change in changes][:2] == [2, 3]
-    for change in changes:
-        share = log.latent_scattered[: change["step"] + 1].dropna()
-        assert change["why"].startswith("scattered documents 0.")
-        # The log has what was known when the step was drawn; what the step showed is looked at after it.
-        assert (share.iloc[-2:] < 0.6).any() == (change["target"] > change["origin"])
-    assert log.latent_scattered.iloc[-1] < 0.2 < log.latent_scattered.max(), "the entities have become clusters"
-    assert len(made.neighbours) and made.neighbours.step.is_monotonic_increasing
-    with pytest.raises(AnmiError, match="a share of 0 for them"):
-        fit(curriculum={"triggered": told}, sources={"mixed": {"random": 0.5, "graph": 0.5, "latent": 0}})

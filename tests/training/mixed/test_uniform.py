@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from anmi.training.mixed.uniform import RowNumbers, _mixed
+from anmi.training.mixed.sampler import RowNumbers, _mixed
 
 NAMES = [f"q{i}" for i in range(400)]
 

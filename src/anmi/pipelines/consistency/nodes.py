@@ -35,13 +35,9 @@ def check_consistency(
     return ColumnShards(lambda: (Columns.added(block, verdict(block)).to_bytes(block) for block in narrow))
 
 
-def summarise_consistency(
-    candidates: CandidateShards, consistency: ColumnShards, queries: pd.DataFrame
-) -> dict[str, float]:
+def summarise_consistency(candidates: CandidateShards, consistency: ColumnShards) -> dict[str, float]:
     """Return how many training queries pass and where the positives of the others stand; empty without BM25."""
-    from anmi.corpus.mined import of_train
-
-    found = _verdicts(of_train(candidates.joined(consistency).only(*_VERDICT), queries))
+    found = _verdicts(candidates.joined(consistency).only(*_VERDICT))
     if not found:
         return {}
     table = pd.concat(found)

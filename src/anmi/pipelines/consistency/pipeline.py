@@ -19,7 +19,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             summarise_consistency,
-            inputs=["candidates", "consistency", "queries"],
+            inputs=["candidates", "consistency"],
             outputs="consistency_summary",
             name="summarise_consistency",
         ),

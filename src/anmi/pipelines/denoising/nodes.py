@@ -42,15 +42,11 @@ def judge_by_evidence(
     engine: EngineParams = IN_PROCESS,
     info: Mapping[str, Any] = _UNNAMED,
 ) -> tuple[ColumnShards, dict[str, Any]]:
-    """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
-
-    Coefficients are fitted on training queries.
-    """
+    """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
     if not recipes.get(recipe).judged:
         log.info("Recipe %s reads no judgment; no evidence is gathered", recipe)
         return ColumnShards.none(), {"mode": "none"}
     params = recipes.get(recipe).settings("denoising", params)
-    from anmi.corpus.mined import mined_dev, of_train
     from anmi.judging.evidence import Material
     from anmi.judging.evidence.facts import facts_of
     from anmi.judging.fusing import FusedJudge
@@ -62,9 +58,9 @@ def judge_by_evidence(
         facts=facts_of(corpus, knowledge.graph),
     )
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
-    judge.fit(of_train(candidates, queries))
+    judge.fit(candidates)
     material.terms.prepare()
-    total = judge.queries + len(mined_dev(queries)) if judge.queries else None
+    total = judge.queries or None
     added = add_columns(engine, judge, candidates, description="gathering evidence", total=total)
     return added, judge.summary
 
@@ -83,10 +79,7 @@ def judge_candidates(
     engine: EngineParams = IN_PROCESS,
     elo: EloParams = _EQUAL,
 ) -> tuple[ColumnShards, dict[str, Any]]:
-    """Add the cross-encoder's judgment, if the recipe or an Elo that it reads asks it, and the final ``p_relevant``.
-
-    Everything is fitted on training queries; dev queries are judged by what was fitted on them.
-    """
+    """Add the cross-encoder's judgment, if the recipe or an Elo that it reads asks it, and the final ``p_relevant``."""
     read = recipes.get(recipe).requires
     params, elo = recipes.get(recipe).settings("denoising", params), recipes.get(recipe).settings("elo", elo)
     if not read & (OF_CROSS_ENCODER - OF_ELO) and not (read & OF_ELO and elo.judges.get("cross")):
@@ -95,7 +88,6 @@ def judge_candidates(
     if not (queries.split == "train").any():
         log.info("There are no training queries; no cross-encoder is trained or asked")
         return ColumnShards.none(), {"judged_pairs": 0}
-    from anmi.corpus.mined import mined_dev, of_dev, of_train
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge
     from anmi.judging.stacking import Stack, Stacked
@@ -112,11 +104,9 @@ def judge_candidates(
         seed=seed,
     )
     # What is fitted looks at a few of many columns.
-    some = of_train(candidates.only("dense", "p_evidence", "p_heldout", MARKED), queries)
+    some = candidates.only("dense", "p_evidence", "p_heldout", MARKED)
     judgments = judge.fit(some)
     stack = Stack.fit(some.map(judgments))
-    if mined_dev(queries):
-        judgments = judge.further(of_dev(candidates, queries))
     log.info(
         "cross-encoder: weight %.2f beside the other evidence%s",
         stack.weight,

@@ -37,7 +37,6 @@ def encode_collection(
 
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
     """
-    from anmi.corpus.mined import to_mine
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import encode, fingerprint
     from anmi.retrieval.encoding import Encoding, opened
@@ -65,7 +64,7 @@ def encode_collection(
 
     return {
         "document_embeddings": vectors(documents, "document"),
-        "query_embeddings": vectors(to_mine(queries).text.tolist(), "query"),
+        "query_embeddings": vectors(queries.text[queries.split == "train"].tolist(), "query"),
         "encoder_info": {
             "encoder": params.encoder or encoder,
             "fingerprint": fingerprint(model),
@@ -109,14 +108,13 @@ def retrieve(
     it is a near-duplicate or a sibling of a positive, and, where there are such marks, whether it was marked as not
     relevant.
     """
-    from anmi.corpus.mined import to_mine
     from anmi.retrieval import pool
     from anmi.retrieval.related import RelatedDocuments
     from anmi.retrieval.retrieve import Marked, Queries, Retrieve
 
     asked = recipes.get(recipe)
     bm25, dense = asked.settings("bm25", bm25), asked.settings("dense", dense)
-    ids, encoded = corpus.document_id.tolist(), to_mine(queries)
+    ids, encoded = corpus.document_id.tolist(), queries[queries.split == "train"]
     rows = np.flatnonzero(encoded.query_id.isin(qrels.query_id))
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]

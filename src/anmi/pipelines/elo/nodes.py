@@ -33,8 +33,6 @@ def rate_candidates(
     """Rate the candidates of each (query, positive), if the recipe reads Elo; only pairwise judges read the texts.
 
     What chat endpoints were asked now, and not in an earlier run, is told question by question.
-
-    Temperatures and votes are fitted on training queries.
     """
     from anmi.judging.pairwise import answers_of
 
@@ -42,7 +40,6 @@ def rate_candidates(
         log.info("Recipe %s reads no Elo; candidates are not rated", recipe)
         return ColumnShards.none(), {"temperatures": {}}, answers_of({})
     params = recipes.get(recipe).settings("elo", params)
-    from anmi.corpus.mined import of_train
     from anmi.judging.panel import Texts
     from anmi.judging.rating import Rater
 
@@ -56,7 +53,7 @@ def rate_candidates(
         texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
     judged = candidates.joined(evidence, judgments)
     rater = Rater(params, seed, judges, texts)
-    rater.fit(of_train(judged.only(*params.judges), queries))
+    rater.fit(judged.only(*params.judges))
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     where = IN_PROCESS if judges else engine
     rated = add_columns(where, rater, judged.by_positive(), description="" if judges else "rating")

@@ -15,7 +15,7 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.pipelines.evaluation.search import HYBRID, asked_of, trained_on
+from anmi.pipelines.evaluation.search import HYBRID, asked_of
 from anmi.store import Store
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def bucket_queries(
 
     labels = (training_summary.get("options") or {}).get("labels", 1.0)
     _, known = labels_used(training_rows[:0], queries, labels, seed)
-    positives = trained_positives(known, qrels, trained_on(training_summary), training_rows)
+    positives = trained_positives(known, qrels, ("train",), training_rows)
     away: set[str] = set()
     if training_summary.get("adapted", False):
         away = set(corpus.document_id[splits(document_texts(corpus), seed, adaptation.held_out) != "train"])
@@ -183,7 +183,6 @@ def measure_knowledge(
     dense: DenseParams,
     seed: int,
     store: Store,
-    training_summary: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measure which entity both encoders find, whether they tell facts from false ones, and what they take for near.
 
@@ -198,7 +197,7 @@ def measure_knowledge(
     from anmi.retrieval.prompts import OWN
 
     corpus, asked, qrels, _ = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
-    training = queries[queries.split.isin(trained_on(training_summary))]
+    training = queries[queries.split == "train"]
     truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
     texts = dict(zip(ids, document_texts(corpus), strict=True))
     # Variants of a document that was trained on were perhaps trained on, too.

@@ -32,7 +32,7 @@ def create_pipeline() -> Pipeline:
             run_systems,
             inputs=by_name(
                 "search_index", "corpus", "queries", "qrels", "pseudo_queries", "params:encoder", "params:recipe",
-                "params:dense", "store", "training_summary", params="params:evaluation",
+                "params:dense", "store", params="params:evaluation",
             ),
             outputs="runs",
             name="run_systems",
@@ -71,7 +71,7 @@ def create_pipeline() -> Pipeline:
             measure_knowledge,
             inputs=by_name(
                 "runs", "trained_model", "corpus", "queries", "qrels", "knowledge", "variants", "pseudo_queries",
-                "params:encoder", "params:recipe", "params:dense", "params:seed", "store", "training_summary",
+                "params:encoder", "params:recipe", "params:dense", "params:seed", "store",
                 params="params:evaluation",
             ),
             outputs=["knowledge_metrics", "neighbours"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -18,21 +18,6 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
 from anmi.search.retriever import Encoded, Retriever
 from anmi.store import Store
-
-
-def trained_on(training_summary: Mapping[str, Any]) -> list[str]:
-    """Return the splits that a model was trained on."""
-    return list(training_summary.get("trained_on", ["train"]))
-
-
-def check_held_out(split: str, trained: Sequence[str], model: str = "the model") -> None:
-    """Raise an AnmiError where a model would be evaluated on a split that it was trained on."""
-    if split in trained:
-        raise AnmiError(
-            f"evaluation.split is {split}, which {model} was trained on by training.refit: evaluate on test, or train "
-            "with training.refit=false"
-        )
-
 
 KindOfQueries = Literal["labels", "pseudo_queries"]
 
@@ -154,7 +139,6 @@ def run_systems(
     params: EvaluationParams,
     dense: DenseParams,
     store: Store,
-    training_summary: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Rank the whole corpus for every held-out query by BM25, the untrained encoder, what was trained, and the hybrid.
 
@@ -164,13 +148,12 @@ def run_systems(
     Raises
     ------
     AnmiError
-        There is no such query, or the model was trained on them.
+        There is no such query.
     """
     from anmi.evaluation.retrieval import Ranking, ranked, run_table
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.fusion import Ranked
 
-    check_held_out(params.split, trained_on(training_summary))
     asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.queries.empty:
         raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')

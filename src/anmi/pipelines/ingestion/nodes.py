@@ -8,13 +8,9 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.ingestion.params import IngestionParams
 
 
-def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = False) -> dict[str, Any]:
-    """Read, check and split the collection named by one string, and find near-duplicates and siblings in it.
-
-    For a refit dev queries are mined, too; where a cap leaves a share of the training queries, the same share of them.
-    """
+def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
+    """Read, check and split the collection named by one string, and find near-duplicates and siblings in it."""
     from anmi.corpus.marks import files_of_marks, read_log, standing, with_marks
-    from anmi.corpus.mined import with_mined
     from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.raw import FieldNames
     from anmi.corpus.related import COPY, find_related
@@ -60,7 +56,7 @@ def ingest(collection: str, params: IngestionParams, seed: int, refit: bool = Fa
     }
     return {
         "corpus": found.corpus,
-        "queries": with_mined(found.queries, found.subset_share if refit else 0.0, seed),
+        "queries": found.queries,
         "qrels": found.qrels,
         "marks": marks,
         "equivalents": found.equivalents,

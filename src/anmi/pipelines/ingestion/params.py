@@ -22,8 +22,7 @@ class IngestionParams(BaseModel):
     max_queries: int = Field(
         0,
         ge=0,
-        description="Cap on training queries of any collection, chosen by hash; 0: none. "
-        "Of the dev queries the same share is mined for a refit.",
+        description="Cap on training queries of any collection, chosen by hash; 0: none.",
     )
     max_quarantine: float = Field(
         0.01,

@@ -17,7 +17,7 @@ def create_pipeline() -> Pipeline:
     return stage("ingestion", [
         Node(
             ingest,
-            inputs=["params:collection", "params:ingestion", "params:seed", "params:training.refit"],
+            inputs=["params:collection", "params:ingestion", "params:seed"],
             outputs=by_name(*outputs),
             name="ingest",
         ),

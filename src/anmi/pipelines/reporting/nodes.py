@@ -128,10 +128,8 @@ def render_report(
 ) -> str:
     """Return the report as one self-contained HTML document."""
     from anmi.report.html import ReportInputs, render
-    from anmi.report.inputs import judge_entries, passes_sentence
-    from anmi.selection.rows import of_split
+    from anmi.report.inputs import judge_entries
 
-    rows = of_split(training_rows, "train")
     return render(
         ReportInputs(
             results=pd.DataFrame(results["rows"]),
@@ -145,8 +143,7 @@ def render_report(
                 "versions": results["versions"],
                 "counts": {"documents": info["documents"]}
                 | {f"{split} queries": count for split, count in info["queries"].items()}
-                | {"training rows": len(rows)}
-                | ({"rows of dev queries": len(training_rows) - len(rows)} if len(training_rows) > len(rows) else {}),
+                | {"training rows": len(training_rows)},
             },
             funnel=selection_summary["funnel"],
             origins=selection_summary.get("origins") or {},
@@ -163,7 +160,6 @@ def render_report(
             test_queries=results.get("test_queries") or "labels",
             pseudo_queries=pseudo_query_summary,
             hybrid=results.get("hybrid") or {},
-            passes=passes_sentence(training_summary),
             parameters={
                 "collection": info,
                 "mining encoder": encoder_info,

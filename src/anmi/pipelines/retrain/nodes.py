@@ -21,7 +21,7 @@ from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
-from anmi.pipelines.evaluation.search import HYBRID, check_held_out, trained_on
+from anmi.pipelines.evaluation.search import HYBRID
 from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.bm25 import BM25Index
@@ -38,62 +38,26 @@ _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 _UNFILTERED: Final = "naive_top"
 # What the champion is fused by as long as it is in use.
 _OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
-# Of a version in the registry: the splits its model was trained on.
-_TRAINED_ON: Final = "trained_on"
 
 
 def audit_recipe(
     candidates: CandidateShards,
     *,
     truth: pd.DataFrame,
-    queries: pd.DataFrame,
     corpus: pd.DataFrame,
     info: dict[str, Any],
-    training_log: pd.DataFrame,
     recipes: RecipeBook,
     recipe: str,
-    training: TrainingParams,
     seed: int,
     **columns: ColumnShards,
 ) -> pd.DataFrame:
-    """Audit the recipe that is trained with, and ``naive_top`` to compare with; the others are not asked.
-
-    Where training draws from what the recipe chose, the rate is that of what it would have drawn for the audited
-    queries.
-    """
+    """Audit the recipe that is trained with, and ``naive_top`` to compare with; the others are not asked."""
     names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
     chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
-    table = audit_recipes(
+    return audit_recipes(
         candidates, truth=truth, corpus=corpus, info=info, recipes=RecipeBook.model_construct(**chosen), seed=seed,
         **columns,
     )  # fmt: skip
-    options = merged_options(recipes.get(recipe), training)
-    own = (table["recipe"] == recipe) & table["default"] & (table["failed"] == "")
-    # What the encoder in training finds is not known again without it; the rule takes what was drawn.
-    same = options.sources.kind == "refreshed" or (
-        not options.draws and options.negatives == recipes.get(recipe).negatives
-    )
-    if same or options.negatives == 0 or not own.any():
-        return table
-    from anmi.evaluation.shares import share_of_pairs
-    from anmi.selection.rated import believed, rated
-    from anmi.selection.recipe import Runner
-    from anmi.selection.rows import training_rows
-    from anmi.training.batch import read_rows
-    from anmi.training.replay import drawn_again
-
-    selection = Runner(recipes.get(recipe), seed).run(rated(candidates, **columns).map(believed))
-    ids, texts = corpus.document_id.tolist(), dict(zip(queries.query_id, queries.text, strict=True))
-    rows = read_rows(training_rows(selection, ids, ids, texts).to_pandas(), options.curriculum.reads)
-    found = share_of_pairs(drawn_again(rows, options, training_log, seed), truth, seed=seed)
-    log.info("Of %d negatives drawn again for the audited queries %d are planted", found.total, found.count)
-    measured = {
-        "false_negative_rate": found.value, "false_negative_rate_low": found.low,
-        "false_negative_rate_high": found.high, "design_effect": found.design_effect,
-        "false_negatives": found.count, "negatives": found.total,
-    }  # fmt: skip
-    table.loc[own, list(measured)] = list(measured.values())
-    return table
 
 
 def profile_training_data(
@@ -107,7 +71,6 @@ def profile_training_data(
     info: dict[str, Any],
 ) -> dict[str, Any]:
     """Write down what a later version of the collection will be compared with."""
-    from anmi.corpus.mined import of_train
     from anmi.evaluation.drift import profile
 
     made_with = {
@@ -116,7 +79,7 @@ def profile_training_data(
         **{f"{role} prompt": text for role, text in (encoder_info.get("prompts") or {}).items() if text},
     }  # fmt: skip
     # Like its other figures those of the selection are about training queries.
-    chosen, wanted = of_train(selection, queries), selection_summary["negatives_wanted"]
+    chosen, wanted = selection, selection_summary["negatives_wanted"]
     return profile(queries, corpus, qrels, chosen, wanted=wanted, made_with=made_with)
 
 
@@ -171,7 +134,6 @@ def evaluate_champion(
         log.info('"%s" has no champion yet', name)
         columns = ["query_id", "document_id", "score", "rank", "system", "retriever"]
         return known, {}, pd.DataFrame(columns=columns)
-    check_held_out(evaluation.split, found.tags[_TRAINED_ON].split("+"), "the champion")
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
         # Prompts are its own or those it is served with, whatever today's challenger is trained with.
@@ -342,7 +304,6 @@ def register_challenger(
     recipe: str,
     dense: DenseParams,
     registry: ModelRegistry,
-    training_summary: dict[str, Any],
     search_index: HybridSearch,
 ) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion.
@@ -366,7 +327,6 @@ def register_challenger(
         "recipe": recipe,
         "encoder": short_name(encoder),
         "fingerprint": promotion["fingerprint"],
-        _TRAINED_ON: "+".join(trained_on(training_summary)),
         "ndcg": f"{promotion['promotion']['challenger']:.4f}",
         "decision": decision,
         "reasons": "; ".join(reasons),

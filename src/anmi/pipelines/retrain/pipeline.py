@@ -78,7 +78,7 @@ def create_pipeline() -> Pipeline:
             register_challenger,
             inputs=by_name(
                 "trained_model", "promotion", "champion", "training_profile", "params:encoder", "params:recipe",
-                "params:dense", "training_summary", "search_index", info="collection_info", registry="model_registry",
+                "params:dense", "search_index", info="collection_info", registry="model_registry",
             ),
             outputs="registration",
             name="register_challenger",
@@ -101,8 +101,8 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
     measured = Node(
         audit_recipe,
         inputs=by_name(
-            "training_log", "params:recipes", "params:recipe", "params:training", "params:seed", truth="planted_truth",
-            queries="audit_queries", info=f"{NAMESPACE}.collection_info",
+            "params:recipes", "params:recipe", "params:seed", truth="planted_truth",
+            info=f"{NAMESPACE}.collection_info",
             **{name: f"{NAMESPACE}.{name}" for name in (*RATED, "corpus")},
         ),
         outputs="audit_recipes",

@@ -26,7 +26,6 @@ _AS_THE_RECIPE_SAYS = TrainingParams()
 
 def select_negatives(
     candidates: CandidateShards,
-    queries: pd.DataFrame,
     *,
     recipe: str,
     recipes: RecipeBook,
@@ -34,18 +33,14 @@ def select_negatives(
     engine: EngineParams = IN_PROCESS,
     **columns: ColumnShards,
 ) -> CandidateShards:
-    """Run the recipe: verdicts and weights for every candidate.
-
-    Steps that pool over queries are fitted on training queries first.
-    """
-    from anmi.corpus.mined import of_train
+    """Run the recipe: verdicts and weights for every candidate."""
     from anmi.selection.rated import believed, needed, rated
 
     runner = Runner(recipes.get(recipe), seed)
     found = rated(candidates, **columns)
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
     read = found.only(*needed(runner.recipe.requires), "p_heldout")
-    runner.fit(of_train(read, queries).map(believed))
+    runner.fit(read.map(believed))
     return map_blocks(engine, _Selecting(runner), found, description="selecting")
 
 
@@ -155,13 +150,10 @@ def make_variants(
     return variants
 
 
-def export_pairs(
-    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any], selection: SelectionParams
-) -> pd.DataFrame:
+def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> pd.DataFrame:
     """Return the rows in the pair format."""
-    from anmi.selection.rows import of_split, pair_rows
+    from anmi.selection.rows import pair_rows
 
-    rows = rows if selection.export_dev else of_split(rows, "train")
     return pair_rows(rows, corpus, queries, info["collection"], info["language"])
 
 
@@ -179,14 +171,13 @@ def summarise_selection(
     corpus: pd.DataFrame,
     marks: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
-    """Count what happened to the candidates of training queries, and how many negatives were in truth relevant.
+    """Count what happened to the candidates, and how many negatives were in truth relevant.
 
-    Of dev queries only the rows are counted, apart. Reads ``equivalents``, so nothing that it returns goes back into
+    Reads ``equivalents``, so nothing that it returns goes back into
     mining. With what it counts stands whose truth had a part in the judge's coefficients. Where a person marked pairs
     (``marks``, of the ``corpus``), what the judges had said of them is compared with it.
     """
     from anmi.corpus.metadata import values_by_id
-    from anmi.corpus.mined import of_train
     from anmi.evaluation.diagnostics import (
         SCORE_COLUMNS,
         AgainstMarks,
@@ -203,10 +194,7 @@ def summarise_selection(
     )
     from anmi.judging.fusing import provenance
     from anmi.report.console import expected_sentence, source_lines
-    from anmi.selection.rows import of_split
 
-    selection = of_train(selection, queries)
-    rows, dev_rows = of_split(rows, "train"), len(of_split(rows, "dev"))
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
@@ -238,7 +226,6 @@ def summarise_selection(
     return {
         "recipe": recipe,
         "rows": len(rows),
-        "dev_rows": dev_rows,
         "negatives_wanted": wanted,
         "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
         "promoted": len(promoted),
@@ -264,9 +251,7 @@ def export_formats(
         A score that was not measured, or nothing is left to export.
     """
     from anmi.selection.export import Collection, make_export
-    from anmi.selection.rows import of_split
 
-    rows = rows if selection.export_dev else of_split(rows, "train")
     if selection.exports and not len(rows) and not (queries.split == "train").any():
         _LOG.warning("There are no training labels, so there is nothing to export")
         return Exports([])

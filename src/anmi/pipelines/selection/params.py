@@ -36,12 +36,6 @@ class SelectionParams(BaseModel):
         "semicolon; none, since training here reads the rows themselves.",
     )
 
-    export_dev: bool = Field(
-        False,
-        description="Whether what is written for other trainers holds the rows of dev queries, too, where they were "
-        "mined for a refit. Off: another trainer chooses by them.",
-    )
-
     variants: VariantParams = Field(
         VariantParams(),
         description="Which variants of documents are made, if the recipe trains with mixed sources. All kinds.",

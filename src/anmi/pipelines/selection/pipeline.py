@@ -22,7 +22,7 @@ def create_pipeline() -> Pipeline:
     return stage("selection", [
         Node(
             select_negatives,
-            inputs=recipe | by_name(*RATED, "queries", "params:seed", "params:engine"),
+            inputs=recipe | by_name(*RATED, "params:seed", "params:engine"),
             outputs="selection",
             name="select_negatives",
         ),
@@ -43,7 +43,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             export_pairs,
-            inputs=["training_rows", "corpus", "queries", "collection_info", "params:selection"],
+            inputs=["training_rows", "corpus", "queries", "collection_info"],
             outputs="negatives",
             name="export_pairs",
         ),

@@ -5,71 +5,43 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.training.one import Training
-from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
 from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 from anmi.store.room import room
 
 if TYPE_CHECKING:
+    from anmi.training.options import TrainingOptions
     from anmi.training.pseudo import PseudoRows
-    from anmi.training.recorder import DevLoss
 
 log = logging.getLogger(__name__)
+# As deep as lists are fused by default.
+_DEV_DEPTH: Final = 100
 
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows, having made sure that no test query is among them, and no dev query among those of train.
-
-    Nor may the text of one stand there under another id.
-    """
+    """Return the rows, having made sure that no dev or test query is among them, under this or another id."""
     from anmi.corpus.duplicates import normalised
-    from anmi.selection.rows import of_split
 
-    for part, barred in ((of_split(rows, "train"), ("dev", "test")), (rows, ("test",))):
-        held_out = queries[queries.split.isin(barred)]
-        ids = set(part.query_id) & set(held_out.query_id)
-        known = set(map(normalised, held_out.text))
-        texts = {text for text in part["query"].unique() if normalised(text) in known}
-        if ids or texts:
-            found = sorted(ids or texts)[0]
-            raise AnmiError(
-                f'{len(ids or texts)} {" or ".join(barred)} queries stand in the training rows (first: "{found}"); '
-                "run ingestion again and check the splits of the collection"
-            )
-    return rows
-
-
-def check_dev_is_mined(rows: pd.DataFrame, queries: pd.DataFrame) -> None:
-    """Make sure that a refit has rows of dev queries, or that there are no dev queries to train on.
-
-    Raises
-    ------
-    AnmiError
-        There are dev queries, and none was mined.
-    """
-    from anmi.corpus.mined import mined_dev
-    from anmi.selection.rows import of_split
-
-    if not of_split(rows, "dev").empty:
-        return
-    if (queries.split == "dev").any() and not mined_dev(queries):
+    held_out = queries[queries.split.isin(("dev", "test"))]
+    ids = set(rows.query_id) & set(held_out.query_id)
+    known = set(map(normalised, held_out.text))
+    if found := ids or {text for text in rows["query"].unique() if normalised(text) in known}:
         raise AnmiError(
-            "training.refit trains on the dev queries as well, and they were not mined: run all stages again from "
-            "ingestion on, or give training.refit=false"
+            f'{len(found)} dev or test queries stand in the training rows (first: "{min(found)}"); '
+            "run ingestion again and check the splits of the collection"
         )
-    log.info("Nothing to train again with: no dev query has a training row")
+    return rows
 
 
 def train_retriever(
@@ -92,7 +64,7 @@ def train_retriever(
     held_out: float,
     mining_seed: int | None = None,
 ) -> dict[str, Any]:
-    """Train the encoder on the rows of training queries, epochs chosen on dev; for a refit again with those of dev.
+    """Train the encoder on the rows of training queries, epochs chosen on dev.
 
     A companion, where the recipe asks for one, is trained in the same way on the same rows, and its folder lies in that
     of the first.
@@ -107,103 +79,100 @@ def train_retriever(
     from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import dev_metric
-    from anmi.retrieval.encoders import short_name
-    from anmi.selection.rows import of_split
-    from anmi.training.checkpoint import CheckpointPlan, digest_tables
+    from anmi.training.loop import CheckpointPlan, digest_tables
+    from anmi.training.mixed import Stock
+    from anmi.training.trainer import train
 
-    rows = check_splits(rows, queries)
     merged = merged_options(recipes.get(recipe), params)
     if merged.companion is not None and merged.of_companion.retriever == recipe:
         raise AnmiError(
             f'the companion is reported as "{recipe}", and so would be the recipe of that name: rename the recipe'
         )
-    refit = params.refit and bool(merged.labels)
-    if refit:
-        check_dev_is_mined(rows, queries)
-    # A small share may leave dev queries of which none was mined.
-    rows, queries = labels_used(rows, queries, merged.labels, seed)
-    labelled = bool(len(of_split(rows, "train")))
-    kinds = merged.pseudo_queries.kinds
-    pseudo = _pseudo_rows(pseudo_queries, kinds, corpus, related_documents, labelled=labelled)
+    rows, queries = labels_used(check_splits(rows, queries), queries, merged.labels, seed)
+    pseudo = _pseudo_rows(
+        pseudo_queries, merged.pseudo_queries.kinds, corpus, related_documents, labelled=len(rows) > 0
+    )
     if pseudo is not None:
         away = splits(document_texts(corpus), seed if mining_seed is None else mining_seed, held_out) != "train"
         rows = without_documents(rows, set(corpus.document_id[away]))
-    dev_rows = of_split(rows, "dev") if refit else rows[:0]
-    rows = of_split(rows, "train")
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed)
-    stock, known = _drawn_from(merged.sources.kind, corpus, knowledge, variants, related_documents)
+    mixed = merged.sources.kind == "mixed"
+    told = list(dev_tables[1:])
     if pseudo is not None:
-        known["pseudo-queries"] = digest_tables((pseudo_queries, related_documents))
-    dev = digest_tables(dev_tables[1:])
-    plan = CheckpointPlan(
-        folder=store.path / "checkpoints",
-        resume=params.resume,
-        start=None if params.checkpoint is None else Path(params.checkpoint).resolve(),
-        facts={
-            "recipe": recipe,
-            "encoder": short_name(encoder),
-            "dev queries": dev,
-            "dev documents": str(params.dev_documents),
-            **known,
-        },
-    )
-    training = Training(
-        rows, dev_rows, dev_tables, corpus, encoder, dense, store,
-        {
-            "pseudo": pseudo,
-            "evaluate_dev": measure,
-            "seed": seed,
-            "stock": stock,
-            "dev_loss": _dev_loss(corpus, queries, qrels, knowledge, related_documents, params, dense.precision, seed),
-        },
-    )  # fmt: skip
+        told += [pseudo_queries, related_documents]
+    if mixed:
+        told += [corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents]
+    facts = {"recipe": recipe, "dev documents": str(params.dev_documents), "tables": digest_tables(told)}
+    stock = Stock.from_tables(corpus, knowledge, variants, related_documents) if mixed else None
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
-    result, options = training.run(merged.alone, folder, plan)
-    summary = result.summary | {
-        "trained_on": ["train"] if dev_rows.empty else ["train", "dev"],
+    summaries, results = [], []
+    for asked, output in ((merged.alone, folder), (merged.companion and merged.of_companion, folder / COMPANION)):
+        if not asked:
+            continue
+        options = complete_options(asked, rows, len(corpus))
+        log.info("Training a %s retriever", options.retriever)
+        result = train(
+            rows, encoder=_start(encoder, options, dense, corpus, store), options=options, output=output,
+            evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
+            stock=stock, pseudo=pseudo,
+        )  # fmt: skip
+        ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
+        results.append((result, ranking))
+        summaries.append(result.summary | {"options": options.model_dump()})
+    summary = summaries[0] | {
         "adapted": pseudo is not None,
         "dev_queries": "pseudo_queries" if lacking else "labels",
         "encoder": encoder,
         "recipe": recipe,
-        "options": options.model_dump() | {"companion": merged.companion},
     }
-    runs = [result.dev_run]
-    if merged.companion is not None:
-        log.info("Training the companion, which is %s", merged.of_companion.retriever)
-        # A checkpoint that was named is of the first.
-        second, options = training.run(merged.of_companion, folder / COMPANION, replace(plan, start=None))
-        summary["companion"] = second.summary | {"options": options.model_dump()}
-        runs.append(second.dev_run)
+    summary["options"]["companion"] = merged.companion
+    if summaries[1:]:
+        summary["companion"] = summaries[1]
+    first = results[0][0]
     return {
         "trained_model": folder,
-        "training_log": result.log,
-        "drawn_negatives": result.drawn,
-        "latent_neighbours": result.neighbours,
-        "dev_run": pd.concat(runs, ignore_index=True),
+        "training_log": first.log,
+        "drawn_negatives": first.drawn,
+        "latent_neighbours": first.neighbours,
+        "dev_run": pd.concat([ranking for _, ranking in results], ignore_index=True),
         "training_summary": summary,
     }
 
 
-def _drawn_from(
-    kind: str, corpus: pd.DataFrame, knowledge: Knowledge, variants: pd.DataFrame, related_documents: pd.DataFrame
-) -> tuple[Any, dict[str, str]]:
-    """Return what a training draws negatives from beside its rows, and digests of it for its checkpoints."""
+def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
+    """Return the untrained retriever: an encoder, or sparse weights of a masked language model or of static tables."""
     from anmi.corpus.texts import document_texts
-    from anmi.training.checkpoint import digest_tables
-    from anmi.training.mixed import Stock
-    from anmi.training.refreshed import Documents
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.kinds import is_static
+    from anmi.retrieval.sparse.base import check_base
+    from anmi.retrieval.sparse.model import inference_free, of_masked_lm
 
-    if kind == "refreshed":
-        documents = Documents(corpus.document_id.tolist(), document_texts(corpus))
-        return documents, {"corpus": digest_tables((corpus,))}
-    if kind == "mixed":
-        tables = (corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents)
-        stock = Stock.from_tables(corpus, knowledge, variants, related_documents)
-        return stock, {"graph and variants": digest_tables(tables)}
-    return None, {}
+    models = store.path / "models"
+    encoder = load_encoder(name, models, dense.max_length, dense.prompts)
+    if options.retriever == "dense":
+        return encoder
+    if options.masked_lm is not None:
+        check_base(options.masked_lm)
+        model = of_masked_lm(options.masked_lm, document_texts(corpus))
+    else:
+        static = encoder if is_static(encoder) else load_encoder("static", models)
+        model = inference_free(static, document_texts(corpus))
+    model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
+    return model
+
+
+def dev_ranking(
+    model: Any, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, precision: str
+) -> pd.DataFrame:
+    """Return what the dev queries with labels find in the whole corpus; no rows where there are none."""
+    from anmi.evaluation.retrieval import ranked
+
+    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
+    found = pd.DataFrame() if dev.empty else ranked(model, dev, qrels, corpus, _DEV_DEPTH, precision=precision)
+    return found.reindex(columns=["query_id", "document_id", "score", "rank"])
 
 
 def labels_used(
@@ -276,28 +245,3 @@ def _pseudo_rows(
         return None
     ids = corpus.document_id.tolist()
     return PseudoRows(pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids)
-
-
-def _dev_loss(
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    knowledge: Knowledge,
-    related_documents: pd.DataFrame,
-    params: TrainingParams,
-    precision: str,
-    seed: int,
-) -> DevLoss | None:
-    """What measures the loss on dev, if it is asked for; copies and what states all that is asked are no negatives."""
-    from anmi.evaluation.validation import dev_loss
-    from anmi.retrieval.related import RelatedDocuments
-    from anmi.training.recorder import DevLoss
-
-    if params.dev_loss_steps is None:
-        return None
-    ids = corpus.document_id.tolist()
-    graph = knowledge.of(ids)
-    barred = graph.entailing if graph.stated.nnz else None
-    known = RelatedDocuments.from_table(related_documents, ids)
-    measure = dev_loss(corpus, queries, qrels, barred, params.dev_documents, precision, seed, related=known)
-    return None if measure is None else DevLoss(measure, params.dev_loss_steps)

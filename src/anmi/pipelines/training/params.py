@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from anmi.errors import AnmiError, nearest
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
-from anmi.training.options.curricula import WindowOptions, check_sources
-from anmi.training.options.estimates import estimate_tau_plus
+from anmi.training.parts import WindowOptions, check_sources
 
 
 class TrainingParams(BaseModel):
@@ -23,45 +22,9 @@ class TrainingParams(BaseModel):
     options: dict[str, Any] = Field(
         default_factory=dict, description="Options that win over the recipe's, such as `training.options.epochs=3`."
     )
-    refit: bool = Field(
-        True,
-        # Mining reads the value as it is given.
-        strict=True,
-        description="Train again from the start on train and dev, for the epochs that dev chose in a first pass on "
-        "train alone. On: dev has up to a sixth of the labels, as on SciFact, where they are worth 0.04 nDCG@10 on "
-        "test. It doubles the time of training, and mines dev queries, too.",
-    )
     dev_documents: int = Field(
         20_000, ge=1, description="Documents searched when an epoch is measured on dev; the positives are among them."
     )
-
-    dev_loss_steps: int | None = Field(
-        None,
-        ge=1,
-        description="Measure the loss on the dev queries after every so many steps, to see how fast a recipe learns, "
-        "and log it. None: it takes a second or two each time and changes nothing of the training.",
-    )
-    resume: bool = Field(
-        True,
-        description="Go on from the newest checkpoint of the very same training where a killed run left one. On: the "
-        "result is the same, sooner. Off: start anew, and remove its checkpoints.",
-    )
-    checkpoint: str | None = Field(
-        None,
-        description="Folder of a checkpoint to go on from; its training may have had another learning rate, length or "
-        "use of memory, and nothing else. None: what `resume` finds.",
-    )
-
-    @field_validator("checkpoint")
-    @classmethod
-    def _present(cls, value: str | None) -> str | None:
-        """Fail before mining, not after it."""
-        if value is not None and not (Path(value) / "manifest.json").is_file():
-            raise ValueError(
-                f'"{value}" is no checkpoint, which is a folder with a manifest.json, such as '
-                "<store>/checkpoints/<training>/step-00000040"
-            )
-        return value
 
     @field_validator("options")
     @classmethod
@@ -93,11 +56,6 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
         raise AnmiError(
             "training: masked_lm gives documents of a sparse retriever their terms, and a dense one starts from "
             "`encoder`; take recipe=sparse_distilled or retriever=sparse, or leave out masked_lm"
-        )
-    if options.context_encoder is not None and options.encoders != "two":
-        raise AnmiError(
-            "training: context_encoder names where the second of two encoders starts, and there is one; add encoders: "
-            "two, or leave it out"
         )
     if options.companion is not None and options.of_companion.retriever == (kind := options.retriever):
         raise AnmiError(
@@ -140,6 +98,44 @@ def complete_options(options: TrainingOptions, rows: pd.DataFrame, corpus_size: 
         return options
     value = estimate_tau_plus(tau_plus, rows, corpus_size)
     return options.model_copy(update={"loss": options.loss.model_copy(update={"tau_plus": value})})
+
+
+def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
+    """Return the share of positives among what serves as negatives (methods §3.3).
+
+    ``labelled``: labelled positives a query over the size of the corpus. ``judged``: the share of the judged mined
+    negatives that are likelier relevant than not.
+
+    Raises
+    ------
+    AnmiError
+        ``judged``, and nobody judged the negatives of these rows; or all of them would be positives.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"query_id": ["q"], "positive_ids": [["a", "b"]], "negative_p_relevant": [[0.9, 0.1]]})
+    >>> estimate_tau_plus("labelled", table, 100), estimate_tau_plus("judged", table, 100)
+    (0.02, 0.5)
+    """
+    if how == "labelled":
+        found = rows.drop_duplicates("query_id").positive_ids.map(len)
+        # Without rows the training says so itself.
+        value = float(found.mean() / corpus_size) if len(found) else 0.0
+    else:
+        judged = np.array([value for values in rows.get("negative_p_relevant", ()) for value in values], np.float64)
+        judged = judged[~np.isnan(judged)]
+        if not len(judged):
+            raise AnmiError(
+                "tau_plus is to be estimated from judgments, and nobody judged the negatives of these rows: name "
+                "`p_relevant` under `reads` of the recipe, or choose `tau_plus: labelled` or a number"
+            )
+        value = float((judged > 0.5).mean())
+    if not value < 1.0:
+        raise AnmiError(
+            f"tau_plus, the share of positives among negatives, was estimated ({how}) as {value:g} and must be below "
+            "1: give it as a number"
+        )
+    return value
 
 
 def _sentence(error: ValidationError) -> str:

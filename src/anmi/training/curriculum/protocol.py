@@ -7,8 +7,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from anmi.errors import AnmiError
-
 
 @dataclass(frozen=True)
 class State:
@@ -49,11 +47,8 @@ class State:
 class Curriculum(ABC):
     """Observes the training and says how hard the next step's negatives are to be."""
 
-    kind: str
     # Attributes, without their underscore, that a checkpoint holds.
     remembers: ClassVar[tuple[str, ...]] = ()
-    # Whether it is told how far documents stand apart from their entity in place of the violations.
-    by_clusters = False
 
     @property
     @abstractmethod
@@ -77,27 +72,15 @@ class Curriculum(ABC):
         validation
             The dev metric, larger is better, where it was measured since the step before; else None.
         violations
-            Share of the step's negatives that violate the margin, in [0, 1]; None where there is no margin. With
-            ``by_clusters`` that of scattered documents, see :func:`anmi.training.mixed.watched.scattered`.
+            Share of the step's negatives that violate the margin, in [0, 1]; None where there is no margin.
         """
 
     def state_dict(self) -> dict[str, Any]:
         """Return all it needs to go on elsewhere, as plain JSON values."""
-        return {"kind": self.kind} | {name: copy.deepcopy(getattr(self, f"_{name}")) for name in self.remembers}
+        return {name: copy.deepcopy(getattr(self, f"_{name}")) for name in self.remembers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave.
-
-        Raises
-        ------
-        AnmiError
-            That was a curriculum of another kind.
-        """
-        if state.get("kind") != self.kind:
-            raise AnmiError(
-                f'the checkpoint holds a curriculum of the kind "{state.get("kind")}" and the training has '
-                f'"{self.kind}"; go on with the options it was begun with, or begin anew'
-            )
+        """Go on from what :meth:`state_dict` gave."""
         for name in self.remembers:
             setattr(self, f"_{name}", copy.deepcopy(state[name]))
 

@@ -7,12 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from anmi.training.curriculum.protocol import ByStep, Curriculum, State
-from anmi.training.options.curricula import LinearOptions, StepOptions, TriggeredOptions
+from anmi.training.parts import LinearOptions, StepOptions, TriggeredOptions
 
 # Shares of random, graph, latent and edited negatives.
 Mix = tuple[float, float, float, float]
 RANDOM_ONLY: Final[Mix] = (1.0, 0.0, 0.0, 0.0)
-STAGES: Final = 3
+# Steps after which a share of violations counts half in the running mean: about 60 steps count, at 64 rows of 7
+# negatives each 25,000, so that chance moves a share of 0.05 by less than a tenth of it.
+_HALF_LIFE: Final = 20.0
+# Gain over the best dev metric so far that is one, and fall below it that is one; less could be chance.
+_MIN_GAIN, _MAX_DROP = 0.002, 0.01
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,6 @@ class Linear(ByStep):
     (0.6, 0.25, 0.15, 0.0)
     """
 
-    kind = LinearOptions.kind
-
     def __init__(self, options: LinearOptions, mix: Mix, epoch: int) -> None:
         self._mix, self._last = mix, options.warm_up * epoch
 
@@ -86,8 +88,6 @@ class Linear(ByStep):
 
 class Step(ByStep):
     """Adds the harder sources at fixed times: see :func:`stages`."""
-
-    kind = StepOptions.kind
 
     def __init__(self, options: StepOptions, mix: Mix, epoch: int) -> None:
         self._stages = stages(mix)
@@ -114,11 +114,11 @@ class Triggered(Curriculum):
 
     A stage whose shares are those of the stage before is left out. By ``violations`` mastery is a running mean of the
     share of margin violations below ``advance``, failure one above ``retreat``; the mean is that of this stage's steps
-    only. By ``clustering`` the share is that of documents whose nearest one is about another entity. By ``validation``
-    a stage is mastered when the dev metric was measured ``patience`` times in it without a gain of ``min_gain`` over
-    the best so far, since there is nothing more to be learned from it, and failed when the metric is ``max_drop`` below
-    the best; what counts as the best begins anew after that. Between ``advance`` and ``retreat`` nothing happens, nor
-    does it before a stage has lasted ``stay`` (forwards) or ``cool_down`` steps (backwards).
+    only. By ``validation`` a stage is mastered when the dev metric gained less than 0.002 over the best so far, since
+    there is nothing more to be learned from it, and failed when it is 0.01 below the best; what counts as the best
+    begins anew after that. Between ``advance`` and ``retreat`` nothing happens, nor does it before a stage has lasted
+    an epoch (forwards), in which every row meets it, or half of one (backwards), as what is new violates the margin
+    often at first.
 
     Parameters
     ----------
@@ -130,21 +130,18 @@ class Triggered(Curriculum):
         Steps of an epoch.
     """
 
-    kind = TriggeredOptions.kind
-    remembers = ("place", "begun", "sum", "weight", "best", "idle")
+    remembers = ("place", "begun", "sum", "weight", "best")
 
     def __init__(self, options: TriggeredOptions, mix: Mix, epoch: int) -> None:
-        self._options, self.by_clusters = options, options.measure == "clustering"
+        self._options = options
         self._stages = stages(mix)
         self._path = [0, *(i for i in (1, 2) if self._stages[i] != self._stages[i - 1])]
-        self._stay = epoch if options.stay is None else options.stay
-        self._cool_down = math.ceil(epoch / 2) if options.cool_down is None else options.cool_down
+        self._stay, self._cool_down = epoch, math.ceil(epoch / 2)
         self._place = 0
         self._begun = 0
         # Of the violations in this stage: the weighted sum, and the sum of the weights.
         self._sum = self._weight = 0.0
         self._best: float | None = None
-        self._idle = 0
         self.transitions: list[Transition] = []
 
     @property
@@ -168,31 +165,25 @@ class Triggered(Curriculum):
         given = self._options
         if violations is None or not math.isfinite(violations):
             return 0, ""
-        kept = 0.5 ** (1 / given.half_life)
+        kept = 0.5 ** (1 / _HALF_LIFE)
         self._sum = kept * self._sum + (1 - kept) * violations
         self._weight = kept * self._weight + (1 - kept)
         rate = self._sum / self._weight
-        what = "scattered documents" if given.measure == "clustering" else "margin violations"
         if rate < given.advance:
-            return 1, f"{what} {rate:.4f} are below {given.advance:g}"
+            return 1, f"margin violations {rate:.4f} are below {given.advance:g}"
         if rate > given.retreat:
-            return -1, f"{what} {rate:.4f} are above {given.retreat:g}"
+            return -1, f"margin violations {rate:.4f} are above {given.retreat:g}"
         return 0, ""
 
     def _by_dev(self, validation: float | None) -> tuple[int, str]:
-        given = self._options
         if validation is None or not math.isfinite(validation):
             return 0, ""
         best, self._best = self._best, validation if self._best is None else max(self._best, validation)
-        if best is None or validation > best + given.min_gain:
-            self._idle = 0
+        if best is None or validation > best + _MIN_GAIN:
             return 0, ""
-        self._idle += 1
-        if self._place > 0 and validation < best - given.max_drop:
-            return -1, f"the dev metric {validation:.4f} is more than {given.max_drop:g} below {best:.4f}"
-        if self._idle >= given.patience:
-            return 1, f"the dev metric {validation:.4f} is no gain of {given.min_gain:g} over {best:.4f}"
-        return 0, ""
+        if self._place > 0 and validation < best - _MAX_DROP:
+            return -1, f"the dev metric {validation:.4f} is more than {_MAX_DROP:g} below {best:.4f}"
+        return 1, f"the dev metric {validation:.4f} is no gain of {_MIN_GAIN:g} over {best:.4f}"
 
     def _move(self, step: int, change: int, why: str, validation: float | None) -> None:
         place = self._place + change
@@ -201,7 +192,6 @@ class Triggered(Curriculum):
         self.transitions.append(Transition(step, self._path[self._place] + 1, self._path[place] + 1, why))
         self._place, self._begun = place, step
         self._sum = self._weight = 0.0
-        self._idle = 0
         if change < 0:
             # By violations it may be anything, and is not looked at.
             self._best = validation if validation is not None and math.isfinite(validation) else None

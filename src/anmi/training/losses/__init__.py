@@ -7,30 +7,45 @@ row's own positive, which is a column like any other.
 A loss has, optionally,
 
 - ``temperature``: the module by whose value similarities are divided,
-- ``columns``: names of the judgments in :class:`~anmi.training.facts.Facts` it cannot do without,
-- ``uncertain``: how many documents of uncertain relevance a row is to bring at most,
+- ``columns``: names of the judgments in :class:`~anmi.training.losses.common.Facts` it cannot do without,
 - ``prepare(rows)``: called with all rows before the first step,
 - ``report()``: numbers for the log of the training, by name.
 
 Gradient caching, by which a batch of any size takes the memory of one pass, is no matter of the loss: see ``recompute``
-of :class:`~anmi.training.objective.ContrastiveObjective`. To use a loss with sentence-transformers' own trainer see
-:class:`ForSentenceTransformers`.
+of :class:`~anmi.training.objective.ContrastiveObjective`.
 """
 
-from anmi.training.facts import NOTHING_KNOWN, Facts
-from anmi.training.losses.build import build_loss
-from anmi.training.losses.debiased import DebiasedContrastive
-from anmi.training.losses.distillation import Distillation
-from anmi.training.losses.drawn import DrawnBySimAns
-from anmi.training.losses.entity import EntityClassification
-from anmi.training.losses.for_sentence_transformers import ForSentenceTransformers
-from anmi.training.losses.hard_debiased import HardDebiasedContrastive
-from anmi.training.losses.hybrid import Hybrid
-from anmi.training.losses.infonce import WeightedInfoNCE
-from anmi.training.losses.margin_mse import MarginMSE
-from anmi.training.losses.pooled import PooledInfoNCE
-from anmi.training.losses.tau_plus import TauPlus
-from anmi.training.losses.triplet import Triplet
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from anmi.errors import AnmiError
+from anmi.training.losses.adaptive import HardnessAdaptive
+from anmi.training.losses.common import NOTHING_KNOWN, Facts
+from anmi.training.losses.contrastive import (
+    DebiasedContrastive,
+    HardDebiasedContrastive,
+    TauPlus,
+    Triplet,
+    WeightedInfoNCE,
+)
+from anmi.training.losses.drawn import DrawnBySimAns, LearnableSimAns
+from anmi.training.losses.judged import Distillation, EntityClassification, Hybrid, MarginMSE
+from anmi.training.losses.temperature import build_temperature
+from anmi.training.options import TrainingOptions
+from anmi.training.parts import (
+    DebiasedOptions,
+    DistillationOptions,
+    EntityOptions,
+    HansOptions,
+    HardDebiasedOptions,
+    HybridOptions,
+    InfoNCEOptions,
+    MarginMSEOptions,
+    SimAnsDraw,
+    TripletOptions,
+)
 
 __all__ = [
     "NOTHING_KNOWN",
@@ -39,13 +54,73 @@ __all__ = [
     "DrawnBySimAns",
     "EntityClassification",
     "Facts",
-    "ForSentenceTransformers",
     "HardDebiasedContrastive",
     "Hybrid",
     "MarginMSE",
-    "PooledInfoNCE",
     "TauPlus",
     "Triplet",
     "WeightedInfoNCE",
     "build_loss",
 ]
+
+
+def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: int = 0) -> nn.Module:
+    """Return the loss that ``options`` describe.
+
+    What is to be estimated from the data must have been. First weights of small networks are drawn by the seed,
+    whatever was drawn before and is drawn later.
+
+    Raises
+    ------
+    AnmiError
+        The loss cannot be had with these options.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        loss = _build(options, dimensions)
+        if isinstance(draw := options.draw, SimAnsDraw):
+            a, b = (1.0, 1.5) if draw.form == "rank" else (0.5, 0.0)
+            return DrawnBySimAns(loss, LearnableSimAns(a, b, form=draw.form), draw.reads[0])
+        if not isinstance(options.hardness, HansOptions):
+            return loss
+        return HardnessAdaptive(loss, options.hardness, _known(dimensions, "training by hardness"))
+
+
+def _build(options: TrainingOptions, dimensions: int | None) -> nn.Module:
+    temperature = build_temperature(options.temperature, dimensions)
+    made: nn.Module
+    match options.loss:
+        case InfoNCEOptions():
+            made = WeightedInfoNCE(temperature)
+        case TripletOptions() as loss:
+            made = Triplet(loss.margin)
+        case MarginMSEOptions() as loss:
+            made = MarginMSE(loss.column, loss.scale)
+        case HybridOptions() as loss:
+            made = Hybrid(temperature, loss.alpha)
+        case HardDebiasedOptions() as loss:
+            made = HardDebiasedContrastive(temperature, _tau_plus(loss), loss.form, loss.beta)
+        case DebiasedOptions() as loss:
+            made = DebiasedContrastive(temperature, _tau_plus(loss), loss.form)
+        case DistillationOptions() as loss:
+            made = Distillation(temperature, loss.column, loss.share, loss.label_temperature)
+        case EntityOptions() as loss:
+            made = EntityClassification(temperature, _known(dimensions, "the loss of entities"), loss.share)
+    return made
+
+
+def _known(dimensions: int | None, what: str) -> int:
+    if dimensions is None:
+        raise AnmiError(f"{what} needs the number of dimensions of the embeddings")
+    return dimensions
+
+
+def _tau_plus(options: DebiasedOptions) -> TauPlus:
+    if not isinstance(options.tau_plus, float):
+        raise AnmiError("the debiased loss needs tau_plus as a number: no corpus is at hand to estimate it from")
+    if options.learned and options.tau_plus == 0.0:
+        raise AnmiError(
+            "tau_plus is to be learned and starts at 0 (given, or estimated where no negative was judged relevant), "
+            "where its logit is infinite: give it a small number, or do not learn it"
+        )
+    return TauPlus(options.tau_plus, learnable=options.learned, prior_strength=options.prior_strength)

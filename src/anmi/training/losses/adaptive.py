@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Final, cast
 
 from torch import Tensor, nn
 
 from anmi.errors import AnmiError
-from anmi.training.facts import NOTHING_KNOWN, Facts
-from anmi.training.losses.around import Around
-from anmi.training.options.hardness import Adaptation, HansOptions
+from anmi.training.losses.common import NOTHING_KNOWN, Around, Facts
+from anmi.training.parts import Adaptation, HansOptions
+
+# Of the predictor's squared error; the report's.
+PREDICTOR_WEIGHT: Final = 0.1
 
 
 class HardnessPredictor(nn.Module):
@@ -78,8 +80,7 @@ class HardnessAdaptive(Around):
 
     The loss of a row is ``w(h) · L(s⁺ ∓ m(h)·t, s, t·f(h)) + 0.1 · (ĥ − heuristic)²``: in L the margin m stands on the
     positive's logit s⁺/t. As published it stands on s⁺, and f(h) takes the place of t·f(h). Here h is the predicted
-    hardness ĥ or the heuristic itself. It is always detached in w, m and f: otherwise the loss could be lowered by
-    calling hard queries easy.
+    hardness ĥ, always detached in w, m and f: otherwise the loss could be lowered by calling hard queries easy.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ class HardnessAdaptive(Around):
     References
     ----------
     The HANS report as told in methods §4; its formulas and its prose contradict each other, which
-    :class:`~anmi.training.options.hardness.HansOptions` tells about each part.
+    :class:`~anmi.training.parts.HansOptions` tells about each part.
     """
 
     def __init__(self, loss: nn.Module, options: HansOptions, dimensions: int) -> None:
@@ -130,7 +131,7 @@ class HardnessAdaptive(Around):
         p = self._options
         target = facts.hardness.to(facts.query.dtype)
         predicted = self.predictor(facts.query.detach() if p.detached else facts.query)
-        hardness = predicted.detach() if p.by == "predicted" else target
+        hardness = predicted.detach()
         facts = replace(facts, hardness=hardness)
         if p.margin.on:
             margin = p.margin.at(hardness)
@@ -147,7 +148,7 @@ class HardnessAdaptive(Around):
         }
         if p.weight.on:
             losses = losses * p.weight.at(hardness)
-        return losses + p.predictor_weight * error
+        return losses + PREDICTOR_WEIGHT * error
 
     def report(self) -> dict[str, float]:
         """Return the loss's numbers, the mean hardness the last step adapted to and the predictor's squared error."""

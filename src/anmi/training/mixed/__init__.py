@@ -1,6 +1,7 @@
 """Negatives drawn in every step from several sources: random, graph, latent and edited."""
 
-from anmi.training.mixed.sampler import MixedSampler
+from anmi.training.mixed.latent import neighbour_table
+from anmi.training.mixed.sampler import MixedSampler, Observed
 from anmi.training.mixed.stock import Stock
 
-__all__ = ["MixedSampler", "Stock"]
+__all__ = ["MixedSampler", "Observed", "Stock", "neighbour_table"]

@@ -1,27 +1,29 @@
-"""The nearest documents among those that training encoded last."""
+"""The nearest documents among those that training encoded last, and what they show of a few queries."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final
 
-import faiss
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anmi.corpus.splits import choose
 from anmi.retrieval.kinds import resolve_precision
+from anmi.training.batch import Row
+from anmi.training.mixed.stock import Stock
 
-_HNSW_NEIGHBOURS = 16
-# Vectors for each centroid of a product quantiser, and dimensions that share a code.
-_POINTS = 8
-_PART = 4
 # Documents kept of the last steps for one that the ring buffer holds: some are encoded in several steps.
 _SPARE = 1.5
+# As many neighbours of a query as the report of DNH shows, of as many queries as people look at.
+DEPTH: Final = 5
+MOST_QUERIES: Final = 20
+COLUMNS: Final = ("step", "query_id", "rank", "document_id", "uri", "own_uri", "usable")
 
 
 class RingBuffer:
@@ -166,125 +168,112 @@ class Snapshot:
 
 
 class LatentIndex:
-    """Searches a snapshot of a :class:`RingBuffer` that is made anew every so many steps.
+    """Searches a snapshot of a :class:`RingBuffer`, exactly, that is made anew every ``refresh`` steps."""
 
-    Making a flat index is a copy. An HNSW graph is built, and a product quantiser trained, in a thread beside the
-    training, and taken up when the next one is due, whenever it was ready, so that a run gives the same negatives on
-    any machine.
-
-    Parameters
-    ----------
-    refresh
-        Steps between two snapshots.
-    kind
-        ``flat``, ``hnsw`` or ``pq``.
-    """
-
-    def __init__(self, refresh: int, kind: Literal["flat", "hnsw", "pq"]) -> None:
-        self._refresh, self._kind = refresh, kind
-        self._snapshot: Snapshot | None = None
-        self._index: Any = None
-        self._coming: tuple[Snapshot, Future[Any]] | None = None
-        self._pool = ThreadPoolExecutor(1, "anmi-latent-index") if kind != "flat" else None
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """What is searched; None before the first was made."""
-        return self._snapshot
+    def __init__(self, refresh: int) -> None:
+        self._refresh = refresh
+        self.snapshot: Snapshot | None = None
+        self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
+        self._vectors = torch.zeros(0, 0)
 
     def is_due(self, step: int) -> bool:
-        """Return whether :meth:`update` makes the index anew after so many steps."""
+        """Return whether the index is made anew after so many steps."""
         return step % self._refresh == 0
 
-    def update(self, step: int, ring: RingBuffer) -> None:
-        """Make the index anew if it is due after so many steps."""
-        if not self.is_due(step):
-            return
-        if self._pool is None:
-            self._snapshot = ring.held()
-            self._index = _built(self._snapshot, self._kind)
-            return
-        if self._coming is not None:
-            self._snapshot, made = self._coming
-            self._index = made.result()
-        self._start(ring.held())
+    def take(self, snapshot: Snapshot) -> None:
+        """Search this one from now on."""
+        self.snapshot = snapshot
+        self._vectors = torch.from_numpy(snapshot.vectors).to(self._type)
 
     def search(self, anchors: NDArray[np.float32], count: int) -> NDArray[np.int64]:
         """Return the places of the nearest documents in the snapshot, int64 [n, count], nearest first; -1 for none."""
-        if self._index is None or not len(anchors):
+        if self.snapshot is None or not len(anchors):
             return np.full((len(anchors), count), -1, np.int64)
-        places: NDArray[np.int64] = self._index.search(anchors, count)[1]
-        return places
+        found = min(count, len(self._vectors))
+        similarity = torch.from_numpy(anchors).to(self._type) @ self._vectors.T
+        places = torch.topk(similarity.float(), found)[1].numpy()
+        return np.pad(places, ((0, 0), (0, count - found)), constant_values=-1)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all it needs to go on elsewhere."""
-        parts = {"now": self._snapshot, "coming": None if self._coming is None else self._coming[0]}
-        return {
-            f"{name}.{key}": torch.from_numpy(getattr(part, key))
-            for name, part in parts.items()
-            if part is not None
-            for key in ("documents", "steps", "vectors")
-        }
+        if self.snapshot is None:
+            return {}
+        return {key: torch.from_numpy(getattr(self.snapshot, key)) for key in ("documents", "steps", "vectors")}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
-        found: dict[str, Snapshot] = {}
-        for name in ("now", "coming"):
-            if f"{name}.documents" in tensors:
-                keys = ("documents", "steps", "vectors")
-                found[name] = Snapshot(*(tensors[f"{name}.{key}"].numpy().copy() for key in keys))
-        if "now" in found:
-            self._snapshot, self._index = found["now"], _built(found["now"], self._kind)
-        if "coming" in found:
-            self._start(found["coming"])
-
-    def _start(self, snapshot: Snapshot) -> None:
-        if self._pool is None:
-            raise ValueError("a flat index is not made in a thread")
-        self._coming = snapshot, self._pool.submit(_built, snapshot, self._kind)
+        if tensors:
+            self.take(Snapshot(*(tensors[key].numpy().copy() for key in ("documents", "steps", "vectors"))))
 
 
-def _built(snapshot: Snapshot, kind: str) -> Any:
-    dimension = snapshot.vectors.shape[1]
-    if kind == "flat":
-        return _Flat(snapshot.vectors)
-    # The setting is the thread's own; with several the graph would depend on which comes first.
-    faiss.omp_set_num_threads(1)
-    if kind == "pq":
-        return _quantised(snapshot.vectors)
-    index = faiss.IndexHNSWFlat(dimension, _HNSW_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
-    index.add(snapshot.vectors)
-    return index
+class WatchedQueries:
+    """Notes the nearest documents of a few queries, with the entities they are about, each time the index is made.
 
+    Parameters
+    ----------
+    rows
+        All training rows; at most 20 of different queries are watched, chosen by a hash of their ids.
+    stock
+        Names documents and entities.
+    seed
+        Of the training.
 
-def _quantised(vectors: NDArray[np.float32]) -> Any:
-    """A product quantiser (Jégou, Douze and Schmid, "Product Quantization for Nearest Neighbor Search", 2011).
-
-    A code of at most 8 bits for every 4 dimensions, a sixteenth of the memory; fewer bits where there are few vectors
-    to place the centroids by, and none of it where there are next to none.
+    Attributes
+    ----------
+    rows
+        Numbers of the rows that are watched, int64 [W].
     """
-    dimension, bits = vectors.shape[1], min(8, int(np.log2(max(len(vectors) / _POINTS, 1))))
-    if bits < 1:
-        return _Flat(vectors)
-    parts = max(part for part in range(1, max(dimension // _PART, 1) + 1) if dimension % part == 0)
-    index = faiss.IndexPQ(dimension, parts, bits, faiss.METRIC_INNER_PRODUCT)
-    # FAISS warns below 39; the vectors are all there is, and not a sample of more.
-    index.pq.cp.min_points_per_centroid = 1
-    index.train(vectors)
-    index.add(vectors)
-    return index
+
+    def __init__(self, rows: Iterable[Row], stock: Stock, seed: int) -> None:
+        first: dict[str, int] = {}
+        for number, row in enumerate(rows):
+            first.setdefault(row.query_id, number)
+        names = sorted(first)
+        chosen = [name for name, kept in zip(names, choose(names, MOST_QUERIES, seed), strict=True) if kept]
+        self.rows = np.array([first[name] for name in chosen], np.int64)
+        self._names, self._stock = chosen, stock
+        self._noted: list[list[Any]] = []
+
+    def note(
+        self, step: int, watched: NDArray[np.int64], own: NDArray[np.int64], documents: NDArray[np.int64],
+        usable: NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        """Write down the neighbours of some of the watched queries.
+
+        Parameters
+        ----------
+        step
+            Steps made so far.
+        watched
+            Their places among :attr:`rows`, int64 [n].
+        own
+            Numbers of the entities that their positives are about, int64 [n]; -1 for none.
+        documents, usable
+            Nearest first, int64 [n, 5] padded with -1; and whether each may be a negative, bool [n, 5].
+        """
+        for line, place in enumerate(watched.tolist()):
+            for rank in np.flatnonzero(documents[line] >= 0).tolist():
+                document = int(documents[line, rank])
+                entities = (int(self._stock.about[document]), int(own[line]))
+                uris = [self._stock.uris[entity] if entity >= 0 else "" for entity in entities]
+                name = self._stock.ids[document]
+                self._noted.append([step, self._names[place], rank + 1, name, *uris, bool(usable[line, rank])])
+
+    def table(self) -> pd.DataFrame:
+        """Return what was noted, in that order; see :func:`neighbour_table`."""
+        return neighbour_table(self._noted)
+
+    def state(self) -> list[list[Any]]:
+        """Return what was noted, as plain JSON values."""
+        return self._noted
+
+    def load(self, values: list[list[Any]]) -> None:
+        """Go on from what :meth:`state` gave."""
+        self._noted = [list(line) for line in values]
 
 
-class _Flat:
-    """What ``faiss.IndexFlatIP`` gives, in a third of the time for the small index of every step."""
-
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
-        self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
-        self._vectors = torch.from_numpy(vectors).to(self._type)
-
-    def search(self, anchors: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        found = min(count, len(self._vectors))
-        similarity = torch.from_numpy(anchors).to(self._type) @ self._vectors.T
-        values, places = torch.topk(similarity.float(), found)
-        padding = ((0, 0), (0, count - found))
-        return np.pad(values.numpy(), padding), np.pad(places.numpy(), padding, constant_values=-1)
+def neighbour_table(noted: Iterable[Sequence[Any]] = ()) -> pd.DataFrame:
+    """Return ``step, query_id, rank, document_id, uri, own_uri, usable`` of lines in this order."""
+    types: dict[str, Any] = {"step": "int64", "rank": "int64", "usable": bool}
+    types |= dict.fromkeys(("query_id", "document_id", "uri", "own_uri"), "str")
+    return pd.DataFrame(list(noted), columns=list(COLUMNS)).astype(types)

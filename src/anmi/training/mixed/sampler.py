@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,25 +13,91 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed.latent import LastSteps, LatentIndex, RingBuffer
+from anmi.training.mixed.latent import DEPTH, LastSteps, LatentIndex, RingBuffer, WatchedQueries
 from anmi.training.mixed.stock import Stock
-from anmi.training.mixed.uniform import RowNumbers
-from anmi.training.mixed.watched import DEPTH, WatchedQueries, scattered
-from anmi.training.observed import Observed
-from anmi.training.options.sources import SOURCES, MixedSources
+from anmi.training.parts import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
 # Documents drawn besides those that are wanted, since some are barred. Where at most one in fifty is, more than four of
 # nineteen are in one row of 27,000 at most; other collections are so small that as many again are drawn.
 _SPARE: Final = 4
 _FEW_BARRED: Final = 0.02
+# Nearest documents looked at: some are about the row's own entity, and are not taken.
+_TOP: Final = 32
 _RANDOM, _GRAPH, _LATENT, _EDIT = range(len(SOURCES))
 # In the order in which they are served, each with what replaces it.
 _FALLBACK: Final = ((_LATENT, _GRAPH), (_EDIT, _GRAPH), (_GRAPH, _RANDOM))
+# Of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+
+
+class RowNumbers:
+    """Numbers in [0, 1) that depend on the seed, the stream's name, the row, the step and the slot, and nothing else.
+
+    :func:`anmi.seeds.uniform` gives such numbers for any block by a cipher of ten rounds and a hash of every row's name
+    in every step. Here a row's name is hashed once, and a step takes a dozen operations on the block.
+
+    Parameters
+    ----------
+    seed, stream
+        Name the stream, see :mod:`anmi.seeds`.
+    rows
+        A name of each row; rows of the same name get the same numbers.
+
+    Examples
+    --------
+    >>> numbers = RowNumbers(1, "example", ["a", "b", "c"])
+    >>> two = numbers(np.array([2, 0]), step=5, slots=4)
+    >>> two.shape, bool((numbers(np.array([0]), step=5, slots=3) == two[1, :3]).all())
+    ((2, 4), True)
+    """
+
+    def __init__(self, seed: int, stream: str, rows: Sequence[str]) -> None:
+        self._keys = np.array([seeds.key(seed, stream, name)[0] for name in rows], np.uint64)
+
+    def __call__(self, rows: NDArray[np.int64], step: int, slots: int) -> NDArray[np.float64]:
+        """Return the numbers of B rows in a step, float64 [B, slots]."""
+        # Each row and step begins its own sequence, at a place that nothing but the mixing tells.
+        start = _mixed(self._keys[rows] + _mixed(np.array([step], np.uint64) * _GOLDEN + _GOLDEN))
+        states = start[:, None] + np.arange(1, slots + 1, dtype=np.uint64) * _GOLDEN
+        result: NDArray[np.float64] = (_mixed(states) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return result
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer of SplitMix64; arrays of unsigned integers wrap around."""
+    values = (values ^ (values >> _SHIFTS[0])) * _FACTORS[0]
+    values = (values ^ (values >> _SHIFTS[1])) * _FACTORS[1]
+    return values ^ (values >> _SHIFTS[2])
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Embeddings of one step, before its weights changed.
+
+    Attributes
+    ----------
+    rows
+        Numbers of the B training rows, int64 [B].
+    queries
+        Of their queries, normalised, float32 [B, d].
+    document_ids
+        Of the U different documents.
+    documents
+        Of these, normalised, float32 [U, d].
+    """
+
+    rows: NDArray[np.int64]
+    queries: NDArray[np.float32]
+    document_ids: list[str]
+    documents: NDArray[np.float32]
 
 
 class MixedSampler:
@@ -95,10 +162,8 @@ class MixedSampler:
         )
         self._ring = RingBuffer(stock.documents, options.buffer, dimension)
         self._last = LastSteps(self._numbers, min(options.buffer, stock.documents))
-        self._index = LatentIndex(options.refresh, options.index)
+        self._index = LatentIndex(options.refresh)
         self.watched = WatchedQueries(rows, stock, seed)
-        # Of the documents in the index; see `scattered`.
-        self.scattered = math.nan
         self._anchors = np.zeros((len(rows), dimension), np.float32)
         self._known = np.zeros(len(rows), bool)
         self._report: dict[str, float] = {}
@@ -188,7 +253,7 @@ class MixedSampler:
         self._anchors[seen.rows], self._known[seen.rows] = seen.queries, True
         if self._index.is_due(step):
             self._last.into(self._ring)
-            self._index.update(step, self._ring)
+            self._index.take(self._ring.held())
             self._look(step)
         self.seconds += time.perf_counter() - begun
 
@@ -196,8 +261,7 @@ class MixedSampler:
         """Return what the last step drew.
 
         Shares of the sources, the share that was replaced, that of false negatives (documents that state all facts of
-        the positive), and of latent negatives the share of neighbours that could be taken, their mean age in steps, and
-        how far the entities of the index are from being clusters, see :func:`scattered`.
+        the positive), and of latent negatives the share of neighbours that could be taken and their mean age in steps.
         """
         return self._report
 
@@ -210,8 +274,7 @@ class MixedSampler:
         tensors |= {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
         last, vectors = self._last.state()
         tensors |= {f"last.{name}": tensor for name, tensor in vectors.items()}
-        noted = {"watched": self.watched.state(), "scattered": self.scattered}
-        return {"last": last, "seconds": self.seconds, **noted}, tensors
+        return {"last": last, "seconds": self.seconds, "watched": self.watched.state()}, tensors
 
     def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
@@ -222,7 +285,7 @@ class MixedSampler:
         self._ring.load(part("ring."))
         self._index.load(part("index."))
         self._last.load(values["last"], part("last."))
-        self.seconds, self.scattered = values["seconds"], values["scattered"]
+        self.seconds = values["seconds"]
         self.watched.load(values["watched"])
         self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()
 
@@ -240,7 +303,7 @@ class MixedSampler:
         self, rows: NDArray[np.int64], step: int, wanted: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Neighbours that may be taken, int64 [B, K] with -1 at the end, and their age in steps, [B, K]."""
-        snapshot, top = self._index.snapshot, self._options.top
+        snapshot, top = self._index.snapshot, _TOP
         found = np.full((len(rows), top), PADDING, np.int64)
         age = np.full(found.shape, np.nan)
         if not wanted or snapshot is None:
@@ -262,7 +325,6 @@ class MixedSampler:
     def _look(self, step: int) -> None:
         """Note what the index shows."""
         snapshot, rows = self._index.snapshot, self.watched.rows
-        self.scattered = scattered(snapshot, self._stock.about)
         if snapshot is None:
             return
         seen = np.flatnonzero(self._known[rows])
@@ -333,7 +395,6 @@ class MixedSampler:
             "latent_hit_rate": self._hit_rate,
             "latent_staleness": float(ages.mean()) if len(ages) else math.nan,
             "latent_index": float(0 if snapshot is None else len(snapshot.documents)),
-            "latent_scattered": self.scattered,
         }
 
 

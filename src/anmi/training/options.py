@@ -2,18 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from anmi.training.options.curricula import CurriculumOptions, NoCurriculum, WindowOptions
-from anmi.training.options.drawing import DrawOptions, FirstDraw, SimAnsDraw
-from anmi.training.options.hardness import HansOptions, HardnessOptions, NoAdaptation
-from anmi.training.options.losses import InfoNCEOptions, LossOptions
-from anmi.training.options.pseudo import PseudoQueryOptions
-from anmi.training.options.sources import MinedSources, SourceOptions
-from anmi.training.options.sparsity import SparsityOptions
-from anmi.training.options.temperatures import LearnableTemperature, TemperatureOptions
+from anmi.training.parts import (
+    CurriculumOptions,
+    DrawOptions,
+    FirstDraw,
+    HansOptions,
+    HardnessOptions,
+    InfoNCEOptions,
+    LearnableTemperature,
+    LossOptions,
+    MinedSources,
+    NoAdaptation,
+    NoCurriculum,
+    SimAnsDraw,
+    SourceOptions,
+    TemperatureOptions,
+    WindowOptions,
+)
+
+
+class PseudoQueryOptions(BaseModel):
+    """Which pseudo-queries are trained on beside the labelled rows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kinds: tuple[str, ...] = Field(
+        (), description="Kinds of pseudo-queries (docs/adaptation.md); adaptation makes those. None: labels alone."
+    )
+    batch_size: int = Field(
+        64, ge=2, description="Pseudo-queries of a step; their documents are each other's only negatives."
+    )
+
+
+class SparsityOptions(BaseModel):
+    """How much the terms of documents cost (FLOPS, Paria et al. 2020), and whether those of queries are learned."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    weight: float = Field(
+        1e-4,
+        ge=0,
+        description="λ of the penalty: the sum over terms of their squared mean weight in a batch of documents. 1e-4: "
+        "tables that begin as BM25 are sparse already, where the paper's networks (.05) are not.",
+    )
+    steps: int = Field(200, ge=1, description="Steps over which λ rises quadratically from 0. 200: the paper's.")
+    each_place: bool = Field(
+        False,
+        description="Sum the penalties of positives, of first negatives, of second ones and so on, each by a mean of "
+        "its own, as the paper's code does. Off: one mean of all documents of a batch, whatever their number.",
+    )
+    by_idf: bool = Field(
+        False,
+        description="Divide weights by their term's idf in the penalty, so that common terms cost more (an earlier "
+        "reading of the paper). Off: idf stands in the score alone, as in its code, which favours rare terms as well.",
+    )
+    learned_queries: bool = Field(
+        True,
+        description="Learn the weights of terms in queries. On: a word that many questions hold and "
+        "no answer, such as `how`, is of no use, however rare. Off: they stay the idf of this corpus.",
+    )
 
 
 class TrainingOptions(BaseModel):
@@ -55,8 +106,8 @@ class TrainingOptions(BaseModel):
     )
     loss: LossOptions = Field(
         InfoNCEOptions(),
-        description="infonce, pooled, hybrid, entity, debiased, hard_debiased, triplet, distillation or "
-        "margin_mse. infonce: on SciFact better than debiased by 0.03 to 0.04 on dev.",
+        description="infonce, hybrid, entity, debiased, hard_debiased, triplet, distillation or margin_mse. infonce: "
+        "on SciFact better than debiased by 0.03 to 0.04 on dev.",
     )
     temperature: TemperatureOptions = Field(
         LearnableTemperature(),
@@ -65,7 +116,7 @@ class TrainingOptions(BaseModel):
     )
     sources: SourceOptions = Field(
         MinedSources(),
-        description="Where the negatives of a step come from: mined, refreshed or mixed. mined: what the recipe chose.",
+        description="Where the negatives of a step come from: mined or mixed. mined: what the recipe chose.",
     )
     curriculum: CurriculumOptions = Field(
         NoCurriculum(), description="In which order negatives are met. none: most recipes have none."
@@ -111,11 +162,6 @@ class TrainingOptions(BaseModel):
         description="shared: one encoder for queries and documents. two: separate copies of its weights (DPR). "
         "shared: half the memory, and what is learned about a word serves both sides.",
     )
-    context_encoder: str | None = Field(
-        None,
-        description="Of two encoders: folder or name of the model that documents' starts from, such as the context "
-        "encoder of a DPR whose question encoder is `encoder`. None: a copy of `encoder`. Mining goes by `encoder`.",
-    )
     in_batch: Literal["none", "positives", "all"] = Field(
         "all",
         description="In-batch negatives: none, the positives of the other rows, or all documents of the batch. "
@@ -126,25 +172,19 @@ class TrainingOptions(BaseModel):
     )
     draw: DrawOptions = Field(
         FirstDraw(),
-        description="Where a row has more mined negatives than that: first, random or simans. first: the best are the "
-        "best. A curriculum always draws, from its window.",
+        description="Where a row has more mined negatives than that: first or simans. first: the best are the best. A "
+        "curriculum always draws, from its window.",
     )
     warmup: float = Field(
         0.1,
         ge=0,
         description="Share of the steps in which the learning rate rises, or from 1 on their number. 0.1: customary.",
     )
-    scheduler: Literal["linear", "cosine", "constant_with_warmup"] = Field(
-        "linear", description="What the learning rate does after warm-up. linear: falls to 0 by the last step."
-    )
     weight_decay: float = Field(
         0.0,
         ge=0,
         description="Of AdamW, on matrices only. 0: similarities are cosines, so the length of vectors is free; "
         "0.01 changed no digit.",
-    )
-    max_grad_norm: float = Field(
-        1.0, ge=0, description="Gradients are clipped to this norm; 0 does not clip. 1: guards against spikes."
     )
     precision: Literal["auto", "bfloat16", "float32"] = Field(
         "auto",
@@ -164,36 +204,16 @@ class TrainingOptions(BaseModel):
         "gradient instead of keeping their activations. On: the same gradients for about a third more time, and "
         "memory is bounded by one pass, whatever the batch size and the number of negatives.",
     )
-    devices: int = Field(
-        1,
-        ge=1,
-        description="Processes that encode a batch together, each on a GPU of this machine, or with a share of its "
-        "cores. The batch, its negatives and the gradient stay those of one. 1: most machines have one GPU at most.",
-    )
     keep_best: bool = Field(
         True,
         description="Keep the weights of the epoch with the best dev metric. On: it costs one copy of the weights. "
         "Without a dev metric the last epoch stays.",
     )
-    trained_share: Annotated[float, Field(gt=0, le=1)] | Literal["dev"] = Field(
-        1.0,
-        description="Weight of the trained weights against the untrained ones in the model that is kept (WiSE-FT, "
-        "arXiv 2109.01903); dev: the best of 0.25, 0.5, 0.75 and 1 there, which measures dev four times. 1: the "
-        "trained weights as they are.",
-    )
-
-    checkpoint_minutes: float | None = Field(
+    checkpoint_minutes: float = Field(
         10.0,
         gt=0,
         description="Minutes between two checkpoints, from which a stopped training goes on. 10: at most so much "
-        "is lost, and a shorter training writes none; one is four times the weights and takes a second. "
-        "None: none by time.",
-    )
-    checkpoint_steps: int | None = Field(
-        None, ge=1, description="A checkpoint after every so many steps as well. None: by time, which costs alike."
-    )
-    checkpoints_kept: int = Field(
-        2, ge=1, description="The newest so many stay. 2: the one before remains should the newest be damaged."
+        "is lost, and a shorter training writes none; one is four times the weights and takes a second.",
     )
 
     @model_validator(mode="before")
@@ -204,23 +224,55 @@ class TrainingOptions(BaseModel):
             return {"temperature": {"fixed": {"value": 1.0}}, **value}
         return value
 
+    @field_validator("warmup")
+    @classmethod
+    def _whole_steps(cls, value: float) -> float:
+        if value >= 1 and value != int(value):
+            raise ValueError(f"a share below 1, or a whole number of steps, was expected, and not {value:g}")
+        return value
+
     @model_validator(mode="after")
-    def _fits_the_retriever(self) -> TrainingOptions:
-        if self.retriever == "sparse" and self.sources.kind == "mixed":
+    def _go_together(self) -> Self:
+        mixed = self.sources.kind == "mixed"
+        if self.retriever == "sparse" and mixed:
             raise ValueError("mixed sources interpolate directions, and a sparse retriever has none; use mined ones")
         if self.retriever == "sparse" and self.encoders == "two":
             raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
+        if mixed and self.negatives is None:
+            raise ValueError("with mixed sources `negatives` says how many are drawn, such as 7 a row")
+        if isinstance(self.draw, SimAnsDraw):
+            for name in ("sources", "curriculum", "hardness"):
+                if (kind := getattr(self, name).kind) not in ("mined", "none"):
+                    raise ValueError(
+                        f"draw simans chooses the negatives of a step, and so does {name} {kind}; take one"
+                    )
+            if self.loss.kind in ("triplet", "margin_mse"):
+                raise ValueError(
+                    f"draw simans learns by the weights of negatives, which {self.loss.kind} has no place for"
+                )
+        if self.pseudo_queries.kinds:
+            self._go_with_pseudo_queries()
+        for name in ("companion", "labels", "pseudo_queries"):
+            if name in (self.companion or {}):
+                raise ValueError(f"a companion learns from the same rows and has no {name} of its own; leave it out")
+        if self.companion is not None:
+            _ = self.of_companion
         return self
 
-    @model_validator(mode="after")
-    def _companion_can_be_trained(self) -> TrainingOptions:
-        if self.companion is None:
-            return self
-        for name in ("companion", "labels", "pseudo_queries"):
-            if name in self.companion:
-                raise ValueError(f"a companion learns from the same rows and has no {name} of its own; leave it out")
-        _ = self.of_companion
-        return self
+    def _go_with_pseudo_queries(self) -> None:
+        """Refuse what needs negatives or judgments that pseudo-queries do not have."""
+        wanted = {
+            "loss": self.loss.reads or self.loss.kind in ("triplet", "entity"),
+            "draw": self.draw.reads,
+            "curriculum": not isinstance(self.curriculum, NoCurriculum),
+            "hardness": not isinstance(self.hardness, NoAdaptation),
+            "sources": not isinstance(self.sources, MinedSources),
+        }
+        for name in (name for name, needed in wanted.items() if needed):
+            raise ValueError(
+                f"pseudo-queries have neither mined negatives nor judgments, which {name} {getattr(self, name).kind} "
+                f"needs; choose another {name}, or give pseudo_queries: {{kinds: []}}"
+            )
 
     @property
     def alone(self) -> TrainingOptions:
@@ -234,69 +286,6 @@ class TrainingOptions(BaseModel):
         given = self.model_dump(exclude_unset=True, exclude={"companion", "temperature"})
         return TrainingOptions(**given | (self.companion or {}))
 
-    @field_validator("warmup")
-    @classmethod
-    def _whole_steps(cls, value: float) -> float:
-        if value >= 1 and value != int(value):
-            raise ValueError(f"a share below 1, or a whole number of steps, was expected, and not {value:g}")
-        return value
-
-    @model_validator(mode="after")
-    def _draws_in_one_way(self) -> TrainingOptions:
-        if not isinstance(self.draw, SimAnsDraw):
-            return self
-        other = {"sources": self.sources.kind, "curriculum": self.curriculum.kind, "hardness": self.hardness.kind}
-        for name, kind in other.items():
-            if kind not in ("mined", "none"):
-                raise ValueError(f"draw simans chooses the negatives of a step, and so does {name} {kind}; take one")
-        if self.loss.kind in ("triplet", "margin_mse"):
-            raise ValueError(f"draw simans learns by the weights of negatives, which {self.loss.kind} has no place for")
-        return self
-
-    @model_validator(mode="after")
-    def _counted(self) -> TrainingOptions:
-        if self.sources.kind != "mined" and self.negatives is None:
-            raise ValueError(f"with {self.sources.kind} sources `negatives` says how many are drawn, such as 7 a row")
-        if self.sources.kind == "refreshed":
-            self._goes_with_unjudged_negatives()
-        if self.pseudo_queries.kinds:
-            self._goes_with_pseudo_queries()
-        return self
-
-    def _goes_with_unjudged_negatives(self) -> None:
-        """Refuse what reads judgments of negatives, or chooses among those that were mined."""
-        wanted = {
-            "loss": self.loss.reads,
-            "temperature": self.temperature.reads,
-            "draw": not isinstance(self.draw, FirstDraw),
-            "curriculum": not isinstance(self.curriculum, NoCurriculum),
-            "hardness": not isinstance(self.hardness, NoAdaptation),
-        }
-        if self.retriever == "sparse":
-            raise ValueError("refreshed sources search by directions, and a sparse retriever has none; use mined ones")
-        for name in (name for name, needed in wanted.items() if needed):
-            raise ValueError(
-                f"refreshed sources bring negatives that nobody judged or chose, which {name} "
-                f"{getattr(self, name).kind} needs; choose another {name}, or `sources: mined`"
-            )
-
-    def _goes_with_pseudo_queries(self) -> None:
-        """Refuse what needs negatives or judgments that pseudo-queries do not have."""
-        wanted = {
-            "loss": self.loss.kind if self.loss.reads or self.loss.kind in ("triplet", "entity") else "",
-            "temperature": self.temperature.kind if self.temperature.reads else "",
-            "draw": self.draw.kind if self.draw.reads else "",
-            "curriculum": self.curriculum.kind if not isinstance(self.curriculum, NoCurriculum) else "",
-            "hardness": self.hardness.kind if not isinstance(self.hardness, NoAdaptation) else "",
-            "sources": self.sources.kind if not isinstance(self.sources, MinedSources) else "",
-        }
-        for name, kind in wanted.items():
-            if kind:
-                raise ValueError(
-                    f"pseudo-queries have neither mined negatives nor judgments, which {name} {kind} needs; choose "
-                    f"another {name}, or give pseudo_queries: {{kinds: []}}"
-                )
-
     @property
     def draws(self) -> bool:
         """Whether the negatives of a row are not the same in every step: which they were shows only afterwards."""
@@ -307,5 +296,5 @@ class TrainingOptions(BaseModel):
     @property
     def reads(self) -> set[str]:
         """Judgments that the training rows must hold."""
-        own = {*self.loss.reads, *self.temperature.reads, *self.curriculum.reads, *self.draw.reads}
+        own = {*self.loss.reads, *self.curriculum.reads, *self.draw.reads}
         return own if self.companion is None else own | self.of_companion.reads

@@ -8,19 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from anmi.errors import AnmiError
-from anmi.training.facts import NOTHING_KNOWN, Facts
-from anmi.training.options.part import PartOptions
-from anmi.training.options.temperatures import (
-    HIGHEST,
+from anmi.training.losses.common import NOTHING_KNOWN, Facts
+from anmi.training.parts import (
     HIGHEST_ADAPTIVE,
-    LOWEST,
+    HIGHEST_TEMPERATURE,
+    LOWEST_TEMPERATURE,
     AdaptiveTemperature,
     DualTemperature,
     FixedTemperature,
     LearnableTemperature,
+    PartOptions,
 )
-
-__all__ = ["HIGHEST", "LOWEST", "Adaptive", "Dual", "Temperature", "build_temperature"]
 
 
 class Temperature(nn.Module):
@@ -44,8 +42,8 @@ class Temperature(nn.Module):
 
     def __init__(self, initial: float = 0.07, *, learnable: bool = False) -> None:
         super().__init__()
-        if not LOWEST <= initial <= HIGHEST:
-            raise ValueError(f"temperature {initial} lies outside [{LOWEST}, {HIGHEST}]")
+        if not LOWEST_TEMPERATURE <= initial <= HIGHEST_TEMPERATURE:
+            raise ValueError(f"temperature {initial} lies outside [{LOWEST_TEMPERATURE}, {HIGHEST_TEMPERATURE}]")
         start = torch.tensor(math.log(initial))
         self.learnable = learnable
         if learnable:
@@ -68,7 +66,11 @@ class Temperature(nn.Module):
 
     def report(self) -> dict[str, float]:
         """Return what the log of a training says of it."""
-        return {"temperature": float(self.log_t.detach().clamp(math.log(LOWEST), math.log(HIGHEST)).exp())}
+        return {
+            "temperature": float(
+                self.log_t.detach().clamp(math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE)).exp()
+            )
+        }
 
 
 class Dual(nn.Module):
@@ -163,7 +165,7 @@ class Adaptive(nn.Module):
             seen = torch.cat([seen, facts.document.detach()[facts.positive_column]], dim=1)
         if isinstance(self.log_base, nn.Parameter):
             _project(self.log_base, HIGHEST_ADAPTIVE)
-        t = _within(self.log_base.exp() * 2 * torch.sigmoid(self.network(seen)), LOWEST, HIGHEST_ADAPTIVE)
+        t = _within(self.log_base.exp() * 2 * torch.sigmoid(self.network(seen)), LOWEST_TEMPERATURE, HIGHEST_ADAPTIVE)
         self._last = t.detach().mean()
         return t, t
 
@@ -207,11 +209,11 @@ def _within(t: Tensor, low: float, high: float) -> Tensor:
     return t + (t.clamp(low, high) - t).detach()
 
 
-def _project(log_t: Tensor, highest: float = HIGHEST) -> None:
+def _project(log_t: Tensor, highest: float = HIGHEST_TEMPERATURE) -> None:
     """Keep the parameter within its bounds.
 
     Clamping only the value returned would leave a parameter that has stepped outside without gradient, and so stuck
     there for ever.
     """
     with torch.no_grad():
-        log_t.clamp_(math.log(LOWEST), math.log(highest))
+        log_t.clamp_(math.log(LOWEST_TEMPERATURE), math.log(highest))

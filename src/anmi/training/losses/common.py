@@ -1,0 +1,154 @@
+"""What losses share: facts of a batch, sums in log space, judgments, and a loss around another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from anmi.errors import AnmiError
+from anmi.training.batch import Row
+
+
+@dataclass(frozen=True)
+class Facts:
+    """About the B queries and N documents of a batch; a loss says in ``columns`` which judgments it cannot do without.
+
+    Attributes
+    ----------
+    query, document
+        Normalised embeddings, [B, d] and [N, d], or None where a loss is used on similarities alone.
+    positive_column
+        Column of each row's own positive among the N documents, int64 [B], or None.
+    negative_columns
+        Columns of each row's own mined negatives, best first, int64 [B, n], padded with -1, or None.
+    hardness
+        Hardness of the queries in [0, 1], [B], or None.
+    positive_judged
+        By column name, what judges said of each row's own positive, [B]; NaN where nobody did.
+    judged
+        By column name, what they said of every document for every row, [B, N]; NaN where nobody did.
+    step
+        Number of the training step, from 0.
+    about
+        Number of the entity that each row's positive is about, int64 [B], -1 for none; or None.
+    """
+
+    query: Tensor | None = None
+    document: Tensor | None = None
+    positive_column: Tensor | None = None
+    negative_columns: Tensor | None = None
+    hardness: Tensor | None = None
+    positive_judged: dict[str, Tensor] = field(default_factory=dict)
+    judged: dict[str, Tensor] = field(default_factory=dict)
+    step: int = 0
+    about: Tensor | None = None
+
+
+NOTHING_KNOWN = Facts()
+
+
+def checked_share(name: str, value: float) -> float:
+    """Return a share, or raise a ValueError if it lies outside [0, 1].
+
+    Examples
+    --------
+    >>> checked_share("alpha", 0.6)
+    0.6
+    """
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} {value} lies outside [0, 1]")
+    return value
+
+
+def weighted_logits(similarity: Tensor, log_weights: Tensor, temperature: Tensor) -> Tensor:
+    """Return log(w exp(s / t)) of similarities and log-weights [B, N], exactly -inf where w = 0; t may be [B, 1].
+
+    The similarity of a removed negative is replaced before anything is computed from it, so neither its value nor its
+    gradient (not even a NaN) reaches the result.
+    """
+    removed = torch.isneginf(log_weights)
+    logits = similarity.masked_fill(removed, 0.0) / temperature + log_weights.masked_fill(removed, 0.0)
+    return logits.masked_fill(removed, -torch.inf)
+
+
+def without_lonely_rows(similarity: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return similarities and log-weights [B, N] with stand-ins in rows without negatives, and which those are [B].
+
+    A row of -inf alone has no gradient in logsumexp or softmax. With zeros it has one, and is to be masked at the end.
+    """
+    lonely = torch.isneginf(log_weights).all(dim=1)
+    return similarity.masked_fill(lonely[:, None], 0.0), log_weights.masked_fill(lonely[:, None], 0.0), lonely
+
+
+def judgments(facts: Facts, column: str) -> tuple[Tensor, Tensor]:
+    """Return the judgments of each row's own positive [B] and of every document for every row [B, N]; NaN is unknown.
+
+    A positive whose ``p_relevant`` is unknown has 1: the label says that it is relevant, and judges that weigh
+    candidates against the positive have nothing to say of itself.
+
+    Raises
+    ------
+    AnmiError
+        The facts lack the column.
+    """
+    if column not in facts.judged or column not in facts.positive_judged:
+        raise AnmiError(
+            f"This loss learns {column}: give it facts with `positive_judged` and `judged` that hold {column}."
+        )
+    own = facts.positive_judged[column]
+    return (torch.where(torch.isnan(own), 1.0, own) if column == "p_relevant" else own), facts.judged[column]
+
+
+def all_judgments(rows: Sequence[Row], column: str) -> NDArray[np.float64]:
+    """Return all that judges said in a training set, [n]; for the check, and for the scale of Elo.
+
+    Raises
+    ------
+    AnmiError
+        They said nothing of any negative, so that there is nothing to learn.
+    """
+    own = np.array([row.judged[column][0] for row in rows], np.float64)
+    others = np.array([value for row in rows for value in row.judged[column][1]], np.float64)
+    if not np.isfinite(others).any():
+        raise AnmiError(
+            f"The loss learns {column}, and no negative of the training rows has one: name `{column}` under `reads` of "
+            "the recipe and run the mining again, or choose another loss."
+        )
+    found = np.concatenate([own, others])
+    return found[np.isfinite(found)]
+
+
+class Around(nn.Module):
+    """A loss around another, which reads the same judgments and has the same temperature.
+
+    Parameters
+    ----------
+    loss
+        Any loss of this package.
+    """
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+        self.columns: tuple[str, ...] = tuple(getattr(loss, "columns", ()))
+
+    @property
+    def temperature(self) -> nn.Module:
+        """Of the loss inside; a module without parameters where it has none."""
+        return cast(nn.Module, getattr(self.loss, "temperature", nn.Module()))
+
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Let the loss inside see the training rows, if it wants to."""
+        if hasattr(self.loss, "prepare"):
+            self.loss.prepare(rows)  # type: ignore[operator]
+
+    def report(self) -> dict[str, float]:
+        """Return what the loss inside says of the last batch; nothing where it says nothing."""
+        inner: dict[str, float] = self.loss.report() if hasattr(self.loss, "report") else {}  # type: ignore[operator]
+        return inner

@@ -1,0 +1,321 @@
+"""Contrastive losses, whose negatives are weighted by their recipe, and the triplet loss."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from anmi.training.losses.common import NOTHING_KNOWN, Facts, weighted_logits, without_lonely_rows
+
+_SMALLEST_MEAN: Final = 1e-8
+
+
+class WeightedInfoNCE(nn.Module):
+    """Softmax cross-entropy of the positive against weighted negatives.
+
+    ``-s⁺/t + log(exp(s⁺/t) + Σ wᵢ exp(sᵢ/t))``: the weights stand inside the denominator, so a negative of weight 0 is
+    not there and one of weight 2 counts like two.
+
+    Parameters
+    ----------
+    temperature
+        The module that gives t.
+
+    References
+    ----------
+    van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", 2018.
+
+    Examples
+    --------
+    >>> from anmi.training.losses.temperature import Temperature
+    >>> loss = WeightedInfoNCE(Temperature(1.0))
+    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
+    [0.6931]
+    """
+
+    def __init__(self, temperature: nn.Module) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of every row.
+
+        Parameters
+        ----------
+        positive_similarity
+            Shape [B].
+        negative_similarity
+            Shape [B, N]; N may be 0.
+        log_weights
+            Shape [B, N]; -inf removes a negative (padding, known positives).
+        facts
+            What the temperature may read.
+
+        Returns
+        -------
+        torch.Tensor
+            Shape [B], never negative; 0, with zero gradient, for a row without negatives.
+        """
+        return infonce(positive_similarity, negative_similarity, log_weights, self.temperature(facts))
+
+
+def infonce(positive: Tensor, negatives: Tensor, log_weights: Tensor, temperatures: tuple[Tensor, Tensor]) -> Tensor:
+    """Return what :class:`WeightedInfoNCE` does, from the positive's and the negatives' temperature."""
+    own = positive[:, None] / temperatures[0]
+    logits = torch.cat([own, weighted_logits(negatives, log_weights, temperatures[1])], dim=1)
+    return torch.logsumexp(logits, dim=1) - own[:, 0]
+
+
+class TauPlus(nn.Module):
+    """τ⁺ in [0, 1), as its logarithm and that of 1 - τ⁺.
+
+    Learned alone it is ill-posed: with N negatives the derivative of the loss has the sign of
+    Σ exp(sᵢ/t)/N - exp(s⁺/t), so once the positive leads, a larger τ⁺ always makes the loss smaller, and it grows until
+    the loss lies at its clamp, where nothing has a gradient any more and nothing brings it back. A Beta prior holds it:
+    with a start value m and strength k, a row with N negatives pays k N KL(m ‖ τ⁺), the negative log density of
+    Beta(kNm, kN(1 - m)) over the logit, less its minimum. It reads like k N judged negatives of which the share m was
+    relevant.
+
+    The scale N is that of what it has to hold: the loss pulls at the logit with at most N τ⁺, the prior with
+    k N (τ⁺ - m). So for k > 1 τ⁺ stays below m k / (k - 1) whatever the encoder does; for k ≤ 1 nothing is promised.
+
+    Parameters
+    ----------
+    initial
+        Start value m, in [0, 1); above 0 to be learned.
+    learnable
+        Learn its logit.
+    prior_strength
+        k; 0 is no prior.
+
+    Examples
+    --------
+    >>> share = TauPlus(0.25, learnable=True, prior_strength=2.0)
+    >>> [round(x.exp().item(), 2) for x in share()], share.penalty(torch.tensor([8.0])).tolist()
+    ([0.25, 0.75], [0.0])
+    """
+
+    def __init__(self, initial: float, *, learnable: bool = False, prior_strength: float = 0.0) -> None:
+        super().__init__()
+        if not 0.0 <= initial < 1.0:
+            raise ValueError(f"tau_plus {initial} lies outside [0, 1)")
+        if learnable and initial == 0.0:
+            raise ValueError("a learned tau_plus must start above 0, since the logit of 0 is infinite")
+        self.initial = initial
+        self.learnable = learnable
+        self.prior_strength = prior_strength
+        if learnable:
+            self.logit = nn.Parameter(torch.tensor(_logit(initial)))
+
+    def forward(self) -> tuple[Tensor | float, Tensor | float]:
+        """Return log τ⁺ and log(1 - τ⁺), each a number or a tensor without dimensions."""
+        if self.learnable:
+            return functional.logsigmoid(self.logit), functional.logsigmoid(-self.logit)
+        return (math.log(self.initial) if self.initial else -math.inf), math.log1p(-self.initial)
+
+    def penalty(self, count: Tensor) -> Tensor:
+        """Return what the prior adds to the loss of rows with ``count`` negatives (the sum of their weights), [B]."""
+        if not self.learnable or self.prior_strength == 0.0:
+            return torch.zeros_like(count)
+        # KL(m ‖ τ) by the distance of the logits: exactly 0 at the start, without cancellation near it.
+        distance = self.logit - _logit(self.initial)
+        divergence = torch.log1p(self.initial * torch.expm1(distance.clamp(max=80.0))) - self.initial * distance
+        return self.prior_strength * divergence * count
+
+    def report(self) -> dict[str, float]:
+        """Return τ⁺ where it is learned."""
+        return {"tau_plus": float(torch.sigmoid(self.logit.detach()))} if self.learnable else {}
+
+
+def _logit(share: float) -> float:
+    # As the parameter holds it, so that the prior is exactly 0 at the start.
+    return float(torch.tensor(math.log(share) - math.log1p(-share)))
+
+
+class DebiasedContrastive(nn.Module):
+    """Contrastive loss whose negative term has the expected share of false negatives subtracted.
+
+    With Σ = Σᵢ wᵢ exp(sᵢ/t), N = Σᵢ wᵢ and τ⁺ the share of positives among what is drawn as negatives, the loss is
+    ``-log(exp(s⁺/t) / (exp(s⁺/t) + Ng))`` where
+
+    - form ``source``: ``Ng = max((Σ - τ⁺ N exp(s⁺/t)) / (1 - τ⁺), N exp(-1/t))``; it becomes InfoNCE as τ⁺ goes to 0;
+    - form ``paraphrase``: ``Ng = N max((Σ - τ⁺ exp(s⁺/t)) / (N (1 - τ⁺)), 1e-8)``, as the ANMI 2.1 report has it: the
+      positive's term lacks the factor N, so that far less is subtracted.
+
+    Parameters
+    ----------
+    temperature
+        The module that gives t.
+    tau_plus
+        τ⁺ in [0, 1), or the module that gives it.
+    form
+        ``source`` or ``paraphrase``.
+
+    References
+    ----------
+    Chuang, Robinson, Lin, Torralba and Jegelka, "Debiased Contrastive Learning", NeurIPS 2020, equation 8.
+
+    Examples
+    --------
+    >>> from anmi.training.losses.temperature import Temperature
+    >>> loss = DebiasedContrastive(Temperature(1.0), tau_plus=0.0)
+    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
+    [0.6931]
+    """
+
+    def __init__(
+        self, temperature: nn.Module, tau_plus: float | TauPlus = 0.1, form: Literal["source", "paraphrase"] = "source"
+    ) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.tau_plus = tau_plus if isinstance(tau_plus, TauPlus) else TauPlus(tau_plus)
+        self.form = form
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
+        positive_t, t = self.temperature(facts)
+        positive = (positive_similarity[:, None] / positive_t)[:, 0]
+        if negative_similarity.shape[1] == 0:
+            return positive * 0.0
+        similarity, safe, lonely = without_lonely_rows(negative_similarity, log_weights)
+        log_count = torch.logsumexp(safe, dim=1)
+        log_sum = self._log_sum(similarity, safe, log_count, t)
+        result = functional.softplus(self._log_negative(positive, log_sum, log_count, t) - positive)
+        return (result + self.tau_plus.penalty(log_count.detach().exp())).masked_fill(lonely, 0.0)
+
+    def report(self) -> dict[str, float]:
+        """Return τ⁺ where it is learned."""
+        return self.tau_plus.report()
+
+    def _log_sum(self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
+        """Return log Σ, [B]."""
+        return torch.logsumexp(weighted_logits(similarity, log_weights, t), dim=1)
+
+    def _log_negative(self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
+        source = self.form == "source"
+        log_share, log_rest = self.tau_plus()
+        floor = log_count + (-1.0 / t.reshape(-1) if source else math.log(_SMALLEST_MEAN))
+        expected = log_share + positive + (log_count if source else 0.0)
+        # log(exp(a) - exp(b)) = a + log(1 - exp(b - a)) for b < a; elsewhere the difference is not positive and the
+        # floor holds. The double `where` keeps the branch not taken free of NaN gradients.
+        above = expected < log_sum
+        exponent = torch.where(above, expected - log_sum, torch.full_like(log_sum, -1.0))
+        difference = log_sum + torch.log(-torch.expm1(exponent)) - log_rest
+        return torch.where(above, torch.maximum(difference, floor), floor)
+
+
+class HardDebiasedContrastive(DebiasedContrastive):
+    """:class:`DebiasedContrastive` with ``Σ = Σᵢ wᵢ rᵢ exp(sᵢ/t)``, ``rᵢ = exp(β sᵢ/t) / mean(exp(β s/t))`` (HCL).
+
+    The mean is weighted as the sum is. As in the released code, the exponent of r is divided by the same temperature
+    as the similarities, and r has a gradient. That code runs at t = 0.5; at t = 0.07 the weights with β = 1 differ by
+    a factor of exp(14) over a similarity of 1, and little but the hardest negative is left.
+
+    Parameters
+    ----------
+    temperature, tau_plus, form
+        As of :class:`DebiasedContrastive`.
+    beta
+        β from 0, which is the debiased loss, on.
+
+    References
+    ----------
+    Robinson, Chuang, Sra and Jegelka, "Contrastive Learning with Hard Negative Samples", ICLR 2021, equation 4.
+
+    Examples
+    --------
+    >>> from anmi.training.losses.temperature import Temperature
+    >>> block = torch.tensor([0.5]), torch.tensor([[0.7, 0.1]]), torch.zeros(1, 2)
+    >>> easy, hard = (HardDebiasedContrastive(Temperature(0.5), 0.1, beta=beta)(*block).item() for beta in (0.0, 1.0))
+    >>> easy < hard
+    True
+    """
+
+    def __init__(
+        self,
+        temperature: nn.Module,
+        tau_plus: float | TauPlus = 0.1,
+        form: Literal["source", "paraphrase"] = "source",
+        beta: float = 1.0,
+    ) -> None:
+        super().__init__(temperature, tau_plus, form)
+        if beta < 0:
+            raise ValueError(f"beta {beta} is negative")
+        self.beta = beta
+
+    def _log_sum(self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
+        def log_sum(factor: float) -> Tensor:
+            return torch.logsumexp(weighted_logits(factor * similarity, log_weights, t), dim=1)
+
+        return log_sum(1.0 + self.beta) - log_sum(self.beta) + log_count
+
+
+class Triplet(nn.Module):
+    """Every negative is to lie a margin farther from the query than the positive, by cosine distance.
+
+    ``Σ wᵢ max(0, d⁺ - dᵢ + m) / Σ wᵢ`` with d = 1 - s, so ``max(0, sᵢ - s⁺ + m)``. It is a mean over all negatives of
+    the row, also those already far enough: among many in-batch negatives the few that still violate the margin weigh
+    little. It has no temperature.
+
+    Parameters
+    ----------
+    margin
+        m, above 0; cosine distances lie in [0, 2].
+
+    References
+    ----------
+    Schroff, Kalenichenko and Philbin, "FaceNet", CVPR 2015, equation 2.
+
+    Examples
+    --------
+    >>> loss = Triplet(margin=0.2)
+    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5, 0.1]]), torch.zeros(1, 2)).tolist()]
+    [0.1]
+    >>> loss.report()
+    {'margin_violation_rate': 0.5}
+    """
+
+    def __init__(self, margin: float = 0.2) -> None:
+        super().__init__()
+        if not margin > 0:
+            raise ValueError(f"margin {margin} is not above 0")
+        self.margin = margin
+        self._violations = torch.tensor(0.0)
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
+        if negative_similarity.shape[1] == 0:
+            return positive_similarity * 0.0
+        similarity, safe, lonely = without_lonely_rows(negative_similarity, log_weights)
+        removed = torch.isneginf(log_weights)
+        short = similarity.masked_fill(removed, 0.0) - positive_similarity[:, None] + self.margin
+        counted = ~removed
+        self._violations = ((short > 0) & counted).sum().detach() / counted.sum().clamp(min=1)
+        losses = (torch.softmax(safe, dim=1) * functional.relu(short)).sum(dim=1)
+        return losses.masked_fill(lonely, 0.0)
+
+    def report(self) -> dict[str, float]:
+        """Return the share of the last batch's negatives that were within the margin."""
+        return {"margin_violation_rate": float(self._violations)}

@@ -1,0 +1,395 @@
+"""Losses that learn what judges said: Elo, soft labels, margins; and which entity a query is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from anmi.errors import AnmiError
+from anmi.training.batch import Row
+from anmi.training.losses.common import NOTHING_KNOWN, Facts, all_judgments, checked_share, judgments
+from anmi.training.losses.contrastive import infonce
+
+# The scale of Elo: 1000 + 200 times the strength.
+_CENTRE: Final = 1000.0
+_UNIT: Final = 200.0
+# Width of the hidden layer of the head that maps similarities to Elo; the report's.
+_HIDDEN: Final = 16
+# By column, where zero of the scale lies, its unit, and the temperature at which its soft labels are taken. Of Elo the
+# strength e counts, of which it is 1000 + 200 e; logits and strengths are spread much wider than probabilities.
+_SCALES: Final = {"p_relevant": (0.0, 1.0, 0.1), "cross": (0.0, 1.0, 1.0), "elo": (1000.0, 200.0, 1.0)}
+# Of several judges the mean of scores between 0 and 1; 1/30 is the S of 30 of arXiv 2411.04403.
+_TOGETHER: Final = (0.0, 1.0, 1 / 30)
+# So that a judge for whom all documents of a row are equal divides by no zero (the released code of that paper).
+_LEAST: Final = 1e-6
+
+
+class Hybrid(nn.Module):
+    """``α · InfoNCE + (1 - α) · MSE``, where a small head maps similarities to Elo (ANMI 2.0, methods §2).
+
+    The error of a row is the mean over its own positive and its judged negatives; in-batch negatives, which nobody
+    judged for this query, and padding have no part in it. Weights stand in InfoNCE; of the regression they only remove
+    what weighs 0. Targets are standardised, since the squared error of raw Elo is of order 10⁶ and would swallow the
+    contrastive term: by mean and deviation of all judged documents of the training set once :meth:`prepare` was called,
+    before that by the scale's own definition, 1000 + 200 e. Never by those of a batch, which would move from step to
+    step.
+
+    Parameters
+    ----------
+    temperature
+        The module that gives t.
+    alpha
+        α in [0, 1].
+
+    Examples
+    --------
+    >>> from anmi.training.losses.temperature import Temperature
+    >>> loss = Hybrid(Temperature(0.07), alpha=1.0)
+    >>> facts = Facts(positive_judged={"elo": torch.tensor([1200.0])}, judged={"elo": torch.tensor([[900.0]])})
+    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1), facts).tolist()]
+    [0.6931]
+    """
+
+    columns: Final = ("elo",)
+    centre: Tensor
+    unit: Tensor
+
+    def __init__(self, temperature: nn.Module, alpha: float = 0.6) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.alpha = checked_share("alpha", alpha)
+        self.head = nn.Sequential(nn.Linear(1, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, 1))
+        self.register_buffer("centre", torch.tensor(_CENTRE))
+        self.register_buffer("unit", torch.tensor(_UNIT))
+        self._error = torch.tensor(0.0)
+
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Take mean and deviation of Elo from the rows of the whole training.
+
+        Raises
+        ------
+        AnmiError
+            Nobody rated any negative of these rows.
+        """
+        found = all_judgments(rows, "elo")
+        self.centre.fill_(float(found.mean()))
+        self.unit.fill_(max(float(found.std()), 1.0))
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
+
+        A row without negatives still learns the Elo of its positive; one without any Elo has InfoNCE alone.
+        """
+        own, others = judgments(facts, "elo")
+        contrastive = infonce(positive_similarity, negative_similarity, log_weights, self.temperature(facts))
+        similarity = torch.cat([positive_similarity[:, None], negative_similarity], dim=1)
+        elo = torch.cat([own[:, None], others], dim=1)
+        removed = torch.cat([torch.zeros_like(elo[:, :1], dtype=torch.bool), torch.isneginf(log_weights)], dim=1)
+        rated = torch.isfinite(elo) & ~removed
+        # Only what is rated goes through the head, so that nothing else can reach it, nor be reached by it.
+        predicted = self.head(similarity[rated][:, None])[:, 0]
+        squares = torch.zeros_like(similarity).masked_scatter(rated, (predicted - self._standardised(elo[rated])) ** 2)
+        self._error = squares.detach().sum() / rated.sum().clamp(min=1)
+        regression = squares.sum(dim=1) / rated.sum(dim=1).clamp(min=1)
+        return self.alpha * contrastive + (1 - self.alpha) * regression
+
+    def report(self) -> dict[str, float]:
+        """Return the root mean squared error of the last batch, in Elo."""
+        return {"elo_error": float(self._error**0.5 * self.unit)}
+
+    def _standardised(self, elo: Tensor) -> Tensor:
+        return (elo - self.centre) / self.unit
+
+
+class Distillation(nn.Module):
+    """``share · KL(soft labels ‖ model) + (1 - share) · InfoNCE``.
+
+    Soft labels are the softmax of the judgments of a row at a temperature of their own; the model's are the softmax of
+    its similarities at t. Both are taken over the row's own positive and all documents judged for this row. A document
+    of weight 0 that nobody judged is not there; other weights count in InfoNCE only, the soft label being what the
+    weight stands for. A labelled positive that no judge gave a ``p_relevant`` has 1. A row whose positive, or
+    everything else, is unjudged has InfoNCE alone.
+
+    Parameters
+    ----------
+    temperature
+        The module that gives t.
+    column
+        Judgments: ``p_relevant``, ``cross`` (logits) or ``elo``. Of several, which may be ``bm25`` and ``dense`` as
+        well, each is scaled to between 0 and 1 in every row, and the mean of those that judged a document counts.
+    share
+        Of the distillation, in [0, 1].
+    label_temperature
+        Above 0; None is 0.1 for ``p_relevant``, 1 for ``cross`` and for the strength behind ``elo``, 1/30 for several.
+
+    References
+    ----------
+    Qu et al., "RocketQA", NAACL 2021, for labels of a cross-encoder; Hinton, Vinyals and Dean, "Distilling the
+    Knowledge in a Neural Network", 2015; Geng et al., arXiv 2411.04403, for a teacher of several.
+
+    Examples
+    --------
+    >>> from anmi.training.losses.temperature import Temperature
+    >>> loss = Distillation(Temperature(0.1), share=1.0)
+    >>> facts = Facts(positive_judged={"p_relevant": torch.tensor([0.9])}, judged={"p_relevant": torch.tensor([[0.4]])})
+    >>> [round(x, 4) for x in loss(torch.tensor([0.8]), torch.tensor([[0.3]]), torch.zeros(1, 1), facts).tolist()]
+    [0.0]
+    """
+
+    def __init__(
+        self,
+        temperature: nn.Module,
+        column: str | Sequence[str] = "p_relevant",
+        share: float = 0.5,
+        label_temperature: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.columns = (column,) if isinstance(column, str) else tuple(column)
+        self.share = checked_share("share", share)
+        self.together = not isinstance(column, str)
+        self.centre, self.unit, usual = _SCALES[column] if isinstance(column, str) else _TOGETHER
+        self.label_temperature = usual if label_temperature is None else label_temperature
+        self._divergence = torch.tensor(0.0)
+
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Refuse rows without any judgment."""
+        for column in self.columns:
+            all_judgments(rows, column)
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
+        temperatures = self.temperature(facts)
+        contrastive = infonce(positive_similarity, negative_similarity, log_weights, temperatures)
+        divergence = self._kl(positive_similarity, negative_similarity, self._judged(facts), temperatures)
+        self._divergence = divergence.detach().mean()
+        return self.share * divergence + (1 - self.share) * contrastive
+
+    def report(self) -> dict[str, float]:
+        """Return the mean divergence of the last batch."""
+        return {"divergence": float(self._divergence)}
+
+    def _judged(self, facts: Facts) -> Tensor:
+        """Return the judgments of the positive and of all documents, [B, 1 + N]; NaN is unknown."""
+        found = []
+        for column in self.columns:
+            own, judged = judgments(facts, column)
+            if facts.positive_column is not None:
+                # The row's own positive is a column like any other, and stands before all of them already.
+                judged = judged.scatter(1, facts.positive_column[:, None], torch.nan)
+            found.append(torch.cat([own[:, None], judged], dim=1))
+        return torch.stack([scaled(values) for values in found]).nanmean(dim=0) if self.together else found[0]
+
+    def _kl(self, positive: Tensor, documents: Tensor, judged: Tensor, temperatures: tuple[Tensor, Tensor]) -> Tensor:
+        labels = (judged - self.centre) / self.unit
+        known = torch.isfinite(labels)
+        usable = known[:, :1] & known[:, 1:].any(dim=1, keepdim=True)
+        known = known & usable
+        logits = torch.cat([positive[:, None] / temperatures[0], documents / temperatures[1]], dim=1)
+        # A row without labels gets zeros all along, for the sake of finite gradients.
+        removed = ~known & usable
+        told, found = (
+            torch.log_softmax(values.masked_fill(~known, 0.0).masked_fill(removed, -torch.inf), dim=1)
+            for values in (labels / self.label_temperature, logits)
+        )
+        difference = (told - found).masked_fill(~known, 0.0)
+        return (told.exp() * difference).sum(dim=1)
+
+
+def scaled(judged: Tensor) -> Tensor:
+    """Return judgments [B, N] scaled to between 0 and 1 in every row; NaN stays NaN.
+
+    Examples
+    --------
+    >>> [round(x, 3) for x in scaled(torch.tensor([[4.0, 1.0, torch.nan, 2.0]]))[0].tolist()]
+    [1.0, 0.0, nan, 0.333]
+    """
+    known = torch.isfinite(judged)
+    low = judged.masked_fill(~known, torch.inf).amin(dim=1, keepdim=True)
+    high = judged.masked_fill(~known, -torch.inf).amax(dim=1, keepdim=True)
+    return ((judged - low) / (high - low + _LEAST)).masked_fill(~known, torch.nan)
+
+
+class MarginMSE(nn.Module):
+    """Squared error of the margin between positive and negative, ``((s⁺ - s⁻) - c·(j⁺ - j⁻))²``.
+
+    The mean over a batch's own negatives, of any weight above 0; a margin nobody judged is left out. Every row gets it,
+    so a weight of queries scales whole batches only. A labelled positive that no judge gave a ``p_relevant`` has 1.
+
+    Parameters
+    ----------
+    column
+        Judgments j: ``p_relevant``, ``cross`` or ``elo``.
+    scale
+        c, by which judgments are multiplied.
+
+    References
+    ----------
+    Hofstätter et al., "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation", 2020.
+
+    Examples
+    --------
+    >>> facts = Facts(
+    ...     positive_judged={"p_relevant": torch.tensor([0.75])}, judged={"p_relevant": torch.tensor([[0.25]])},
+    ...     negative_columns=torch.tensor([[0]]),
+    ... )
+    >>> MarginMSE()(torch.tensor([0.75]), torch.tensor([[0.25]]), torch.zeros(1, 1), facts).tolist()
+    [0.0]
+    """
+
+    def __init__(self, column: str = "p_relevant", scale: float = 1.0) -> None:
+        super().__init__()
+        self.columns = (column,)
+        self.scale = scale
+
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Refuse rows without any judgment."""
+        all_judgments(rows, self.columns[0])
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of the batch for every row, [B]; shapes as in :class:`WeightedInfoNCE`.
+
+        0, with zero gradient, where no margin is known.
+        """
+        positive_judged, judged = judgments(facts, self.columns[0])
+        own = torch.full_like(log_weights, facts.negative_columns is None, dtype=torch.bool)
+        if facts.negative_columns is not None:
+            row, place = torch.nonzero(facts.negative_columns >= 0, as_tuple=True)
+            own[row, facts.negative_columns[row, place]] = True
+        target = self.scale * (positive_judged[:, None] - judged)
+        row, column = torch.nonzero(own & ~torch.isneginf(log_weights) & torch.isfinite(target), as_tuple=True)
+        if not len(row):
+            return positive_similarity * 0.0
+        margin = positive_similarity[row] - negative_similarity[row, column]
+        return functional.mse_loss(margin, target[row, column]).expand(len(positive_similarity))
+
+
+class EntityClassification(nn.Module):
+    """``(1 - share) · InfoNCE + share · CE``: a linear head tells from a query which entity its positive is about.
+
+    Only queries go through the head: by that of documents, all that are about one entity would be drawn together, and
+    among them the right one is to be found. Classes are the entities of the training rows, so :meth:`prepare` comes
+    before the first step. All weights of the head begin at 0: it draws no embedding anywhere before it has learned
+    something. A row whose positive is about none of the classes has InfoNCE alone.
+
+    Parameters
+    ----------
+    temperature
+        The module that gives t.
+    dimensions
+        Of the embeddings.
+    share
+        Of the classification, in [0, 1].
+
+    References
+    ----------
+    methods §5, "hybrid with a URI classification head".
+
+    Examples
+    --------
+    >>> from anmi.training.losses.temperature import Temperature
+    >>> loss = EntityClassification(Temperature(1.0), dimensions=2, share=0.5)
+    >>> loss.classify(4)
+    >>> facts = Facts(query=torch.eye(2), about=torch.tensor([3, -1]))
+    >>> values = loss(torch.zeros(2), torch.zeros(2, 1), torch.zeros(2, 1), facts)
+    >>> [round(x, 4) for x in (2 * values).tolist()]  # log 2 + log 4, log 2
+    [2.0794, 0.6931]
+    """
+
+    classes: Tensor
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def __init__(self, temperature: nn.Module, dimensions: int, share: float = 0.2) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.share = checked_share("share", share)
+        self._dimensions = dimensions
+        self.register_parameter("weight", None)
+        self.register_parameter("bias", None)
+        # By number of an entity its class; -1 for those that are none.
+        self.register_buffer("classes", torch.empty(0, dtype=torch.int64))
+        self._accuracy = torch.tensor(torch.nan)
+
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Make a class of every entity that a positive of the training is about.
+
+        Raises
+        ------
+        AnmiError
+            None is about any.
+        """
+        found = sorted({row.about for row in rows} - {-1})
+        if not found:
+            raise AnmiError(
+                "The loss learns which entity a query is about, and no positive of the training rows is known to be "
+                "about any; train with `sources: mixed` on a collection that states facts, or choose another loss."
+            )
+        self.classify(found)
+
+    def classify(self, entities: int | Sequence[int]) -> None:
+        """Begin with these numbers of entities as classes, or with all below a count."""
+        numbers = torch.arange(entities) if isinstance(entities, int) else torch.tensor(entities)
+        self.classes = torch.full((int(numbers.max()) + 1,), -1)
+        self.classes[numbers] = torch.arange(len(numbers))
+        self.weight = nn.Parameter(torch.zeros(len(numbers), self._dimensions))
+        self.bias = nn.Parameter(torch.zeros(len(numbers)))
+
+    def forward(
+        self,
+        positive_similarity: Tensor,
+        negative_similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts = NOTHING_KNOWN,
+    ) -> Tensor:
+        """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
+
+        A row without negatives still learns its entity.
+
+        Raises
+        ------
+        AnmiError
+            The facts lack the queries' embeddings or what the positives are about, or there are no classes.
+        """
+        if facts.query is None or facts.about is None or self.weight is None:
+            raise AnmiError(
+                "This loss learns which entity a query is about: give it facts with `query` and `about`, and its "
+                "`prepare` the training rows, as a training with `sources: mixed` does."
+            )
+        contrastive = infonce(positive_similarity, negative_similarity, log_weights, self.temperature(facts))
+        label = self._labels(facts.about)
+        logits = functional.linear(facts.query, self.weight, self.bias)
+        error = functional.cross_entropy(logits, label, ignore_index=-1, reduction="none")
+        known = label >= 0
+        self._accuracy = (logits.detach().argmax(dim=1) == label)[known].float().mean()
+        return (1 - self.share) * contrastive + self.share * error
+
+    def report(self) -> dict[str, float]:
+        """Return the share of the last batch's queries whose entity the head told; NaN where none was to be told."""
+        return {"entity_accuracy": float(self._accuracy)}
+
+    def _labels(self, about: Tensor) -> Tensor:
+        there = (about >= 0) & (about < len(self.classes))
+        return torch.where(there, self.classes[about.clamp(0, len(self.classes) - 1)], -1)

@@ -1,0 +1,648 @@
+"""Parts of a training that come in several kinds: losses, temperatures, sources, draws, curricula, hardness.
+
+They are written as in recipes: a name, or one name with its parameters, ``debiased`` or
+``{debiased: {tau_plus: 0.1}}``. What is the same in every recipe and benchmark is a constant of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from anmi.errors import AnmiError, nearest
+
+SOURCES: Final = ("random", "graph", "latent", "edit")
+LOWEST_TEMPERATURE: Final = 0.01
+HIGHEST_TEMPERATURE: Final = 1.0
+HIGHEST_ADAPTIVE: Final = 0.5
+
+
+class PartOptions(BaseModel):
+    """Base of the parameters of one kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    kind: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Judgments of the training rows that this kind cannot do without."""
+        return ()
+
+
+def _kind(name: str) -> Any:
+    return Field(name, description="Which kind it is.")
+
+
+def _named(*kinds: type[PartOptions]) -> BeforeValidator:
+    """Read a name, or one name with its parameters, as the fields of that kind."""
+    known = {options.model_fields["kind"].default: options for options in kinds}
+
+    def read(value: Any) -> Any:
+        if isinstance(value, PartOptions):
+            return value
+        if isinstance(value, str):
+            value = {value: {}}
+        if isinstance(value, Mapping) and "kind" in value:
+            value = {value["kind"]: {key: given for key, given in value.items() if key != "kind"}}
+        if not isinstance(value, Mapping) or len(value) != 1:
+            example = next(iter(known))
+            raise ValueError(
+                f"one name with its parameters is expected, such as `{{{example}: {{}}}}`, and not {value!r}"
+            )
+        name, parameters = next(iter(value.items()))
+        if name not in known:
+            raise ValueError(f'there is no "{name}"; {nearest(str(name), known)}')
+        if not isinstance(parameters := parameters or {}, Mapping):
+            raise ValueError(f'the parameters of "{name}" are names with values, and not {parameters!r}')
+        fields = known[name].model_fields.keys() - {"kind"}
+        wrong = [str(key) for key in parameters if key not in fields]
+        if wrong:
+            hint = nearest(wrong[0], fields) if fields else "it has none"
+            raise ValueError(f'"{name}" has no parameter "{wrong[0]}"; {hint}')
+        return {"kind": name, **parameters}
+
+    return BeforeValidator(read)
+
+
+class InfoNCEOptions(PartOptions):
+    """Weighted InfoNCE."""
+
+    kind: Literal["infonce"] = _kind("infonce")
+
+
+class HybridOptions(PartOptions):
+    """Weighted InfoNCE and, through a small head, the squared error of predicted Elo (ANMI 2.0)."""
+
+    kind: Literal["hybrid"] = _kind("hybrid")
+    learning_rate: ClassVar[float] = 1e-3
+    alpha: float = Field(0.6, ge=0, le=1, description="Share of InfoNCE; the rest is the head's. 0.6: the report's.")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The target of the head."""
+        return ("elo",)
+
+
+class DebiasedOptions(PartOptions):
+    """Subtracts an expected share of false negatives."""
+
+    kind: Literal["debiased"] = _kind("debiased")
+    learning_rate: ClassVar[float] = 1e-2
+    tau_plus: float | Literal["labelled", "judged"] = Field(
+        "labelled",
+        description="Share of positives among negatives, in [0, 1), or how to estimate it. labelled: labelled "
+        "positives a query over corpus size, all that is known without judges. judged: the share of the mined "
+        "negatives that the judges hold for relevant. The paper's 0.1 goes with a temperature of 0.5; at low ones it "
+        "silences all negatives as soon as the positive leads.",
+    )
+    form: Literal["source", "paraphrase"] = Field(
+        "source",
+        description="source: the paper's formula. paraphrase: that of the ANMI 2.1 report, which subtracts the share "
+        "of one positive instead of N.",
+    )
+    learned: bool = Field(
+        False,
+        description="Learn its logit. Off: the loss always falls with a larger share once the positive leads, so it "
+        "says more about the loss than about the data.",
+    )
+    prior_strength: float = Field(
+        3.0,
+        ge=0,
+        description="Strength k of the Beta prior around the start value, where it is learned, in judged negatives for "
+        "every negative of a row. 3: the share cannot grow beyond k / (k - 1) times its start. 0: none, as published.",
+    )
+
+    @field_validator("tau_plus")
+    @classmethod
+    def _a_share(cls, value: float | str) -> float | str:
+        if isinstance(value, float) and not 0.0 <= value < 1.0:
+            raise ValueError(f"{value:g} lies outside [0, 1)")
+        return value
+
+
+class HardDebiasedOptions(DebiasedOptions):
+    """Debiased, the harder negatives weighing more (HCL)."""
+
+    kind: Literal["hard_debiased"] = _kind("hard_debiased")  # type: ignore[assignment]
+    beta: float = Field(
+        1.0, ge=0, description="How much more the harder weigh; 0 is debiased. 1: the paper's, at a temperature of 0.5."
+    )
+
+
+class TripletOptions(PartOptions):
+    """Every negative is to stay a margin behind the positive."""
+
+    kind: Literal["triplet"] = _kind("triplet")
+    margin: float = Field(0.2, gt=0, le=2, description="In cosine distance. 0.2: FaceNet's, for unit vectors.")
+
+
+Teacher = Literal["bm25", "dense", "cross", "p_relevant", "elo"]
+
+
+class DistillationOptions(PartOptions):
+    """Learns the judges' soft labels, beside InfoNCE."""
+
+    kind: Literal["distillation"] = _kind("distillation")
+    column: Literal["cross", "p_relevant", "elo"] | tuple[Teacher, ...] = Field(
+        "p_relevant",
+        description="Whose judgment. p_relevant: the fused, calibrated one. Of a list, such as [bm25, dense, "
+        "p_relevant], each is scaled to between 0 and 1 in every row, and their mean is learned (arXiv 2411.04403).",
+        min_length=1,
+    )
+    share: float = Field(0.5, ge=0, le=1, description="Of the distillation; the rest is InfoNCE. 0.5: both alike.")
+    label_temperature: float | None = Field(
+        None,
+        gt=0,
+        description="Softmax of the judgments is taken at this. None: 0.1 for p_relevant, that of methods §3.1; 1 for "
+        "logits (cross) and strengths (of which Elo is 1000 + 200 e), which are spread far wider; 1/30 for a list.",
+    )
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The soft labels."""
+        return (self.column,) if isinstance(self.column, str) else self.column
+
+
+class EntityOptions(PartOptions):
+    """Weighted InfoNCE and, through a linear head, which entity (URI) a query is about; needs mixed sources."""
+
+    kind: Literal["entity"] = _kind("entity")
+    learning_rate: ClassVar[float] = 1e-2
+    share: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Of the head's cross-entropy; the rest is InfoNCE. 0.2: with hundreds to thousands of entities it "
+        "begins at 6 to 8, several times InfoNCE, so that both weigh about alike at first.",
+    )
+
+
+class MarginMSEOptions(PartOptions):
+    """Learns the judges' margins between positive and negative (MarginMSE)."""
+
+    kind: Literal["margin_mse"] = _kind("margin_mse")
+    column: Literal["p_relevant", "cross", "elo"] = Field(
+        "p_relevant",
+        description="Whose margins. p_relevant: they lie within [-1, 1], so that the margins of cosines can reach "
+        "them; those of a cross-encoder's logits, the paper's, are far wider and want a `scale`.",
+    )
+    scale: float = Field(1.0, gt=0, description="Judgments are multiplied by it. 1: right for probabilities.")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The margins."""
+        return (self.column,)
+
+
+LossOptions = Annotated[
+    InfoNCEOptions
+    | HybridOptions
+    | EntityOptions
+    | DebiasedOptions
+    | HardDebiasedOptions
+    | TripletOptions
+    | DistillationOptions
+    | MarginMSEOptions,
+    Field(discriminator="kind"),
+    _named(
+        InfoNCEOptions, HybridOptions, EntityOptions, DebiasedOptions, HardDebiasedOptions, TripletOptions,
+        DistillationOptions, MarginMSEOptions,
+    ),
+]  # fmt: skip
+
+_Value = Annotated[float, Field(ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)]
+
+
+class FixedTemperature(PartOptions):
+    """One number."""
+
+    kind: Literal["fixed"] = _kind("fixed")
+    value: _Value = Field(0.07, description="0.07: the customary value for cosines.")
+
+
+class LearnableTemperature(PartOptions):
+    """One number, learned as its logarithm, with a learning rate of 1e-2 and no weight decay."""
+
+    kind: Literal["learnable"] = _kind("learnable")
+    learning_rate: ClassVar[float] = 1e-2
+    initial: _Value = Field(0.07, description="Where it starts. 0.07: the customary value for cosines.")
+
+
+class DualTemperature(PartOptions):
+    """One for the positive and one for the negatives, both learned.
+
+    The loss falls as the two drift apart, also where the encoder learns nothing: a recipe of it is for comparison.
+    """
+
+    kind: Literal["dual"] = _kind("dual")
+    learning_rate: ClassVar[float] = 1e-2
+    positive: _Value = Field(0.07, description="Start of the positive's. 0.07: the customary value for cosines.")
+    negative: _Value = Field(0.07, description="Start of the negatives'. 0.07: both begin as one temperature.")
+
+
+class AdaptiveTemperature(PartOptions):
+    """One per query, from its embedding, or those of query and positive, by a small network."""
+
+    kind: Literal["adaptive"] = _kind("adaptive")
+    learning_rate: ClassVar[float] = 1e-3
+    base: float = Field(
+        0.07, ge=LOWEST_TEMPERATURE, le=HIGHEST_ADAPTIVE, description="What an offset of zero gives. 0.07: customary."
+    )
+    hidden: int = Field(16, ge=1, description="Width of the hidden layer. 16: it gives one number. The report has 64.")
+    sees: Literal["query", "query_and_positive"] = Field(
+        "query",
+        description="What the network sees. query: what is known of a query before it is answered. query_and_positive: "
+        "both embeddings one after the other, as the ANMI 2.1 report has it.",
+    )
+    learned_base: bool = Field(
+        False, description="Learn the base as well, as the report does. Off: the network's last bias can do the same."
+    )
+
+
+TemperatureOptions = Annotated[
+    FixedTemperature | LearnableTemperature | DualTemperature | AdaptiveTemperature,
+    Field(discriminator="kind"),
+    _named(FixedTemperature, LearnableTemperature, DualTemperature, AdaptiveTemperature),
+]
+
+
+class MinedSources(PartOptions):
+    """The negatives that mining chose for every row."""
+
+    kind: Literal["mined"] = _kind("mined")
+
+
+class MixedSources(PartOptions):
+    """Drawn anew in every step from four sources (methods §5); needs a collection that states facts.
+
+    The shares are those at the end of a schedule, or of the whole training where there is none. A source that has
+    nothing for a row is replaced: latent and edit by graph, graph by random.
+    """
+
+    kind: Literal["mixed"] = _kind("mixed")
+    random: float = Field(0.2, ge=0, le=1, description="Share of documents drawn from the whole corpus. 0.2: methods.")
+    graph: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of variants of the row's document: an entity swapped for another of its type, or a document "
+        "that states some of its facts, or the same relations of another entity. 0.5: methods.",
+    )
+    latent: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="Share of documents that are nearest to the query among those encoded last and are about another "
+        "entity. 0.3: methods.",
+    )
+    edit: float = Field(
+        0.0, ge=0, le=1, description="Share of edits of the row's document. 0: optional in methods, and made by others."
+    )
+    refresh: int = Field(
+        50, ge=1, description="Steps after which the index of latent negatives is made anew. 50: a quarter of an epoch."
+    )
+    buffer: int = Field(
+        2048,
+        ge=1,
+        description="Documents encoded last that the index holds. 2048: what a few steps encode; every step searches "
+        "all of it.",
+    )
+    fact_filter: bool = Field(
+        True,
+        description="Never take a document that states all facts of a positive, neither as a row's own negative nor "
+        "through another row of the batch. Off: only to measure what it brings.",
+    )
+    boost: float = Field(
+        0.0,
+        ge=0,
+        description="Weight added to a row all of whose negatives are hard (not random), in proportion for others. 0: "
+        "all rows weigh alike, as when nothing is known.",
+    )
+    margin: float = Field(
+        0.1,
+        ge=0,
+        le=2,
+        description="A negative violates it whose cosine similarity is above the positive's less so much. 0.1: half of "
+        "the 0.2 that triplet losses take, whose distances are about twice as wide apart.",
+    )
+    adversary: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Length of the step by which the embedding of every negative is moved up the gradient of the loss "
+        "before the loss is taken (fast gradient method), on the unit sphere. 0: optional in methods; 0.1 turns a "
+        "negative by up to 6 degrees.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if abs(sum(self.mix) - 1) > 1e-6:
+            raise ValueError(f"the shares of {', '.join(SOURCES)} add up to 1, and not to {sum(self.mix):g}")
+        return self
+
+    @property
+    def mix(self) -> tuple[float, float, float, float]:
+        """The shares in the order of :data:`SOURCES`."""
+        return (self.random, self.graph, self.latent, self.edit)
+
+
+SourceOptions = Annotated[MinedSources | MixedSources, Field(discriminator="kind"), _named(MinedSources, MixedSources)]
+
+
+class FirstDraw(PartOptions):
+    """The best of the row, the same in every step."""
+
+    kind: Literal["first"] = _kind("first")
+
+
+class SimAnsDraw(PartOptions):
+    """By SimANS, others in every step, with its a and b learned through a Gumbel-softmax (AdaptiveSimANS).
+
+    They are learned by the loss that trains the encoder, as the report has it. That loss falls where negatives become
+    easier, so look at a and b in the log.
+    """
+
+    kind: Literal["simans"] = _kind("simans")
+    learning_rate: ClassVar[float] = 1e-2
+    form: Literal["score", "rank"] = Field(
+        "score",
+        description="score: chances are in proportion to exp(−a(s − s⁺ − b)²), as in the paper; rank: to "
+        "exp(−a·|rank − b·rank⁺|), as often retold.",
+    )
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What chances go by."""
+        return ("dense",) if self.form == "score" else ("dense_rank",)
+
+
+DrawOptions = Annotated[FirstDraw | SimAnsDraw, Field(discriminator="kind"), _named(FirstDraw, SimAnsDraw)]
+
+
+class NoCurriculum(PartOptions):
+    """The best negatives of every row, in every step."""
+
+    kind: Literal["none"] = _kind("none")
+
+
+class WindowOptions(PartOptions):
+    """What all curricula with a window share: which negatives of its pool a row is shown at a difficulty."""
+
+    window: Literal["elo", "rank"] = Field(
+        "elo",
+        description="What the window is in. elo: gaps to the positive, as in methods §3.6; inside are rated candidates "
+        "only, so let `elo.depth` rate as many as the pool holds. rank: the place in the row's pool as a share, 0 "
+        "the first, for recipes that rate nobody; the pool is to be ordered by hardness.",
+    )
+    fill: Literal["nearest", "none"] = Field(
+        "nearest",
+        description="What a row is shown where its window holds too few. nearest: those nearest to the window, so that "
+        "the number of negatives does not change with the difficulty. none: just those inside.",
+    )
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The ratings that the gaps are of."""
+        return ("elo",) if self.window == "elo" else ()
+
+
+class TiersOptions(WindowOptions):
+    """Four tiers of a quarter of the steps each: first easy negatives only, then harder ones besides (ANMI 2.0)."""
+
+    kind: Literal["tiers"] = _kind("tiers")
+
+
+class SlidingOptions(WindowOptions):
+    """What the curricula share that set a difficulty between 0 and 1."""
+
+    growth: float = Field(
+        0.5,
+        ge=0,
+        le=4,
+        description="Share of negatives that come on top at difficulty 1; in between it is in proportion. 0.5: that of "
+        "methods §3.6. The pool must be larger for it.",
+    )
+    window_steps: int | None = Field(
+        None,
+        ge=2,
+        description="Steps that one decision looks at and lasts. None goes by the length of the training: a twentieth "
+        "of it for learning progress, so that difficulty can rise from 0 to about 1, and a fortieth for the bandit, so "
+        "that every arm is tried often; at least 5 and at most 100, the number in methods §3.6.",
+    )
+
+
+class LearningProgressOptions(SlidingOptions):
+    """Harder while the model learns or has stopped to, easier when it gets worse (after Graves et al. 2017)."""
+
+    kind: Literal["learning_progress"] = _kind("learning_progress")
+    every: int | None = Field(
+        None,
+        ge=1,
+        description="Steps between two decisions. None: `window_steps`, so that none looks at the steps of another; "
+        "with fewer, windows slide, and 100 by 10 is the ANMI 2.1 report's.",
+    )
+    centred: bool = Field(
+        True,
+        description="Take the running mean off the stability of the gradient norm. On: it lies above 0 whatever "
+        "happens, and uncentred keeps the progress above 0.05, so that difficulty only ever climbs.",
+    )
+
+
+class BanditOptions(SlidingOptions):
+    """Thompson sampling among difficulties, rewarded by the fall of the loss and the rise of the dev metric."""
+
+    kind: Literal["bandit"] = _kind("bandit")
+    arms: int = Field(
+        5, ge=2, le=50, description="Difficulties to choose from, from 0 to 1. 5: the windows of neighbours overlap."
+    )
+
+
+class ScheduleOptions(PartOptions):
+    """What the schedules share: from which of the mixed sources negatives come as the training goes on (methods §5).
+
+    They end with the shares that ``sources: mixed`` names, and there is no schedule without it.
+    """
+
+
+class LinearOptions(ScheduleOptions):
+    """From random negatives only to the final shares of the sources, in a straight line."""
+
+    kind: Literal["linear"] = _kind("linear")
+    warm_up: float = Field(
+        2.0,
+        ge=0,
+        description="Epochs in which the share of random negatives falls from 1 to its final one, while those of the "
+        "other sources rise from 0; then the final ones stay. 2: methods, which let random fall to 0; here it stops at "
+        "what `sources` says, so that nothing jumps.",
+    )
+
+
+class StepOptions(ScheduleOptions):
+    """Random negatives only, then graph and edited ones besides, then latent ones besides."""
+
+    kind: Literal["step"] = _kind("step")
+    warm_up: float = Field(2.0, ge=0, description="Epochs of random negatives only. 2: methods.")
+    latent_from: float = Field(
+        5.0,
+        ge=0,
+        description="Epochs after which latent negatives come besides; until then the other shares make up for them. "
+        "5: methods, so train for more epochs than that, or take less.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.latent_from < self.warm_up:
+            raise ValueError(f"latent_from ({self.latent_from:g}) is not before the end of warm_up ({self.warm_up:g})")
+        return self
+
+
+class TriggeredOptions(ScheduleOptions):
+    """The stages of step, each until the model masters it, and back where it fails."""
+
+    kind: Literal["triggered"] = _kind("triggered")
+    measure: Literal["violations", "validation"] = Field(
+        "violations",
+        description="What tells. violations: the running share of a step's negatives that violate the margin of "
+        "`sources`. validation: the dev metric, once an epoch. violations: it answers within a stage, many times an "
+        "epoch, and also where there are no dev queries.",
+    )
+    advance: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="Share of violations below which the next stage begins. 0.05: random negatives are soon far below "
+        "it, swaps only once the model has learned something of them.",
+    )
+    retreat: float = Field(
+        0.25,
+        ge=0,
+        le=1,
+        description="Share above which the stage before begins again. 0.25: a quarter of the negatives "
+        "is more than a model that is learning the stage leaves.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.advance < self.retreat:
+            raise ValueError(
+                f"advance is below retreat, or the schedule would go to and fro: they are {self.advance:g} and "
+                f"{self.retreat:g}"
+            )
+        return self
+
+
+SCHEDULES: Final = (LinearOptions, StepOptions, TriggeredOptions)
+CurriculumOptions = Annotated[
+    NoCurriculum
+    | TiersOptions
+    | LearningProgressOptions
+    | BanditOptions
+    | LinearOptions
+    | StepOptions
+    | TriggeredOptions,
+    Field(discriminator="kind"),
+    _named(NoCurriculum, TiersOptions, LearningProgressOptions, BanditOptions, *SCHEDULES),
+]
+
+
+class Adaptation(BaseModel):
+    """One setting of the training as a linear function of the hardness of a query.
+
+    Examples
+    --------
+    >>> Adaptation(low=0.5, high=1.5, direction="falling").at(0.25)
+    1.25
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low: float = Field(ge=0, description="The smallest value it takes. The methods name one for each adaptation.")
+    high: float = Field(ge=0, description="The largest value it takes. The methods name one for each adaptation.")
+    direction: Literal["rising", "falling", "off"] = Field(
+        description="rising: larger for harder queries. falling: smaller. off: not adapted. The methods name one each."
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low:g} and must not exceed high, which is {self.high:g}")
+        return self
+
+    @property
+    def on(self) -> bool:
+        """Whether it adapts anything."""
+        return self.direction != "off"
+
+    def at(self, hardness: Any) -> Any:
+        """Return the value at a hardness in [0, 1]: a number, an array or a tensor."""
+        span = self.high - self.low
+        return self.low + span * hardness if self.direction == "rising" else self.high - span * hardness
+
+
+class NoAdaptation(PartOptions):
+    """Every query is trained alike."""
+
+    kind: Literal["none"] = _kind("none")
+
+
+class HansOptions(PartOptions):
+    """Harder queries get more negatives, a larger weight, a lower temperature and a larger margin (HANS)."""
+
+    kind: Literal["hans"] = _kind("hans")
+    learning_rate: ClassVar[float] = 1e-3
+    negatives: Adaptation = Field(
+        Adaptation(low=1, high=3, direction="rising"),
+        description="Mined negatives of a row, rounded at random from the fraction in every step. 1 to 3, rising: the "
+        "report's.",
+    )
+    weight: Adaptation = Field(
+        Adaptation(low=0.5, high=1.5, direction="rising"),
+        description="Factor of a query's loss. Rising: what the report intends; its formula falls.",
+    )
+    temperature: Adaptation = Field(
+        Adaptation(low=0.5, high=1.0, direction="falling"),
+        description="Temperature. Falling: what the report intends; its formula rises.",
+    )
+    temperature_is: Literal["factor", "absolute"] = Field(
+        "factor",
+        description="factor: times the training's temperature. absolute: the temperature itself, as the report has it, "
+        "whatever temperature is set; on cosines 0.5 tells hardly any negative from another.",
+    )
+    margin: Adaptation = Field(
+        Adaptation(low=0.1, high=0.5, direction="rising"),
+        description="Margin by which the positive must win. Rising: what the report intends; its formula falls.",
+    )
+    margin_is: Literal["subtracted", "added"] = Field(
+        "subtracted",
+        description="What is done with the margin. subtracted: the positive must win by it. added: the report's "
+        "formula, which makes the task easier.",
+    )
+    margin_on: Literal["logit", "similarity"] = Field(
+        "logit",
+        description="What the margin stands on. logit: the similarity divided by the temperature. similarity: before "
+        "it is divided, as the report has it; at a temperature of 0.07 it is 14 times as much then.",
+    )
+    detached: bool = Field(
+        True,
+        description="Whether the predictor leaves the embedding alone. On: how a text looks is no part of what it asks "
+        "for, and with all adaptations off the training is that of the plain loss.",
+    )
+
+
+HardnessOptions = Annotated[NoAdaptation | HansOptions, Field(discriminator="kind"), _named(NoAdaptation, HansOptions)]
+
+
+def check_sources(curriculum: PartOptions, *, mixed: bool) -> None:
+    """Raise an AnmiError where a curriculum does not go with where negatives come from, mined or ``mixed``."""
+    if mixed and isinstance(curriculum, WindowOptions):
+        raise AnmiError(
+            f'training: curriculum "{curriculum.kind}" chooses among mined negatives, and `sources: mixed` takes none '
+            "of them; choose a schedule (linear, step, triggered), or `sources: mined`"
+        )
+    if not mixed and isinstance(curriculum, ScheduleOptions):
+        raise AnmiError(
+            f'training: curriculum "{curriculum.kind}" says how large the share of each of the mixed sources is, and '
+            "negatives are mined; set `sources: mixed`, or choose another curriculum"
+        )

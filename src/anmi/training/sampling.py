@@ -1,0 +1,391 @@
+"""Which negatives a row brings to a step, and how often each was drawn."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from anmi import seeds
+from anmi.corpus.hardness import hardness
+from anmi.corpus.splits import choose
+from anmi.errors import AnmiError
+from anmi.training.batch import Row
+from anmi.training.curriculum import Curriculum, State
+from anmi.training.losses.drawn import RELAXATION, SLOT, DrawnBySimAns
+from anmi.training.mixed import MixedSampler, Stock
+from anmi.training.options import TrainingOptions
+from anmi.training.parts import Adaptation, HansOptions, MixedSources, SimAnsDraw, WindowOptions
+
+# Gap in Elo below which no negative is ever shown: the danger zone.
+_DANGER: Final = 100.0
+# A share of the negatives of so many queries is known to half a per cent, and memory does not grow with the training.
+MOST_QUERIES: Final = 2_000
+COLUMNS: Final = ("query_id", "document_id", "count")
+
+
+class NegativeSampler(Protocol):
+    """Called once a step, with the rows of the batch; a draw may depend on nothing but the seed, step and row."""
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the negatives of this step (from 0)."""
+        ...
+
+
+class FirstNegatives:
+    """The best of each row, the same in every step."""
+
+    def __init__(self, rows: Sequence[Row], count: int | None) -> None:
+        self._rows = rows if count is None else [row.pick(range(min(count, len(row.negatives)))) for row in rows]
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers."""
+        return [self._rows[number] for number in rows]
+
+
+class PoolSampler:
+    """Draws the negatives of a step uniformly from those inside the curriculum's window, without replacement.
+
+    Where the window holds too few, those nearest to it follow, unless it is strict, and negatives that nobody rated
+    come last. What lies below the danger border, or weighs nothing, is never drawn, nor is it a negative of its row
+    through another row of the batch. The draws of a row depend on seed, step and row only, and the first k of n drawn
+    are what a draw of k would have given.
+
+    Parameters
+    ----------
+    rows
+        All training rows with all negatives that were mined for them. With a window in Elo they were judged in
+        ``elo``.
+    count
+        Negatives a row brings where the curriculum does not say; None is all it has.
+    seed
+        Of the training.
+    curriculum
+        Whose state every draw goes by.
+    options
+        Of the curriculum: what its window is in.
+    keep
+        Judgments that the loss reads; others are not carried into the batches.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        count: int | None,
+        seed: int,
+        curriculum: Curriculum,
+        options: WindowOptions,
+        keep: Sequence[str] = (),
+    ) -> None:
+        lengths = np.array([len(row.negatives) for row in rows])
+        self._places = np.arange(max(int(lengths.max(initial=0)), 1), dtype=np.int32)
+        exists = self._places < lengths[:, None]
+        weights = _padded([row.weights for row in rows], exists, 0.0)
+        self._gap = _gaps(rows, exists, options.window)
+        danger = _DANGER if options.window == "elo" else -math.inf
+        # A gap nobody knows is not known to be below the border.
+        self._usable = (weights > 0) & ~(self._gap < danger)
+        self._strict = options.fill == "none"
+        self._rows = [_stripped(row, exists[i] & ~self._usable[i], keep) for i, row in enumerate(rows)]
+        self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
+        self._count, self._seed, self._curriculum = count, seed, curriculum
+        self._report: dict[str, float] = {}
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the negatives of this step (from 0)."""
+        places, taken, inside = self.draw(rows, step, self._curriculum.state)
+        drawn = int(taken.sum())
+        share = float((inside & taken).sum()) / drawn if drawn else math.nan
+        self._report = {"negatives": drawn / len(rows), "inside": share}
+        return [
+            self._rows[number].pick(line[:count])
+            for number, line, count in zip(rows.tolist(), places.tolist(), taken.sum(axis=1).tolist(), strict=True)
+        ]
+
+    def draw(
+        self, rows: NDArray[np.int64], step: int, state: State
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return what is drawn under a state.
+
+        Returns, for B rows and n wanted: places in the pool in the order drawn, int64 [B, n]; which of them were drawn,
+        bool, true ones first; and which lie inside the window, bool.
+        """
+        gap = self._gap[rows]
+        outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
+        outside[np.isnan(gap)] = np.inf
+        usable = self._usable[rows] & (outside == 0 if self._strict else True)
+        keys = [self._keys[number] for number in rows.tolist()]
+        slots = np.broadcast_to(self._places, gap.shape)
+        uniform = seeds.uniform(self._seed, f"training/pool/{step}", keys, slots)
+        order = np.lexsort((uniform, np.where(usable, outside, np.inf), ~usable), axis=1)
+        wanted = self._count if state.negatives is None else state.negatives
+        order = order[:, :wanted]
+        taken = np.take_along_axis(usable, order, axis=1)
+        return order, taken, np.take_along_axis(outside == 0, order, axis=1)
+
+    def report(self) -> dict[str, float]:
+        """Return the mean number of negatives a row of the last step, and the share of them inside the window."""
+        return self._report
+
+
+def _check_pool(rows: Sequence[Row], negatives: int | None) -> None:
+    """Raise an AnmiError unless there is more to draw from than is drawn."""
+    most = max(len(row.negatives) for row in rows)
+    if negatives is None or most <= negatives:
+        wanted = "all negatives of a row" if negatives is None else f"{negatives} negatives a row"
+        raise AnmiError(
+            f"A curriculum chooses among more negatives than a step takes, but {wanted} are asked for and no row has "
+            f"more than {most}; ask for fewer, or give the recipe a larger `pool` and run selection again."
+        )
+
+
+def _gaps(rows: Sequence[Row], exists: NDArray[np.bool_], window: str) -> NDArray[np.float64]:
+    if window == "elo":
+        rated = [row.judged["elo"][1] for row in rows]
+        own = np.array([row.judged["elo"][0] for row in rows])
+        return own[:, None] - _padded(rated, exists, np.nan)
+    lengths = exists.sum(axis=1, keepdims=True)
+    return np.where(exists, np.arange(exists.shape[1]) / np.maximum(lengths - 1, 1), np.nan)
+
+
+def _padded(values: Sequence[Sequence[float]], exists: NDArray[np.bool_], fill: float) -> NDArray[np.float64]:
+    result = np.full(exists.shape, fill)
+    result[exists] = [value for line in values for value in line]
+    return result
+
+
+def _stripped(row: Row, barred: NDArray[np.bool_], keep: Sequence[str]) -> Row:
+    excluded = row.excluded_ids.union(row.negative_ids[place] for place in np.flatnonzero(barred))
+    return replace(row, excluded_ids=excluded, judged={name: row.judged[name] for name in keep})
+
+
+class SimAnsSampler:
+    """Draws the negatives of a step from each row's pool by the present a and b, without replacement.
+
+    The draw is exact: the Gumbel top-k of the pool. How far a softmax in its place would have drawn each candidate is
+    left with the loss of the step, which has its gradient. What weighs nothing, or has no score, is never drawn. The
+    draws of a row depend on seed, step, row, a and b only.
+
+    Parameters
+    ----------
+    rows
+        All training rows with all that was mined for them, judged in what the form reads.
+    count
+        Negatives a row brings.
+    seed
+        Of the training.
+    loss
+        That of the training, with what is learned of the draw.
+    column
+        Judgment that chances go by.
+    keep
+        Judgments that the loss reads; others are not carried into the batches.
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], count: int, seed: int, loss: DrawnBySimAns, column: str, keep: Sequence[str] = ()
+    ) -> None:
+        lengths = np.array([len(row.negatives) for row in rows])
+        self._places = np.arange(max(int(lengths.max(initial=0)), 1), dtype=np.int32)
+        exists = self._places < lengths[:, None]
+        self._scores, weights = np.full(exists.shape, np.nan), np.zeros(exists.shape)
+        self._scores[exists] = [value for row in rows for value in row.judged[column][1]]
+        weights[exists] = [weight for row in rows for weight in row.weights]
+        self._own = np.array([row.judged[column][0] for row in rows])[:, None]
+        self._usable = (weights > 0) & np.isfinite(self._scores)
+        if loss.drawing.form == "score":
+            self._usable &= np.isfinite(self._own)
+        self._rows = [replace(row, judged={name: row.judged[name] for name in keep}) for row in rows]
+        self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
+        self._count, self._seed, self._loss = count, seed, loss
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the negatives of this step (from 0)."""
+        names = [self._keys[number] for number in rows.tolist()]
+        slots = np.broadcast_to(self._places, (len(rows), len(self._places)))
+        uniform = seeds.uniform(self._seed, f"training/simans/{step}", names, slots)
+        drawing = self._loss.drawing
+        device = drawing.b.device
+        scores, own, usable, uniforms = (
+            torch.from_numpy(each).to(device)
+            for each in (np.nan_to_num(self._scores[rows]), self._own[rows], self._usable[rows], uniform)
+        )
+        keys = drawing.keys(scores, own, usable, uniforms)
+        self._loss.relaxed = drawing.relaxed(keys, usable, self._count, RELAXATION)
+        order = torch.argsort(keys.detach(), dim=1, descending=True, stable=True)[:, : self._count].cpu().numpy()
+        taken = np.take_along_axis(self._usable[rows], order, axis=1).sum(axis=1)
+        return [
+            _placed(self._rows[number], line[:count])
+            for number, line, count in zip(rows.tolist(), order.tolist(), taken.tolist(), strict=True)
+        ]
+
+
+def _placed(row: Row, places: list[int]) -> Row:
+    """Return a row with some of its negatives, and with where in its pool they stand as a judgment of them."""
+    drawn = row.pick(places)
+    return replace(drawn, judged={**drawn.judged, SLOT: (math.nan, tuple(map(float, places)))})
+
+
+def rated(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with the hardness of their queries, unless they have it; every query is looked at once."""
+    if not any(math.isnan(row.hardness) for row in rows):
+        return list(rows)
+    texts = list(dict.fromkeys(row.query for row in rows))
+    value = dict(zip(texts, hardness(texts).value.tolist(), strict=True))
+    return [replace(row, hardness=value[row.query]) for row in rows]
+
+
+def round_at_random(values: NDArray[np.float64], query_ids: Sequence[str], step: int, seed: int) -> NDArray[np.int64]:
+    """Round up with the probability of the fraction, so that the mean over steps is the value itself.
+
+    Values [B] give int64 [B]. A query's draw depends on the seed, its id and the step (from 0), on nothing else.
+
+    Examples
+    --------
+    >>> round_at_random(np.array([2.0, 1.5]), ["q1", "q2"], step=0, seed=1)[0].item()
+    2
+    """
+    slots = np.full((len(query_ids), 1), step, np.int32)
+    uniform = seeds.uniform(seed, "training/hardness", query_ids, slots)[:, 0]
+    whole = np.floor(values)
+    return (whole + (uniform < values - whole)).astype(np.int64)
+
+
+class HardnessSampler:
+    """Lets a row keep the first of the negatives that another sampler chose, as many as its hardness asks for.
+
+    Parameters
+    ----------
+    inner
+        Chooses the negatives of a step, best first.
+    count
+        How many there are at a hardness; off keeps all.
+    seed
+        Of the training.
+    """
+
+    def __init__(self, inner: Callable[[NDArray[np.int64], int], list[Row]], count: Adaptation, seed: int) -> None:
+        self._inner = inner
+        self._count = count
+        self._seed = seed
+        self._mean: float | None = None
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the negatives of this step (from 0)."""
+        found = self._inner(rows, step)
+        if not self._count.on:
+            return found
+        wanted = self._count.at(np.array([row.hardness for row in found]))
+        counts = round_at_random(wanted, [row.query_id for row in found], step, self._seed)
+        kept = [
+            row.pick(range(min(count, len(row.negatives)))) for row, count in zip(found, counts.tolist(), strict=True)
+        ]
+        self._mean = sum(len(row.negatives) for row in kept) / len(kept)
+        return kept
+
+    def report(self) -> dict[str, float]:
+        """Return the inner sampler's numbers, and the mean number of negatives of the last step."""
+        inner: dict[str, float] = self._inner.report() if hasattr(self._inner, "report") else {}
+        return inner if self._mean is None else inner | {"negatives": self._mean}
+
+
+def build_sampler(
+    rows: Sequence[Row],
+    options: TrainingOptions,
+    curriculum: Curriculum | None,
+    seed: int,
+    *,
+    keep: Sequence[str] = (),
+    stock: Stock | None = None,
+    dimension: int = 0,
+    loss: nn.Module | None = None,
+) -> NegativeSampler:
+    """Return what chooses the negatives of every step.
+
+    ``rows`` have all negatives that were mined for them. ``keep`` are the judgments that the loss reads; others serve
+    the draw only. ``stock`` is what negatives of mixed sources are drawn from. ``loss`` learns the draw of ``simans``.
+
+    Raises
+    ------
+    AnmiError
+        There is a curriculum, and no row has more negatives than a step takes; or sources are mixed, and there is
+        nothing to draw from.
+    """
+    count = options.negatives
+    if isinstance(options.sources, MixedSources):
+        if stock is None or count is None:
+            raise AnmiError(
+                "Negatives of mixed sources are drawn from the corpus and what its documents state; give the training "
+                "both, as the training stage does."
+            )
+        return MixedSampler(rows, count, seed, stock, options.sources, curriculum, dimension)
+    made: NegativeSampler
+    if curriculum is not None and isinstance(options.curriculum, WindowOptions):
+        _check_pool(rows, count)
+        made = PoolSampler(rows, count, seed, curriculum, options.curriculum, keep)
+    elif isinstance(options.draw, SimAnsDraw):
+        _check_pool(rows, count)
+        if not isinstance(loss, DrawnBySimAns) or count is None:
+            raise ValueError("a learned draw needs the loss that learns it, and how many negatives a row is to bring")
+        made = SimAnsSampler(rows, count, seed, loss, options.draw.reads[0], keep)
+    else:
+        made = FirstNegatives(rows, count)
+    return (
+        HardnessSampler(made, options.hardness.negatives, seed) if isinstance(options.hardness, HansOptions) else made
+    )
+
+
+class DrawnNegatives:
+    """Counts how often each document was drawn as a negative of each query.
+
+    Negatives that a row gets from the other rows of its batch are not drawn for it and do not count.
+
+    Parameters
+    ----------
+    query_ids
+        Of the training rows.
+    seed
+        Keys which queries are counted where there are more than ``most``.
+    most
+        Queries counted at most, chosen by a hash of their ids.
+
+    Examples
+    --------
+    >>> drawn = DrawnNegatives(["q"], seed=1)
+    >>> drawn.add([Row("q", "?", "p", "yes", ("a", "b"), ("no", "not"), (1.0, 1.0), 1.0, frozenset("p"))])
+    >>> drawn.table().values.tolist()
+    [['q', 'a', 1], ['q', 'b', 1]]
+    """
+
+    def __init__(self, query_ids: Iterable[str], seed: int, most: int = MOST_QUERIES) -> None:
+        names = sorted(set(query_ids))
+        counted = choose(names, most, seed)
+        self._counts = {name: Counter[str]() for name, chosen in zip(names, counted, strict=True) if chosen}
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Count the negatives of a step."""
+        for row in rows:
+            if row.query_id in self._counts:
+                self._counts[row.query_id].update(row.negative_ids)
+
+    def table(self) -> pd.DataFrame:
+        """Return ``query_id, document_id, count``, sorted."""
+        made = [(query, *pair) for query, found in sorted(self._counts.items()) for pair in sorted(found.items())]
+        return pd.DataFrame(made, columns=list(COLUMNS)).astype({"query_id": str, "document_id": str, "count": "int64"})
+
+    def state_dict(self) -> dict[str, dict[str, int]]:
+        """Return all it needs to go on elsewhere, as plain JSON values."""
+        return {query: dict(found) for query, found in self._counts.items() if found}
+
+    def load_state_dict(self, state: Mapping[str, Mapping[str, int]]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        for query, found in state.items():
+            self._counts[query] = Counter(found)
