@@ -64,7 +64,7 @@ define RARE_TESTS
 ^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
-^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/previews|report/f)|^docs/images/viz tests/e2e/test_viz.py
+^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/artifact|report/f)|^docs/images/viz tests/e2e/test_viz.py
 ^src/anmi/(hooks/(mlflow|record)|datasets/model_registry|search/served|pipelines/evaluation)|^docs/images/viz tests/e2e/test_mlflow_page.py tests/hooks/test_served_model.py
 ^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/retrieve) tests/e2e/test_serve.py
 ^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|search)/|^conf/base/catalog tests/e2e/test_notebooks.py

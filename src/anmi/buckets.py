@@ -1,4 +1,4 @@
-"""What only fsspec knows, such as a bucket: its file system, its errors in one sentence, and a file in it.
+"""What only fsspec knows, such as a bucket: its file system, its errors in one sentence, and what lies in it.
 
 Credentials come from the environment alone, read by the file system's own library (for S3 ``AWS_ACCESS_KEY_ID`` and
 the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this project ever holds them.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import fsspec
@@ -21,54 +20,12 @@ from anmi.files import aside, disk_errors
 
 # Parts of a large file at a time, each of which s3fs holds in memory.
 _PARTS: Final = 4
+# Files at a time. s3fs holds each in memory, up to four parts of 50 MiB of it and files up to twice a part, so that an
+# upload takes some 800 MiB at worst and not 64 GiB.
+_FILES: Final = 4
 _LONGEST_REASON: Final = 200
 # Marks in a bucket a folder of which all is there.
 COMPLETE: Final = "_complete"
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file or a folder by its URL, with what its readers and writers use of :class:`pathlib.Path`.
-
-    It may be sent to other machines, whose environment has the credentials then.
-
-    Attributes
-    ----------
-    url
-        Where it lies.
-    kept
-        Where this machine keeps a copy, once something here wants a path.
-    """
-
-    url: str
-    kept: Path
-
-    def __truediv__(self, name: str) -> RemoteFile:
-        return RemoteFile(f"{self.url}/{name}", self.kept / name)
-
-    @property
-    def name(self) -> str:
-        """The last part of the URL."""
-        return self.kept.name
-
-    def read_bytes(self) -> bytes:
-        """Return what it holds."""
-        if self.kept.exists():
-            return self.kept.read_bytes()
-        with in_one_sentence(self.url):
-            return bytes(file_system(self.url).cat_file(self.url))
-
-    def write_bytes(self, data: bytes) -> None:
-        """Write it, whole or not at all."""
-        with in_one_sentence(self.url):
-            file_system(self.url).pipe_file(self.url, data)
-
-    def __fspath__(self) -> str:
-        if not self.kept.exists():
-            data = self.read_bytes()
-            with aside(self.kept) as path:
-                path.write_bytes(data)
-        return str(self.kept)
 
 
 def file_system(url: str, options: Mapping[str, Any] | None = None) -> Any:
@@ -135,8 +92,66 @@ def remove(place: str) -> None:
         system.invalidate_cache(path)
         for mark in [found for found in system.find(path) if found.endswith(f"/{COMPLETE}")]:
             system.rm_file(mark)
-        if system.exists(path):
-            system.rm(path, recursive=True)
+        empty(system, path)
+
+
+def empty(files: Any, target: str) -> None:
+    """Remove a folder, the mark that it is complete first: what is left of it after a crash is never loaded."""
+    if files.exists(f"{target}/{COMPLETE}"):
+        files.rm_file(f"{target}/{COMPLETE}")
+    if files.exists(target):
+        files.rm(target, recursive=True)
+
+
+def upload(files: Any, local: Path, target: str, place: str) -> None:
+    """Copy a file or a folder to ``target``; a folder is marked as complete when all of it is there.
+
+    Parameters
+    ----------
+    files
+        The file system.
+    local
+        What to copy. Empty folders in it are not kept: buckets know none.
+    target
+        Where to, in the words of the file system.
+    place
+        The same as people read it, for errors.
+    """
+    with in_one_sentence(place):
+        if not local.is_dir():
+            # S3 shows a file once all its bytes are there, one that is sent in parts as well.
+            files.put_file(str(local), target)
+            return
+        empty(files, target)
+        sources = sorted(path for path in local.rglob("*") if path.is_file())
+        targets = [f"{target}/{path.relative_to(local).as_posix()}" for path in sources]
+        if sources:
+            files.put([str(path) for path in sources], targets, batch_size=_FILES)
+        files.pipe_file(f"{target}/{COMPLETE}", b"")
+
+
+def download(files: Any, source: str, local: Path, place: str) -> None:
+    """Copy a file or a folder to ``local``, which does not exist yet.
+
+    Raises
+    ------
+    AnmiError
+        The place cannot be read, or the name of something in it would lead out of ``local``.
+    """
+    with in_one_sentence(place):
+        if not files.isdir(source):
+            files.get_file(source, str(local))
+            return
+        local.mkdir()
+        # A file system may or may not begin its paths with a slash.
+        inside = {path: path.strip("/").removeprefix(source.strip("/")).strip("/") for path in files.find(source)}
+        if any(".." in PurePosixPath(name).parts for name in inside.values()):
+            raise AnmiError(f"{place} holds a name with .. in it, which would lead out of its folder: remove it")
+        inside = {path: name for path, name in inside.items() if name and name != COMPLETE}
+        for name in inside.values():
+            (local / name).parent.mkdir(parents=True, exist_ok=True)
+        if inside:
+            files.get(list(inside), [str(local / name) for name in inside.values()], batch_size=_FILES)
 
 
 def lacks_bucket(error: BaseException) -> bool:

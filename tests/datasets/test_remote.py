@@ -29,7 +29,6 @@ from anmi.datasets import (
     StoreDataset,
     TableDataset,
     TextDataset,
-    remote,
 )
 from anmi.errors import AnmiError
 
@@ -275,7 +274,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     files.pipe_file("/bucket/c/good.txt", b"x")
     try:
         with pytest.raises(AnmiError, match="would lead out of its folder"):
-            remote.download(files, "/bucket/c", tmp_path / "c", "memory://bucket/c")
+            buckets.download(files, "/bucket/c", tmp_path / "c", "memory://bucket/c")
     finally:
         del files.store["/bucket/c/../../evil.txt"]
     assert not list(tmp_path.rglob("evil.txt"))
@@ -337,8 +336,8 @@ def test_copies_go_with_the_process_and_those_of_a_killed_one_with_the_next(tmp_
     def run(ending: str) -> str:
         script = f"""
 import os
-from anmi.datasets import remote
-room = remote.local_room()
+from anmi.store.room import room
+room = room("anmi-downloads-")
 (room / "copy").write_text("x")
 print(room, flush=True)
 {ending}
@@ -351,7 +350,7 @@ print(room, flush=True)
     assert not Path(run("")).exists()
     killed = Path(run("os.kill(os.getpid(), 9)"))
     assert (killed / "copy").exists()
-    living = tmp_path / f"{remote._PREFIX}living"
+    living = tmp_path / "anmi-downloads-living"
     living.mkdir()
     import fcntl
 

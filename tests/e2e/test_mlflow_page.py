@@ -17,8 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from anmi.datasets.model_registry import ModelRegistry
-from anmi.datasets.registered import model_folder
+from anmi.datasets.model_registry import ModelRegistry, model_folder
 from anmi.retrieval.sparse.model import inference_free
 
 pytestmark = [pytest.mark.slow, pytest.mark.rare]

@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 import pytest
 
-from anmi.datasets.registered import model_folder
+from anmi.datasets.model_registry import model_folder
 from anmi.retrieval.sparse.model import inference_free
 from anmi.search.served import Terms
 

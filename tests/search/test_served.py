@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from anmi.datasets.registered import model_folder
+from anmi.datasets.model_registry import model_folder
 from anmi.errors import AnmiError
 from anmi.retrieval.sparse.model import inference_free
 

@@ -10,10 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anmi.buckets import RemoteFile
-
-File = Path | RemoteFile
-Source = bytes | File
+Source = bytes | Path
 """A part by its bytes, or by the file that holds them."""
 
 
@@ -38,14 +35,14 @@ def read(source: Source) -> bytes:
     return source if isinstance(source, bytes) else source.read_bytes()
 
 
-def write(data: bytes, folder: File, number: int) -> Part:
+def write(data: bytes, folder: Path, number: int) -> Part:
     """Write a part under its number."""
     name = f"part-{number:05d}.parquet"
     (folder / name).write_bytes(data)
     return Part(name, pq.read_metadata(pa.BufferReader(data)).num_rows, len(data), hashed(data))
 
 
-def write_all(parts: Iterable[bytes], folder: File, first: int = 0) -> list[Part]:
+def write_all(parts: Iterable[bytes], folder: Path, first: int = 0) -> list[Part]:
     """Write parts as they come, in this process."""
     return [write(data, folder, number) for number, data in enumerate(parts, start=first)]
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates.block import PADDING, Candidates, wanted
-from anmi.candidates.parts import File, Part, Source, read, write_all
+from anmi.candidates.parts import Part, Source, read, write_all
 from anmi.errors import AnmiError
 from anmi.ragged import lists, padded_array, table_bytes
 
@@ -142,7 +143,7 @@ class ColumnShards:
     def __init__(
         self,
         parts: Callable[[], Iterable[bytes]] | None = None,
-        files: Sequence[File] | None = None,
+        files: Sequence[Path] | None = None,
         names: Collection[str] | None = None,
     ) -> None:
         self._parts, self._files, self._names = parts, files, names
@@ -166,7 +167,7 @@ class ColumnShards:
         else:
             yield from (self._files or ()) if self._parts is None else self._parts()
 
-    def save(self, folder: File) -> list[Part]:
+    def save(self, folder: Path) -> list[Part]:
         """Write the parts into a folder, one after the other."""
         return write_all(self.parts(), folder)
 
@@ -228,7 +229,7 @@ class CandidateShards:
         blocks: Callable[[], Iterator[Candidates]],
         narrow: Callable[[Sequence[str]], CandidateShards] | None = None,
         layers: Callable[[], Iterator[Layers]] | None = None,
-        files: Sequence[File] | None = None,
+        files: Sequence[Path] | None = None,
         layout: Layout = Layout(),
         depth: int = 1,
     ) -> None:
@@ -242,7 +243,7 @@ class CandidateShards:
         return CandidateShards(lambda: iter(blocks))
 
     @staticmethod
-    def read(files: Sequence[File]) -> CandidateShards:
+    def read(files: Sequence[Path]) -> CandidateShards:
         """Read shards from Parquet files, in the order given."""
 
         def blocks(names: Sequence[str] | None = None) -> Iterator[Candidates]:
@@ -260,7 +261,7 @@ class CandidateShards:
         """Wrap a function that makes the blocks as :meth:`Candidates.to_bytes` writes them."""
         return CandidateShards(lambda: map(Candidates.from_bytes, parts()), layers=lambda: ((p,) for p in parts()))
 
-    def save(self, folder: File) -> list[Part]:
+    def save(self, folder: Path) -> list[Part]:
         """Write the blocks into a folder, one after the other."""
         return write_all(self.parts(), folder)
 

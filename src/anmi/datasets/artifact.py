@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from kedro.io.core import (
     AbstractVersionedDataset,
@@ -18,8 +19,12 @@ from kedro.io.core import (
 )
 
 from anmi import buckets
-from anmi.datasets import remote
 from anmi.files import aside, disk_errors, measured, remove
+from anmi.store.room import room
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from kedro_datasets._typing import TablePreview
 
 
 class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
@@ -56,8 +61,6 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         self._protocol, path = get_protocol_and_path(filepath, version)
         self.metadata = metadata
         self._url = filepath
-        # Whether other processes reach it by its URL alone, with what their environment holds.
-        self._by_url = self._protocol not in ("file", "memory") and not credentials and not fs_args
         self._kept: Path | None = None
         # Of what was saved last: see measured(), and its rows where it has some.
         self.written: dict[str, Any] = {}
@@ -81,19 +84,15 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def save(self, data: Any) -> None:
         """Write the artifact; nothing is seen of it before it is complete."""
-        with disk_errors(self._filepath if self._fs is None else self._url):
-            self._write_aside(data)
-
-    def _write_aside(self, data: Any) -> None:
         target = self._get_save_path()
         if self._fs is None:
-            with aside(Path(target)) as path:
+            with disk_errors(target), aside(Path(target)) as path:
                 self.written = measured(path, self._write(data, path))
             return
         local = self._copy_of(target)
         with disk_errors(local, "TMPDIR"), aside(local) as path:
             self.written = measured(path, self._write(data, path))
-        remote.upload(self._fs, local, str(target), self._place_of(target))
+        buckets.upload(self._fs, local, str(target), self._place_of(target))
         self._fs.invalidate_cache(str(self._filepath))
 
     def discard(self) -> None:
@@ -105,7 +104,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
                 remove(Path(target), beside=Path(target.parent))
         else:
             with buckets.in_one_sentence(self._place_of(target)):
-                remote.remove(self._fs, str(target))
+                buckets.empty(self._fs, str(target))
             self._fs.invalidate_cache(str(self._filepath))
 
     def load(self) -> Any:
@@ -126,7 +125,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             raise DatasetError(f"{self._place_of(source)} does not exist")
         if self._fs is not None:
             with aside(local) as path:
-                remote.download(self._fs, str(source), path, self._place_of(source))
+                buckets.download(self._fs, str(source), path, self._place_of(source))
         return local
 
     def _place_of(self, path: PurePosixPath) -> str:
@@ -136,7 +135,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def _copy_of(self, path: PurePosixPath) -> Path:
         if self._kept is None:
-            self._kept = Path(tempfile.mkdtemp(dir=remote.local_room()))
+            self._kept = Path(tempfile.mkdtemp(dir=room("anmi-downloads-")))
         return self._kept / path.relative_to(self._filepath.parent)
 
     def _remote_exists(self, path: str) -> bool:
@@ -189,3 +188,28 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": self._filepath, "protocol": self._protocol, "version": self._version}
+
+
+_Preview = TypeVar("_Preview", bound=Callable[..., Any])
+# Characters of a cell: a document, or a list of all candidates, would fill the page.
+_LONGEST: Final = 120
+
+
+def where_made(preview: _Preview) -> _Preview:
+    """Make a preview None where no run has made the dataset, of which Kedro-Viz would warn in five lines each."""
+
+    @wraps(preview)
+    def shown(self: ArtifactDataset, **options: Any) -> Any:
+        return preview(self, **options) if self.exists() else None
+
+    return cast("_Preview", shown)
+
+
+def table_preview(rows: pd.DataFrame) -> TablePreview:
+    """Return rows as texts, since lists and missing values are no JSON; long ones and numbers are cut."""
+    return cast("TablePreview", rows.astype(object).map(_short).to_dict(orient="split"))
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

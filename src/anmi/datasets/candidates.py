@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from kedro.io.core import DatasetError
 
-from anmi import buckets
-from anmi.buckets import RemoteFile
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
-from anmi.candidates.parts import File, Part, hashed
-from anmi.datasets import previews, remote
-from anmi.datasets.artifact import ArtifactDataset
-from anmi.files import sized
+from anmi.candidates.parts import Part, hashed
+from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 
 if TYPE_CHECKING:
     from kedro_datasets._typing import TablePreview
@@ -30,20 +25,16 @@ _KINDS: Final = {"c": "columns", "p": "positive_columns", "q": "query_columns"}
 
 
 class _PartsDataset(ArtifactDataset):
-    """A folder of parts, which workers write and read themselves where they reach it.
-
-    In a bucket, workers of a cluster put each part where it belongs, and what marks the version as complete comes
-    last. Nothing is downloaded before somebody reads it: a part, not the version.
-    """
+    """A folder of parts."""
 
     is_folder: ClassVar[bool] = True
 
     @abstractmethod
-    def _save_parts(self, data: Any, folder: File) -> list[Part]:
+    def _save_parts(self, data: Any, folder: Path) -> list[Part]:
         """Have ``data`` written into a folder; return what was written."""
 
     @abstractmethod
-    def _of_files(self, files: Sequence[File]) -> Any:
+    def _of_files(self, files: Sequence[Path]) -> Any:
         """Return what the files of the parts hold."""
 
     def _write(self, data: Any, path: Path) -> dict[str, str]:
@@ -51,42 +42,6 @@ class _PartsDataset(ArtifactDataset):
         parts = self._save_parts(data, path)
         self.rows = sum(part.rows for part in parts)
         return {part.name: part.digest for part in parts}
-
-    def _write_aside(self, data: Any) -> None:
-        if self._fs is None or not self._by_url or not getattr(data, "away", False):
-            super()._write_aside(data)
-            return
-        target = self._get_save_path()
-        folder = RemoteFile(self._place_of(target), self._parts_of_copy(target))
-        with buckets.in_one_sentence(folder.url):
-            remote.remove(self._fs, str(target))
-        parts = sorted(self._save_parts(data, folder), key=lambda part: part.name)
-        self.rows = sum(part.rows for part in parts)
-        (folder / buckets.COMPLETE).write_bytes(b"")
-        self._fs.invalidate_cache(str(self._filepath))
-        digests = {part.name: part.digest for part in parts}
-        self.written = sized(folder.name, {part.name: part.bytes for part in parts}, digests.__getitem__)
-
-    def load(self) -> Any:
-        """Read the artifact, the newest version unless another is asked for."""
-        source = self._get_load_path()
-        if self._fs is None or not self._by_url or (self._version and self._copy_of(source).exists()):
-            return super().load()
-        if not self._exists_function(str(source)):
-            raise DatasetError(f"{self._place_of(source)} does not exist")
-        folder = RemoteFile(self._place_of(source), self._parts_of_copy(source))
-        with buckets.in_one_sentence(folder.url):
-            self._fs.invalidate_cache(str(source))
-            names = sorted(PurePosixPath(entry).name for entry in self._fs.ls(str(source), detail=False))
-        return self._of_files([folder / name for name in names if PurePosixPath(name).match(_PATTERN)])
-
-    def _parts_of_copy(self, path: PurePosixPath) -> Path:
-        """Return where single parts are kept, apart from whole copies."""
-        copy = self._copy_of(path)
-        if not self._version:
-            # Others may write it anew, so a copy is for one load.
-            copy = copy.with_name(f"{copy.name}.{uuid.uuid4().hex}")
-        return copy.parent / "parts" / copy.name
 
     def _read(self, path: Path) -> Any:
         return self._of_files(sorted(path.glob(_PATTERN)))
@@ -110,7 +65,7 @@ class CandidateShardsDataset(_PartsDataset):
         super().__init__(**given)
         self._source = source
 
-    def _save_parts(self, data: CandidateShards | Candidates, folder: File) -> list[Part]:
+    def _save_parts(self, data: CandidateShards | Candidates, folder: Path) -> list[Part]:
         if self._source is not None:
             raise DatasetError(f"what {self._source} retrieved is read from {self._filepath.name} and saved with it")
         if not isinstance(data, (Candidates, CandidateShards)):
@@ -118,17 +73,17 @@ class CandidateShardsDataset(_PartsDataset):
         shards = CandidateShards.of([data]) if isinstance(data, Candidates) else data
         return shards.save(folder)
 
-    def _of_files(self, files: Sequence[File]) -> CandidateShards:
+    def _of_files(self, files: Sequence[Path]) -> CandidateShards:
         shards, source = CandidateShards.read(files), self._source
         return shards if source is None else shards.map(lambda block: block.of_source(source))
 
-    @previews.where_made
+    @where_made
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
         first = next(iter(self.load()), None)
         if first is None:
             return cast("TablePreview", {})
-        return previews.table(first.take(slice(0, 5)).to_table().to_pandas())
+        return table_preview(first.take(slice(0, 5)).to_table().to_pandas())
 
 
 class ColumnsDataset(_PartsDataset):
@@ -138,7 +93,7 @@ class ColumnsDataset(_PartsDataset):
     :class:`anmi.candidates.ColumnShards`, which :meth:`anmi.candidates.CandidateShards.joined` takes by position.
     """
 
-    def _save_parts(self, data: ColumnShards, folder: File) -> list[Part]:
+    def _save_parts(self, data: ColumnShards, folder: Path) -> list[Part]:
         if not isinstance(data, ColumnShards):
             raise DatasetError(f"expected columns for {self._filepath.name}, got {type(data).__name__}")
         parts = data.save(folder)
@@ -150,14 +105,14 @@ class ColumnsDataset(_PartsDataset):
         (folder / _MANIFEST).write_bytes(described)
         return [*parts, Part(_MANIFEST, 0, len(described), hashed(described))]
 
-    def _of_files(self, files: Sequence[File]) -> ColumnShards:
+    def _of_files(self, files: Sequence[Path]) -> ColumnShards:
         return ColumnShards(files=files)
 
-    @previews.where_made
+    @where_made
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
         part = next(self.load().parts(), None)
         if part is None:
             return cast("TablePreview", {})
         table = pq.read_table(pa.BufferReader(part)).slice(0, 5)
-        return previews.table(table.to_pandas())
+        return table_preview(table.to_pandas())

@@ -10,8 +10,7 @@ import numpy as np
 from kedro.io.core import Version
 from kedro.utils import load_obj
 
-from anmi.datasets import previews
-from anmi.datasets.artifact import ArtifactDataset
+from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 from anmi.files import plain
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class JsonDataset(PlainDataset):
     def _write(self, data: Any, path: Path) -> None:
         super()._write(plain(data), path)
 
-    @previews.where_made
+    @where_made
     def preview(self) -> JSONPreview:
         """Show the document in kedro-viz."""
         return cast("JSONPreview", self._plain(self.local_copy()).preview())
@@ -76,7 +75,7 @@ class FigureDataset(PlainDataset):
     kind = "plotly.JSONDataset"
     options: ClassVar = {"fs_args": {"open_args_save": {"encoding": "utf-8"}}}
 
-    @previews.where_made
+    @where_made
     def preview(self) -> PlotlyPreview:
         """Show the figure in kedro-viz."""
         return cast("PlotlyPreview", self._plain(self.local_copy()).preview())
@@ -122,7 +121,7 @@ class TableDataset(PlainDataset):
         super()._release()
         self._opened = None
 
-    @previews.where_made
+    @where_made
     def preview(self, nrows: int = 5) -> TablePreview:
         """Show the first rows in kedro-viz, without reading the others."""
         import pyarrow as pa
@@ -131,7 +130,7 @@ class TableDataset(PlainDataset):
         with pq.ParquetFile(self.local_copy()) as file:
             first = next(file.iter_batches(nrows), None)
             rows = pa.Table.from_batches([] if first is None else [first], file.schema_arrow)
-        return previews.table(rows.to_pandas())
+        return table_preview(rows.to_pandas())
 
 
 class TrainingRowsDataset(TableDataset):

@@ -14,8 +14,7 @@ import orjson
 import pandas as pd
 from kedro.io.core import AbstractDataset, DatasetError, Version
 
-from anmi.datasets import previews
-from anmi.datasets.artifact import ArtifactDataset
+from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -156,11 +155,11 @@ class JsonLinesChunks(ArtifactDataset):
                 rows.extend(map(orjson.loads, lines))
         return pd.DataFrame(rows)
 
-    @previews.where_made
+    @where_made
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
         with (self.local_copy() / "part_001.jsonl").open(encoding="utf-8") as lines:
-            return previews.table(pd.DataFrame([orjson.loads(line) for line in itertools.islice(lines, 5)]))
+            return table_preview(pd.DataFrame([orjson.loads(line) for line in itertools.islice(lines, 5)]))
 
 
 class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -15,7 +16,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
-from anmi.candidates.parts import File
 from anmi.engine.threads import ahead
 from anmi.evaluation.shares import share_of_pairs
 from anmi.judging.calibration import reliability
@@ -510,7 +510,7 @@ def ranges(shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS)
     return {name: (low, high if high > low else low + 1.0) for name, (low, high) in found.items()}
 
 
-def _noted(files: Sequence[File], columns: Sequence[str]) -> dict[str, tuple[float, float]] | None:
+def _noted(files: Sequence[Path], columns: Sequence[str]) -> dict[str, tuple[float, float]] | None:
     """Ranges by the statistics of Parquet files, which pass over NaN; None where an infinity hides them."""
     found: dict[str, tuple[float, float]] = {}
     of = {f"{kind}.{name}": name for name in columns for kind in ("c", "p")}

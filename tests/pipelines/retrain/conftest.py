@@ -88,7 +88,7 @@ def new_folder(word_encoder: Callable[..., Any]) -> Callable[..., Path]:
     """Write a small model as it is registered."""
 
     def make(path: Path, seed: int = 0, profile: dict[str, Any] | None = None) -> Path:
-        from anmi.datasets.registered import model_folder
+        from anmi.datasets.model_registry import model_folder
 
         model = word_encoder(["night", "day"], seed=seed)
         return model_folder(model, path, {"prompt_query": "", "max_length": None}, profile)

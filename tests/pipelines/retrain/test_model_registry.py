@@ -11,8 +11,16 @@ import numpy as np
 import pytest
 
 from anmi.cli.champion import roll_back
-from anmi.datasets.model_registry import CHALLENGER, CHAMPION, ModelRegistry, digest
-from anmi.datasets.registered import PROFILE, SERVING, WEIGHTS, read_beside
+from anmi.datasets.model_registry import (
+    CHALLENGER,
+    CHAMPION,
+    PROFILE,
+    SERVING,
+    WEIGHTS,
+    ModelRegistry,
+    digest,
+    read_beside,
+)
 from anmi.errors import AnmiError
 
 

@@ -17,8 +17,7 @@ from scipy.stats import binomtest
 from sentence_transformers import SentenceTransformer
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK
-from anmi.datasets.registered import SERVING, read_beside
+from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth

@@ -11,8 +11,17 @@ from typing import Any, Final
 import pandas as pd
 
 from anmi.candidates import CandidateShards, ColumnShards
-from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, Entry, ModelRegistry
-from anmi.datasets.registered import PROFILE, SERVING, WEIGHTS, model_folder, read_beside
+from anmi.datasets.model_registry import (
+    CHAMPION,
+    PROFILE,
+    ROLLED_BACK,
+    SERVING,
+    WEIGHTS,
+    Entry,
+    ModelRegistry,
+    model_folder,
+    read_beside,
+)
 from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import UNSEEN
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
