@@ -102,7 +102,7 @@ def measure(found: Collection, split: str, name: str, form: str = "as they are")
         texts = [unicodedata.normalize("NFD", text) for text in texts]
     if form == "without blanks":
         texts, asked = (["".join(text.split()) for text in side] for side in (texts, asked))
-    settings = {"documents": len(texts), "engine": "bm25s", "k1": 0.9, "b": 0.4, "method": "lucene"}
+    settings = {"documents": len(texts), "engine": "bm25s", "k1": 0.9, "b": 0.4}
     index = BM25Index(_index(cut(texts), settings), settings, cut)
     run = run_table(queries["query_id"].tolist(), found.corpus["document_id"].tolist(), *index.search(asked, 100))
     table = evaluate(found.qrels[found.qrels["query_id"].isin(queries["query_id"])], run, ks=(10, 100))

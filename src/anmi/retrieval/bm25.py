@@ -38,8 +38,6 @@ class BM25Index:
         Tokeniser, see :func:`anmi.retrieval.tokenize.tokenizer`.
     k1, b
         Saturation of term frequency and strength of length normalisation.
-    method
-        Variant of the formula, by bm25s' name (``lucene``, ``robertson``, …); rank_bm25 is always ``robertson``.
     epsilon
         Of rank_bm25: idf of terms in more than half of the documents, as a share of the mean idf.
 
@@ -64,11 +62,10 @@ class BM25Index:
         engine: str = "bm25s",
         k1: float = 0.9,
         b: float = 0.4,
-        method: str = "lucene",
         epsilon: float = 0.0,
     ) -> BM25Index:
         """Cut and index texts; see the class for the parameters."""
-        return BM25Index.of_terms(Terms.cut(texts, language, kind), engine, k1, b, method, epsilon)
+        return BM25Index.of_terms(Terms.cut(texts, language, kind), engine, k1, b, epsilon)
 
     @staticmethod
     def of_terms(
@@ -76,15 +73,13 @@ class BM25Index:
         engine: str = "bm25s",
         k1: float = 0.9,
         b: float = 0.4,
-        method: str = "lucene",
         epsilon: float = 0.0,
     ) -> BM25Index:
         """Index documents that are cut into terms; see the class for the parameters."""
         if engine not in ENGINES:
             raise AnmiError(f'unknown BM25 engine "{engine}"; {nearest(engine, ENGINES)}')
         settings: dict[str, Any] = {
-            "documents": len(terms.lengths), **terms.settings, "engine": engine, "k1": k1, "b": b, "method": method,
-            "epsilon": epsilon,
+            "documents": len(terms.lengths), **terms.settings, "engine": engine, "k1": k1, "b": b, "epsilon": epsilon,
         }  # fmt: skip
         if engine == "bm25s":
             return BM25Index(_index(terms, settings), settings, terms.tokenize)
@@ -191,7 +186,9 @@ class BM25Index:
         scores = np.full(documents.shape, np.nan, np.float32)
         ranks = np.full(documents.shape, np.nan, np.float32)
         for part, full in self.scored(queries, documents.shape[1]):
-            scores[part], ranks[part] = score_and_rank(full, documents[part])
+            scores[part] = np.take_along_axis(full, np.maximum(documents[part], 0), axis=1)
+            scores[part][documents[part] < 0] = np.nan
+            ranks[part] = np.where(documents[part] < 0, np.nan, above(full, scores[part]) + 1)
         return scores, ranks
 
     def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -204,6 +201,8 @@ class BM25Index:
         width
             Documents per query that the caller looks at, at most; bounds how many queries come at a time.
         """
+        from anmi.retrieval.sums import add_postings
+
         rows = self._tokenize(queries)
         # Few enough to stay near the processor's caches, which is where the time goes.
         step = max(1, _CELLS // max(self.settings["documents"], width, 1))
@@ -216,15 +215,9 @@ class BM25Index:
                 continue
             full = room[: len(chosen)]
             full.fill(0)
-            self._add(chosen, full)
+            # As bm25s does itself, in the same order, less the scores that it makes anew for each query.
+            add_postings(*self._terms(chosen), *self._postings, full)
             yield part, full
-
-    def _add(self, rows: list[list[str]], scores: NDArray[np.float32]) -> None:
-        """Add the postings of the tokens of some queries to the scores of all documents, float32 [part, N]."""
-        from anmi.retrieval.sums import add_postings
-
-        # As bm25s does itself, in the same order, less the scores that it makes anew for each query.
-        add_postings(*self._terms(rows), *self._postings, scores)
 
     def _terms(self, rows: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the row and the number of each known token, [T] each."""
@@ -238,34 +231,6 @@ class BM25Index:
         """Where the postings of each term begin, their documents and their weights."""
         starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in ("indptr", "indices", "data"))
         return unsigned(starts), unsigned(documents), weights
-
-
-def score_and_rank(
-    full: NDArray[np.float32], documents: NDArray[np.int32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Look up scores and ranks of given documents in a full score matrix.
-
-    Parameters
-    ----------
-    full
-        Scores of all documents, [Q, N].
-    documents
-        int32 [Q, M], padded with -1.
-
-    Returns
-    -------
-    scores, ranks
-        float32 [Q, M]; rank = 1 + number of documents that score higher; NaN in padding.
-
-    Examples
-    --------
-    >>> scores, ranks = score_and_rank(np.array([[3.0, 1.0, 2.0]], np.float32), np.array([[1, -1]], np.int32))
-    >>> ranks.tolist()
-    [[3.0, nan]]
-    """
-    scores = np.take_along_axis(full, np.maximum(documents, 0), axis=1)
-    scores[documents < 0] = np.nan
-    return scores, np.where(documents >= 0, above(full, scores) + 1, np.nan).astype(np.float32)
 
 
 def above(full: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -283,38 +248,30 @@ def above(full: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.
 
 
 def _index(terms: Terms, settings: dict[str, Any]) -> Any:
-    """Weigh the terms of each document by bm25s' formulas, which that library itself does document by document."""
+    """Weigh the terms of each document by bm25s' formula, Lucene's, which it would compute document by document."""
     import bm25s
     from bm25s import scoring
 
-    engine = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
+    engine = bm25s.BM25(method="lucene", k1=settings["k1"], b=settings["b"])
     counts = terms.counts
     frequencies = dict(enumerate(np.bincount(counts.indices, minlength=len(terms.vocabulary)).tolist()))
-    idf_of, share_of = scoring._select_idf_scorer(settings["method"]), scoring._select_tfc_scorer(settings["method"])
-    idf = scoring._build_idf_array(frequencies, counts.shape[0], idf_of)
+    share_of = scoring._select_tfc_scorer("lucene")
+    idf = scoring._build_idf_array(frequencies, counts.shape[0], scoring._select_idf_scorer("lucene"))
     average = terms.lengths.mean(dtype=np.float64)
     constants = {"l_avg": average, "k1": engine.k1, "b": engine.b, "delta": engine.delta}
-    absent = np.zeros(len(idf), np.float32)
-    if settings["method"] in engine.methods_requiring_nonoccurrence:
-        # They give every document a share for the terms that it lacks. It is the same for all documents, so the order
-        # stands without it, and a score of 0 means in every variant that nothing is shared.
-        absent = scoring._build_nonoccurrence_array(
-            frequencies, counts.shape[0], idf_of, share_of, l_d=average, **constants
-        )
     weights = np.empty(len(counts.data), np.float32)
     for first in range(0, counts.shape[0], _DOCUMENTS):
         ends = counts.indptr[first : first + _DOCUMENTS + 1]
         some = slice(ends[0], ends[-1])
         lengths = np.repeat(terms.lengths[first : first + _DOCUMENTS].astype(np.float64), np.diff(ends))
         held = counts.indices[some]
-        weights[some] = idf[held] * share_of(tf_array=counts.data[some], l_d=lengths, **constants) - absent[held]
+        weights[some] = idf[held] * share_of(tf_array=counts.data[some], l_d=lengths, **constants)
     postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
     engine.scores = {
         "data": postings.data, "indices": postings.indices, "indptr": postings.indptr, "num_docs": counts.shape[0]
     }  # fmt: skip
     engine.vocab_dict = terms.vocabulary
-    engine.unique_token_ids_set = set(terms.vocabulary.values())
-    engine.nonoccurrence_array, engine.method = None, "lucene"
+    engine.unique_token_ids_set, engine.nonoccurrence_array = set(terms.vocabulary.values()), None
     return engine
 
 

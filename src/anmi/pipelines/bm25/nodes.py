@@ -28,4 +28,4 @@ def build_bm25_index(terms: Terms, recipe: str, recipes: RecipeBook, params: BM2
     from anmi.retrieval.bm25 import BM25Index
 
     params = recipes.get(recipe).settings("bm25", params)
-    return BM25Index.of_terms(terms, params.engine, params.k1, params.b, params.method, params.epsilon)
+    return BM25Index.of_terms(terms, params.engine, params.k1, params.b, params.epsilon)

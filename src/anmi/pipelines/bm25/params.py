@@ -20,9 +20,6 @@ class BM25Params(BaseModel):
     )
     k1: float = Field(0.9, ge=0, description="Saturation of term frequency; 0.9 is Anserini's and BEIR's.")
     b: float = Field(0.4, ge=0, le=1, description="Length normalisation; 0.4 is Anserini's and BEIR's.")
-    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field(
-        "lucene", description="Variant of the formula."
-    )
     epsilon: float = Field(
         0.0,
         ge=0,
