@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anmi.engine import IN_PROCESS, EngineParams, map_shards
-from anmi.retrieval.encoding import Encoding
+from anmi.retrieval.encoders import Encoding
 from anmi.retrieval.prompts import OWN
 
 

@@ -14,8 +14,7 @@ from sentence_transformers import SentenceTransformer
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import vectors
 from anmi.pipelines.dense.params import DenseParams
-from anmi.retrieval.encoders import Role, embedding_fingerprint, encode, fingerprint, load_encoder
-from anmi.retrieval.encoding import Encoding
+from anmi.retrieval.encoders import Encoding, Role, embedding_fingerprint, encode, fingerprint, load_encoder
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of
 from anmi.retrieval.two_encoders import two_encoders
 from anmi.store import Store

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.retrieval import encoders
-from anmi.retrieval.encoding import opened
+from anmi.retrieval.encoders import opened
 from anmi.retrieval.prompts import OWN, Prompts
 from anmi.retrieval.token_table import TokenTable, _Words, token_table
 
@@ -118,7 +118,7 @@ def test_minilm_is_no_table(tmp_path: Path) -> None:
 def test_a_table_is_opened_and_asked_without_torch(folder: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from anmi.retrieval.encoders import encode, fingerprint; "
-        "from anmi.retrieval.encoding import opened; from anmi.retrieval.prompts import OWN; "
+        "from anmi.retrieval.encoders import opened; from anmi.retrieval.prompts import OWN; "
         f"model = opened({str(folder)!r}, Path('.'), None, OWN); encode(model, ['a fox'], role='query'); "
         "fingerprint(model); print(sorted({'torch', 'transformers', 'sentence_transformers'} & {*sys.modules}))"
     )

@@ -1,6 +1,9 @@
-"""The one text of a document."""
+"""The one text of a document, and the values of its metadata."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterable
 
 import pandas as pd
 import pyarrow as pa
@@ -26,3 +29,29 @@ def document_texts(corpus: pd.DataFrame) -> list[str]:
     """
     found: list[str] = joined_texts(corpus).to_pylist()
     return found
+
+
+def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[str]:
+    """Return one entry of each JSON object, and the default where it is missing or empty.
+
+    Examples
+    --------
+    >>> values_of(['{"source": "sae4k"}', "{}", None], "source", "unknown")
+    ['sae4k', 'unknown', 'unknown']
+    """
+    # Metadata repeat, texts do not; and what does not say the name, or may say it by escapes, need not be read.
+    known: dict[str, str] = {}
+    said = json.dumps(name)
+    result = []
+    for text in metadata:
+        key = text if isinstance(text, str) else ""
+        if key not in known:
+            value = json.loads(key).get(name) if said in key or "\\" in key else None
+            known[key] = str(value) if value else default
+        result.append(known[key])
+    return result
+
+
+def values_by_id(table: pd.DataFrame, key: str, name: str, default: str) -> dict[str, str]:
+    """Return an entry of the metadata by identifier, from a table with the columns ``key`` and ``metadata``."""
+    return dict(zip(table[key], values_of(table.metadata, name, default), strict=True))

@@ -28,6 +28,8 @@ from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, l
 from anmi.errors import AnmiError
 
 _MOST_WORKERS: Final = 8
+# Makes a block of whatever it is called with.
+Made = Callable[[Any], Candidates]
 
 
 class RayParams(BaseModel):
@@ -258,7 +260,7 @@ def _connected(engine: EngineParams) -> Any:
 class _Part:
     """Makes the bytes of a block of an item; with a layout, of a block by its layers, or of what is added to that."""
 
-    function: Callable[[Any], Candidates]
+    function: Made
     layout: Layout | None = None
     added: bool = False
 
@@ -292,12 +294,7 @@ def _parts(
 
 
 def make_blocks(
-    engine: EngineParams,
-    function: Callable[[Any], Candidates],
-    items: Iterable[Any],
-    *,
-    description: str = "",
-    total: int | None = None,
+    engine: EngineParams, function: Made, items: Iterable[Any], *, description: str = "", total: int | None = None
 ) -> CandidateShards:
     """Return shards that the workers of an engine make, one from each item, when they are read or saved.
 
@@ -316,12 +313,7 @@ def make_blocks(
 
 
 def map_blocks(
-    engine: EngineParams,
-    function: Callable[[Candidates], Candidates],
-    shards: CandidateShards,
-    *,
-    description: str = "",
-    total: int | None = None,
+    engine: EngineParams, function: Made, shards: CandidateShards, *, description: str = "", total: int | None = None
 ) -> CandidateShards:
     """Return shards on which the workers of an engine apply a function as they are read or saved.
 
@@ -331,12 +323,7 @@ def map_blocks(
 
 
 def add_columns(
-    engine: EngineParams,
-    function: Callable[[Candidates], Candidates],
-    shards: CandidateShards,
-    *,
-    description: str = "",
-    total: int | None = None,
+    engine: EngineParams, function: Made, shards: CandidateShards, *, description: str = "", total: int | None = None
 ) -> ColumnShards:
     """Return the columns that a function adds to each block, made by the workers of an engine when read or saved.
 

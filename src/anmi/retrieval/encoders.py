@@ -9,15 +9,17 @@ import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from anmi.engine.threads import ahead
+from anmi.engine.threads import OF_A_NETWORK, ahead, for_threads
 from anmi.errors import AnmiError, nearest
 from anmi.fingerprint import hash_file
 from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, passes, quiet
@@ -169,7 +171,7 @@ def called(model: Any, prompt: str = "") -> str:
 
 
 def _sparse(folder: Path, name: str) -> Any:
-    from anmi.retrieval.sparse.folder import load_sparse
+    from anmi.retrieval.sparse.document import load_sparse
 
     model = load_sparse(folder, device())
     _CALLED[model] = short_name(name)
@@ -283,7 +285,7 @@ def encode(
     role
         What the texts are. A model with prompts, or with separate encoders for queries and documents, asks for it.
     elsewhere
-        Does the same where the store's ``run`` calls it, such as :class:`anmi.retrieval.encoding.Encoding`; None
+        Does the same where the store's ``run`` calls it, such as :class:`anmi.retrieval.encoders.Encoding`; None
         computes here.
 
     Raises
@@ -343,3 +345,46 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
                 show_progress_bar=False, convert_to_numpy=True, **route,
             )  # fmt: skip
     return result
+
+
+@lru_cache(maxsize=1)
+def opened(encoder: str, models: Path, max_length: int | None, prompts: Prompts) -> SentenceTransformer | TokenTable:
+    """Return an encoder of :func:`anmi.retrieval.encoders.load_encoder`, as a table if it is one; the last is kept."""
+    table = load_table(encoder, models, prompts)
+    return table if table is not None else for_threads(load_encoder(encoder, models, max_length, prompts))
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Encodes batches of texts to unit vectors, as :func:`anmi.retrieval.encoders.encode` does.
+
+    Attributes
+    ----------
+    encoder, models, max_length, prompts
+        See :func:`anmi.retrieval.encoders.load_encoder`; other machines must find the same files there.
+    precision, batch_size, role
+        See :func:`anmi.retrieval.encoders.encode`.
+    """
+
+    in_threads_below: ClassVar[int] = OF_A_NETWORK
+
+    encoder: str
+    models: Path
+    max_length: int | None
+    prompts: Prompts
+    precision: str
+    batch_size: int
+    role: Role
+
+    def __call__(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return the vectors of a batch, float32 [T, D]."""
+        return embed(self._model, texts, self.precision, self.batch_size, self.role)
+
+    @property
+    def worth_sending(self) -> bool:
+        """Whether it pays to encode in other processes: not a table look-up, nor where one process has the GPU."""
+        return not is_static(self._model) and device() == "cpu"
+
+    @property
+    def _model(self) -> SentenceTransformer | TokenTable:
+        return opened(self.encoder, self.models, self.max_length, self.prompts)

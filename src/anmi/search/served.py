@@ -72,6 +72,6 @@ class Terms:
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Terms:
     """Open the folder of a registered model, as MLflow asks of a module that a model names."""
     from anmi.retrieval.kinds import device
-    from anmi.retrieval.sparse.folder import load_sparse
+    from anmi.retrieval.sparse.document import load_sparse
 
     return Terms(load_sparse(Path(path) / WEIGHTS, device()))

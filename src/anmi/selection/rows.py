@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
-from anmi.corpus.metadata import values_by_id
+from anmi.corpus.texts import values_by_id
 from anmi.engine.threads import ahead
 from anmi.retrieval.pool import compacted, without
 from anmi.retrieval.related import RelatedDocuments

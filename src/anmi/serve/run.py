@@ -87,7 +87,7 @@ class ZeroShot:
         """
 
         def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-            from anmi.retrieval.encoding import Encoding
+            from anmi.retrieval.encoders import Encoding
 
             return Encoding(encoder, models, max_length, prompts, precision, batch_size, "query")(list(texts))
 

@@ -11,8 +11,7 @@ from sentence_transformers import SparseEncoder
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.sparse import term_table
-from anmi.retrieval.sparse.document import LexicalExpansion
-from anmi.retrieval.sparse.folder import load_sparse
+from anmi.retrieval.sparse.document import LexicalExpansion, load_sparse
 from anmi.retrieval.sparse.model import inference_free, inverse_document_frequency, sparse_vectors
 
 TEXTS = [

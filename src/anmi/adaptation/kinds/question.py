@@ -6,7 +6,7 @@ from typing import Final
 
 from anmi import seeds
 from anmi.adaptation.views import Document, Make, Material, View
-from anmi.corpus.metadata import values_of
+from anmi.corpus.texts import values_of
 
 # By type, and what it is also called; of a type that is not here no question is made.
 TEMPLATES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {

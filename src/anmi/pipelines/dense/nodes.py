@@ -38,8 +38,7 @@ def encode_collection(
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
     """
     from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import encode, fingerprint
-    from anmi.retrieval.encoding import Encoding, opened
+    from anmi.retrieval.encoders import Encoding, encode, fingerprint, opened
     from anmi.retrieval.kinds import exact_precision
     from anmi.retrieval.prompts import prompts_of
 

@@ -177,7 +177,7 @@ def summarise_selection(
     mining. With what it counts stands whose truth had a part in the judge's coefficients. Where a person marked pairs
     (``marks``, of the ``corpus``), what the judges had said of them is compared with it.
     """
-    from anmi.corpus.metadata import values_by_id
+    from anmi.corpus.texts import values_by_id
     from anmi.evaluation.diagnostics import (
         SCORE_COLUMNS,
         AgainstMarks,

@@ -15,8 +15,7 @@ from anmi.errors import AnmiError
 from anmi.retrieval.kinds import device, is_static, quiet
 from anmi.retrieval.model_folder import checked_model
 from anmi.retrieval.sparse.base import check_base
-from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion
-from anmi.retrieval.sparse.folder import routed
+from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer, SparseEncoder
