@@ -12,14 +12,15 @@ from anmi.cli import (
     explain,
     export,
     results,
-    run,
     runs,
     search,
     serve,
     store,
 )
+from anmi.cli.run import run
 
-__all__ = ["COMMANDS", "anmi", "cli"]
+# Kedro looks for `run` here where the project is an installed package.
+__all__ = ["COMMANDS", "anmi", "cli", "run"]
 
 COMMANDS: Final[list[click.Command]] = [
     doctor.doctor, results.results, explain.explain, search.search, serve.serve, results.audit, ablate.ablate,
@@ -33,4 +34,4 @@ anmi = click.Group(
     epilog="`kedro anmi COMMAND --help` explains a command and ends with an example; docs/cli.md has all of them.",
 )
 # Kedro merges this group into its own.
-cli = click.Group("anmi", commands=[run.run, anmi], help="Commands of this project.", context_settings=CONTEXT_SETTINGS)
+cli = click.Group("anmi", commands=[run, anmi], help="Commands of this project.", context_settings=CONTEXT_SETTINGS)
