@@ -63,7 +63,8 @@ def test_what_is_true_is_in_the_graph_or_stated(world):
     # -1 is what an index says of a name it does not know.
     nodes, relations = np.arange(-1, len(known.nodes)), np.arange(-1, len(known.relations))
     arrays = nodes[:, None, None], relations[None, :, None], nodes[None, None, :]
-    found, number = known.is_true(*arrays), known.number(*arrays)
+    number = known.number(*arrays)
+    found = number >= 0
     assert found.shape == (len(nodes), len(relations), len(nodes))
     for i, head in enumerate(nodes):
         for j, relation in enumerate(relations):
@@ -117,7 +118,7 @@ def test_an_empty_world():
     assert known.triples.shape == (0, 3)
     assert known.stated.shape == (0, 0)
     assert known.types.shape == (4, 0)
-    assert known.is_true(np.array([0]), np.array([0]), np.array([0])).tolist() == [False]
+    assert known.number(np.array([0]), np.array([0]), np.array([0])).tolist() == [-1]
     assert known.entailing(np.empty((0, 2), np.int32)).shape == (0, 0)
 
 

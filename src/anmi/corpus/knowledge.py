@@ -153,13 +153,6 @@ class KnowledgeGraph:
         absent = np.minimum(np.minimum(heads, relations), tails) < 0
         return np.where((known[place] == wanted) & ~absent, place, -1)
 
-    def is_true(
-        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Return which triples the graph or a document states; the shapes broadcast."""
-        result: NDArray[np.bool_] = self.number(heads, relations, tails) >= 0
-        return result
-
     def entailing(self, positives: NDArray[np.int32]) -> sparse.csr_array:
         """Return which documents state all facts of one of a query's positives, the positives themselves included.
 
