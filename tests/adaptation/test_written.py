@@ -49,10 +49,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def writer(server: Server, store: Store, budget: int = 100, queries: int = 2, **changes: Any) -> Writer:
-    known = {"timeout": 5.0, "backoff": 0.01, "requests_per_second": 2000.0, "retries": 1, "max_tokens": 256}
+    known = {"timeout": 5.0, "retries": 1, "max_tokens": 256}
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
     options = EndpointOptions(base_url=address, model="writer", **(known | changes))
-    ask = Endpoint(options, 0).ask
+    ask = Endpoint(options).ask
     return Writer(ask, store, ("writer", address), budget=budget, max_characters=100, queries=queries)
 
 
@@ -85,7 +85,7 @@ def test_what_came_is_kept_when_the_endpoint_dies_half_way(
 
     server.behave = dies
     with caplog.at_level(logging.WARNING):
-        found = writer(server, store, timeout=0.2, give_up_after=3, retries=0, concurrency=1).write(DOCUMENTS, 1)
+        found = writer(server, store, timeout=0.2, retries=0, concurrency=1).write(DOCUMENTS, 1)
     assert len(found) == 10 and all(found[d.document_id] == expected(d) for d in DOCUMENTS if d.document_id in found)
     assert "of 20 of 30 documents the language model wrote no queries" in caplog.text and "timed out" in caplog.text
     sent = len(server.bodies)

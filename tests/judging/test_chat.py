@@ -17,8 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from anmi.errors import AnmiError
-from anmi.judging.chat import ChatJudge, ChatOptions, verdict
-from anmi.judging.pairwise import answers_of
+from anmi.judging.pairwise import ChatJudge, ChatOptions, verdict
 from anmi.store import Store
 
 SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document_A>\n(.*)\n</document_A>\n<document_B>\n(.*)\n</document_B>")
@@ -72,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         with server.lock:
             number = len(server.bodies)
             server.bodies.append(body | {"path": self.path})
-            server.headers.append(dict(self.headers))
+            server.headers.append({name.lower(): value for name, value in self.headers.items()})
             server.times.append(time.monotonic())
             server.under_way += 1
             server.most_under_way = max(server.most_under_way, server.under_way)
@@ -86,7 +85,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         status, headers, content = reply
         self.send_response(status)
-        for name, value in ({"Content-Length": str(len(content))} | headers).items():
+        for name, value in (
+            {"Content-Length": str(len(content)), "Content-Type": "application/json"} | headers
+        ).items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
@@ -112,7 +113,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def judge(server: Server, store: Store, seed: int = 0, **changes: Any) -> ChatJudge:
-    known = {"model": "judge-1", "timeout": 5.0, "backoff": 0.01, "requests_per_second": 2000.0, "concurrency": 4}
+    known = {"model": "judge-1", "timeout": 5.0, "concurrency": 4}
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
     return ChatJudge(ChatOptions(base_url=address, **(known | changes)), store, seed)
 
@@ -165,13 +166,6 @@ def test_an_error_of_the_server_is_got_over(server: Server, store: Store) -> Non
     assert len(server.bodies) == 12
 
 
-@pytest.mark.timeout(20)
-def test_a_wait_that_the_server_asks_for_is_kept_up_to_a_bound(server: Server, store: Store) -> None:
-    server.behave = lambda number, body: Server.well(number, body) if number else (429, {"Retry-After": "600"}, b"{}")
-    assert judge(server, store, longest_wait=0.3).prefer(["q"], ["d 2"], ["d 1"]).tolist() == [1.0]
-    assert server.times[1] - server.times[0] > 0.25, "the back-off alone would be 0.01 s"
-
-
 def test_a_server_that_hangs_is_left_after_the_time_out(server: Server, store: Store) -> None:
     def hang(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
         if number:
@@ -182,33 +176,6 @@ def test_a_server_that_hangs_is_left_after_the_time_out(server: Server, store: S
     server.behave = hang
     assert judge(server, store, timeout=0.2).prefer(["q"], ["d 1"], ["d 2"]).tolist() == [0.0]
     assert len(server.bodies) == 2
-
-
-def test_a_server_that_dribbles_is_left_after_the_time_out(
-    server: Server, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = Handler.do_POST
-    finished: list[bool] = []
-
-    def dribble(self: Handler) -> None:
-        if server.bodies:
-            return plain(self)
-        self.rfile.read(int(self.headers["Content-Length"]))
-        server.bodies.append({})
-        self.close_connection = True
-        self.send_response(200)
-        self.send_header("Content-Length", "100000")
-        self.end_headers()
-        for _ in range(60):
-            time.sleep(0.05)
-            self.wfile.write(b" ")
-            self.wfile.flush()
-        finished.append(True)
-        return None
-
-    monkeypatch.setattr(Handler, "do_POST", dribble)
-    assert judge(server, store, timeout=0.2).prefer(["q"], ["d 1"], ["d 2"]).tolist() == [0.0]
-    assert not finished
 
 
 def test_a_slow_server_that_is_right_is_waited_for(server: Server, store: Store) -> None:
@@ -259,47 +226,31 @@ def test_what_fails_stays_missing_is_said_once_and_asked_again(
     assert len(caplog.records) == 1 and "1 of 5 comparisons by judge-1 failed (1 × " in caplog.text
     assert asked.problems.total() == 1 and asked.describe()["problems"] == dict(asked.problems)
     before = len(server.bodies)
-    assert before == (6 if how in ("hangs up", "status 500", "cut short") else 5), "retried where it may help"
+    assert before == (6 if how in ("hangs up", "status 500", "cut short", "bad gzip") else 5), (
+        "retried where it may help"
+    )
     server.behave = Server.well
     assert (asked.prefer(queries, first, second) == truth).all()
     assert len(server.bodies) == before + 1
 
 
-def test_a_server_that_is_down_is_given_up(server: Server, store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    queries, first, second, _ = pairs(200)
-    server.behave = BROKEN["status 500"]
-    found = judge(server, store, retries=0, give_up_after=3, concurrency=1).prefer(queries, first, second)
-    assert np.isnan(found).all() and len(server.bodies) == 3
-    assert len(caplog.records) == 1 and "197 × not asked any more" in caplog.text
-    gone = judge(server, store, retries=1, give_up_after=3)
-    server.shutdown()
-    server.server_close()
-    assert np.isnan(gone.prefer(queries, first, second)).all() and gone.problems["ConnectError"] >= 3
+def test_a_server_that_is_gone_ends_the_run_and_what_it_answered_is_stored(server: Server, store: Store) -> None:
+    queries, first, second, truth = pairs(40)
+    server.behave = lambda number, body: Server.well(number, body) if number < 5 else None
+    with pytest.raises(AnmiError, match="cannot be reached; what it answered so far is stored"):
+        judge(server, store, retries=0, concurrency=1).prefer(queries, first, second)
+    server.behave, before = Server.well, len(server.bodies)
+    assert (judge(server, store).prefer(queries, first, second) == truth).all()
+    assert len(server.bodies) - before == 35
 
 
-def test_requests_keep_the_rate_retries_among_them(server: Server, store: Store) -> None:
-    queries, first, second, truth = pairs(10)
-    server.behave = lambda number, body: Server.well(number, body) if number >= 10 else (503, {}, b"")
-    found = judge(server, store, requests_per_second=50, concurrency=8).prefer(queries, first, second)
-    assert (found == truth).all()
-    # 20 requests at 50 a second take 0.38 s; the first may be held up on its way.
-    assert len(server.times) == 20 and server.times[-1] - server.times[0] > 0.25
-
-
-@pytest.mark.parametrize("status", [301, 401, 403, 404])
+@pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_wrong_address_or_key_is_an_error_at_once(status: int, server: Server, store: Store) -> None:
     queries, first, second, _ = pairs(100)
     server.behave = lambda number, body: (status, {"Location": "http://127.0.0.1:9/"}, b"{}")
     with pytest.raises(AnmiError, match=f"answered with status {status} .*check base_url, model and the key"):
         judge(server, store).prefer(queries, first, second)
     assert len(server.bodies) < 20
-
-
-def test_a_refusal_after_good_answers_loses_none_of_them(server: Server, store: Store) -> None:
-    queries, first, second, truth = pairs(10)
-    server.behave = lambda number, body: Server.well(number, body) if number < 6 else (401, {}, b"{}")
-    found = judge(server, store, concurrency=1).prefer(queries, first, second)
-    assert (found[:6] == truth[:6]).all() and np.isnan(found[6:]).all()
 
 
 def test_the_key_is_sent_and_nowhere_else(
@@ -310,7 +261,7 @@ def test_the_key_is_sent_and_nowhere_else(
     asked = judge(server, store, key_variable="JUDGE_KEY", retries=0)
     with caplog.at_level(logging.DEBUG, logger="anmi"):
         asked.prefer(["q", "r"], ["d 1", "d 2"], ["d 3", "d 4"])
-    assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-very-secret"}
+    assert {headers["authorization"] for headers in server.headers} == {"Bearer sk-very-secret"}
     shown = [caplog.text, repr(asked), repr(asked.options), json.dumps(asked.describe())]
     assert not [text for text in shown if "secret" in text]
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"very-secret" in path.read_bytes()]
@@ -351,44 +302,3 @@ def test_long_texts_are_cut(server: Server, store: Store) -> None:
 )  # fmt: skip
 def test_only_a_clear_answer_counts(text: str, value: float | None) -> None:
     assert verdict(text) == pytest.approx(np.nan if value is None else value, nan_ok=True)
-
-
-def test_what_was_asked_can_be_read_question_by_question(server: Server, store: Store) -> None:
-    def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
-        answer = json.loads(completion("I cannot say" if "query 3" in str(body) else honest(body)))
-        if "query 2" not in str(body):
-            answer["usage"] = {"prompt_tokens": 120, "completion_tokens": 1, "total_tokens": 121}
-        time.sleep(0.02)
-        return 200, {}, json.dumps(answer).encode()
-
-    server.behave = behave
-    queries, first, second, _ = pairs(5)
-    asking = judge(server, store)
-    asking.prefer(queries, first, second)
-    found = answers_of({"mine": asking})
-    assert found.judge.unique().tolist() == ["mine"]
-    assert found.question.tolist() == sorted(body["messages"][1]["content"] for body in server.bodies)
-    assert all(f"query {number}\n" in question for number, question in enumerate(found.question))
-    assert found.answer[3] == "I cannot say"
-    assert found.preference.isna().tolist() == [False, False, False, True, False]
-    assert set(found.preference.dropna()) <= {0.0, 0.5, 1.0}
-    assert found.tokens_read.fillna(-1).tolist() == [120, 120, -1, 120, 120]
-    assert found.milliseconds.between(20, 5000).all()
-    again = judge(server, store)
-    again.prefer(queries[:2], first[:2], second[:2])
-    assert again.asked().empty, "the store answered"
-    assert list(again.asked().columns) == list(asking.asked().columns)
-
-
-def test_a_question_without_an_answer_says_why(server: Server, store: Store) -> None:
-    server.behave = lambda number, body: (500, {}, b"")
-    asking = judge(server, store, retries=0)
-    asking.prefer(["query"], ["document number 1"], ["document number 2"])
-    (row,) = asking.asked().to_dict("records")
-    assert (row["answer"], row["problem"]) == ("", "status 500")
-    assert np.isnan([row["preference"], row["tokens_read"], row["tokens_written"]]).all()
-
-
-def test_who_asks_no_endpoint_has_a_table_without_a_row() -> None:
-    found = answers_of({})
-    assert found.empty and {"judge", "question", "answer", "preference", "milliseconds"} < {*found.columns}

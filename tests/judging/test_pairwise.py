@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from scipy.special import expit, softmax
 
 from anmi.errors import AnmiError
-from anmi.judging.chat import ChatJudge
-from anmi.judging.pairwise import LocalPairwise, PairwiseOptions, check_given, load_pairwise
+from anmi.judging.pairwise import ChatJudge, LocalPairwise, PairwiseOptions, check_given, load_pairwise
 from anmi.store import Store
 
 Make = Callable[..., Path]

@@ -121,7 +121,7 @@ def test_a_wrong_option_of_the_endpoint_does_not_repeat_the_secret(options: dict
 def test_the_key_stays_in_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", f"sk-{MARK}")
     options = EndpointOptions(base_url="http://127.0.0.1:9/v1", model="m", key_variable="JUDGE_KEY", retries=0)
-    endpoint = Endpoint(options, 1)
+    endpoint = Endpoint(options)
     ((_, reply),) = endpoint.ask([("system", "user")])
     assert reply.problem
     assert MARK not in repr(reply) + repr(options) + options.model_dump_json() + repr(endpoint)

@@ -47,8 +47,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def generator(server: Any, **options: Any) -> ChatGenerator:
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    settings = EndpointOptions(base_url=address, model="writer", requests_per_second=2000.0, retries=0, max_tokens=256)
-    return ChatGenerator(Endpoint(settings, 0).ask, **options)
+    settings = EndpointOptions(base_url=address, model="writer", retries=0, max_tokens=256)
+    return ChatGenerator(Endpoint(settings).ask, **options)
 
 
 def test_edits_come_back_to_the_texts_they_are_of(server: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,10 +69,10 @@ def test_what_is_too_long_or_empty_is_not_asked(server: Any) -> None:
 
 
 def test_a_wrong_address_is_said_at_once(server: Any) -> None:
-    settings = EndpointOptions(base_url="http://127.0.0.1:9/v1", model="writer", retries=0, give_up_after=1)
-    assert ChatGenerator(Endpoint(settings, 0).ask).edit(["text"]) == [[]]
+    settings = EndpointOptions(base_url="http://127.0.0.1:9/v1", model="writer", retries=0)
+    assert ChatGenerator(Endpoint(settings).ask).edit(["text"]) == [[]]
     with pytest.raises(AnmiError, match="ANMI_NO_SUCH_KEY"):
-        Endpoint(EndpointOptions(base_url="http://127.0.0.1:9/v1", model="w", key_variable="ANMI_NO_SUCH_KEY"), 0)
+        Endpoint(EndpointOptions(base_url="http://127.0.0.1:9/v1", model="w", key_variable="ANMI_NO_SUCH_KEY"))
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def ask_corpus(
     made = make_pseudo_queries(
         corpus, kinds, language=info["language"], seed=seed, views=params.views, held_out=params.held_out,
         most_documents=params.max_documents, copies=copies, barred=barred, filters=params.filters,
-        question=params.question, writer=_writer(params, store, seed) if "llm" in kinds else None,
+        question=params.question, writer=_writer(params, store) if "llm" in kinds else None,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
@@ -83,7 +83,7 @@ def ask_corpus(
     }
 
 
-def _writer(params: AdaptationParams, store: Store, seed: int) -> Writer | None:
+def _writer(params: AdaptationParams, store: Store) -> Writer | None:
     """Return the language model that writes queries, if there is one."""
     from anmi.adaptation.written import Writer
     from anmi.judging.endpoint import Endpoint
@@ -93,6 +93,6 @@ def _writer(params: AdaptationParams, store: Store, seed: int) -> Writer | None:
         return None
     model = (options.model, options.base_url, str(options.max_tokens))
     return Writer(
-        Endpoint(options, seed).ask, store, model, budget=options.budget, max_characters=options.max_characters,
+        Endpoint(options).ask, store, model, budget=options.budget, max_characters=options.max_characters,
         queries=params.views,
     )  # fmt: skip

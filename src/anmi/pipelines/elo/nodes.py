@@ -29,16 +29,11 @@ def rate_candidates(
     params: EloParams,
     seed: int,
     engine: EngineParams = IN_PROCESS,
-) -> tuple[ColumnShards, dict[str, Any], pd.DataFrame]:
-    """Rate the candidates of each (query, positive), if the recipe reads Elo; only pairwise judges read the texts.
-
-    What chat endpoints were asked now, and not in an earlier run, is told question by question.
-    """
-    from anmi.judging.pairwise import answers_of
-
+) -> tuple[ColumnShards, dict[str, Any]]:
+    """Rate the candidates of each (query, positive), if the recipe reads Elo; only pairwise judges read the texts."""
     if not recipes.get(recipe).requires & OF_ELO:
         log.info("Recipe %s reads no Elo; candidates are not rated", recipe)
-        return ColumnShards.none(), {"temperatures": {}}, answers_of({})
+        return ColumnShards.none(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
     from anmi.judging.panel import Texts
     from anmi.judging.rating import Rater
@@ -57,4 +52,4 @@ def rate_candidates(
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     where = IN_PROCESS if judges else engine
     rated = add_columns(where, rater, judged.by_positive(), description="" if judges else "rating")
-    return rated, rater.summary | {"options": params.model_dump(mode="json")}, answers_of(judges)
+    return rated, rater.summary | {"options": params.model_dump(mode="json")}

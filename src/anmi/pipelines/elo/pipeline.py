@@ -17,7 +17,7 @@ def create_pipeline() -> Pipeline:
                 "candidates", "evidence", "judgments", "corpus", "queries", "store", "params:recipe",
                 "params:recipes", "params:seed", "params:engine", params="params:elo",
             ),
-            outputs=["ratings", "elo_summary", "judge_answers"],
+            outputs=["ratings", "elo_summary"],
             name="rate_candidates",
         ),
     ])  # fmt: skip

@@ -141,7 +141,7 @@ def make_variants(
     asked = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
     documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
     options = selection.generator
-    writer = None if options is None else ChatGenerator(Endpoint(options, seed).ask, options.max_characters)
+    writer = None if options is None else ChatGenerator(Endpoint(options).ask, options.max_characters)
     variants = make_variants(
         knowledge.of(ids), documents, ids, document_texts(corpus), selection.variants, seed, writer
     )
