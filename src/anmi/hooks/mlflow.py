@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,6 @@ from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
 
 logger = logging.getLogger(__name__)
 
-_BATCH, _METRICS = 100, 1000
 _LONGEST_KEY, _LONGEST_VALUE, _LONGEST_MESSAGE = 250, 6000, 200
 # Of a curve; more are not seen, and take a second for every few thousand.
 _MOST_POINTS: Final = 1000
@@ -190,8 +189,8 @@ class MlflowHooks:
             chosen["recipes"] = {given["recipe"]: given["recipes"].get(given["recipe"])}
         values = {_key(key): str(value)[:_LONGEST_VALUE] for key, value in flatten(chosen).items()}
         known = self._client.get_run(self._run_id).data.params
-        for batch in _batches([Param(key, value) for key, value in values.items() if key not in known], _BATCH):
-            self._client.log_batch(self._run_id, params=batch)
+        params = [Param(key, value) for key, value in values.items() if key not in known]
+        self._client.log_batch(self._run_id, params=params)
 
     def _experiment(self, uri: str) -> str:
         name = self._settings.experiment
@@ -233,16 +232,14 @@ class MlflowHooks:
         from mlflow.entities import RunTag
 
         texts = {_key(key): masked(str(value))[:_LONGEST_VALUE] for key, value in tags.items()}
-        for batch in _batches([RunTag(key, value) for key, value in texts.items()], _BATCH):
-            self._client.log_batch(self._run_id, tags=batch)
+        self._client.log_batch(self._run_id, tags=[RunTag(key, value) for key, value in texts.items()])
 
     def _log_metrics(self, found: Mapping[str, Mapping[int, float]]) -> None:
         from mlflow.entities import Metric
 
         stamp = int(time.time() * 1000)
         points = [Metric(_key(key), y, stamp, x) for key, values in found.items() for x, y in values.items()]
-        for batch in _batches(points, _METRICS):
-            self._client.log_batch(self._run_id, metrics=batch)
+        self._client.log_batch(self._run_id, metrics=points)
 
     def _close(self, status: str, error: BaseException | None = None) -> None:
         self._catalog = None
@@ -274,10 +271,6 @@ def first_line(error: BaseException) -> str:
 
 def _key(name: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", name.replace("@", "_at_"))[:_LONGEST_KEY]
-
-
-def _batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
-    return (list(items[start : start + size]) for start in range(0, len(items), size))
 
 
 def _numbers(name: str, data: Any) -> dict[str, dict[int, float]]:

@@ -20,8 +20,6 @@ from anmi.files import is_held, plain
 
 FILE: Final = "run.json"
 LOCK: Final = "lock"
-# Runs by their place among those that are finished, from the end.
-NAMED: Final = {"latest": 1, "previous": 2}
 UNFINISHED: Final = ("killed", "failed", "interrupted")
 # In a bucket nothing is locked: a run that noted nothing for so long is given up.
 _SILENT: Final = timedelta(days=1)
@@ -155,9 +153,7 @@ class Runs:
         return "running" if is_held(Path(self.root, "runs", record["run_id"], LOCK)) else "killed"
 
     def get(self, run_id: str) -> dict[str, Any]:
-        """Return the record of a run: by its id, the start of it, ``latest`` or ``previous``.
-
-        These two are the last finished run and the one before it.
+        """Return the record of a run: by its id, the start of it, or ``latest`` for the last finished one.
 
         Raises
         ------
@@ -165,15 +161,10 @@ class Runs:
             There is no such run, or more than one.
         """
         runs = self.all()
-        if run_id in NAMED:
-            finished = [record for record in runs if record["status"] == "finished"]
-            if len(finished) < NAMED[run_id]:
-                raise AnmiError(
-                    f'there is no "{run_id}" run under {self.root}, since {len(finished)} are finished: '
-                    "`kedro anmi runs` lists all"
-                )
-            return finished[-NAMED[run_id]]
+        finished = [record for record in runs if record["status"] == "finished"]
         found = [record for record in runs if record["run_id"].startswith(run_id)]
+        if run_id == "latest":
+            found = finished[-1:]
         if len(found) == 1:
             return found[0]
         ids = [record["run_id"] for record in runs]
