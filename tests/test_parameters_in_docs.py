@@ -68,6 +68,8 @@ def _members(kind: Any) -> Iterator[Any]:
 
 def _step(kind: Any, part: str) -> Any:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if "kind" in kind.model_fields and kind.model_fields["kind"].default == part:
+            return kind
         field = kind.model_fields.get(part)
         return None if field is None else field.annotation
     # Names below a mapping are the user's own; options of a loss or a curriculum are looked up by the model itself.

@@ -26,21 +26,11 @@ class FilterOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    least_words: int = Field(
-        4, ge=1, description="Of a sentence or crop; shorter ones ask for nothing in particular. Titles and headings "
-        "may have one word, as queries that people type.",
-    )  # fmt: skip
-    most_words: int = Field(
-        150, ge=1, description="Longer ones are no queries: a text without full stops, or a table in one line."
-    )
-    least_positive_words: int = Field(3, ge=1, description="Of what is left of the document; less cannot be learned.")
-    most_documents: int = Field(
-        2, ge=1, description="A pseudo-query whose text was made of more documents than these is boiler-plate."
-    )
-    least_letters: float = Field(
-        0.5, ge=0, le=1, description="Share of letters among the characters that are no white-space; below it is code, "
-        "a formula or a table.",
-    )  # fmt: skip
+    least_words: int = Field(4, ge=1)  # fmt: skip
+    most_words: int = Field(150, ge=1)
+    least_positive_words: int = Field(3, ge=1)
+    most_documents: int = Field(2, ge=1)
+    least_letters: float = Field(0.5, ge=0, le=1)  # fmt: skip
 
 
 def reasons(

@@ -48,11 +48,8 @@ class QuestionOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    focus: str = Field("focus", min_length=1, description="Entry that names what the document is about. As in MedQuAD.")
-    type: str = Field(
-        "qtype", min_length=1, description="Entry that says what the document tells of it, such as symptoms. As in "
-        "MedQuAD."
-    )  # fmt: skip
+    focus: str = Field("focus", min_length=1)
+    type: str = Field("qtype", min_length=1)  # fmt: skip
 
 
 @dataclass(frozen=True)

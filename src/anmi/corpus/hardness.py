@@ -170,23 +170,15 @@ class HardnessParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    length_weight: float = Field(0.35, ge=0, le=1, description="Of the number of words. 0.35: the report's.")
-    entropy_weight: float = Field(0.25, ge=0, le=1, description="Of the entropy of characters. 0.25: the report's.")
-    punctuation_weight: float = Field(0.20, ge=0, le=1, description="Of the punctuation. 0.20: the report's.")
-    code_mix_weight: float = Field(0.20, ge=0, le=1, description="Of the mixing of languages. 0.20: the report's.")
-    most_tokens: float = Field(24.0, gt=0, description="Words from which on a query is as long as it counts. 24: its.")
-    most_entropy: float = Field(4.0, gt=0, description="Bits from which on entropy counts in full. 4: the report's.")
-    most_punctuation: float = Field(
-        0.25, gt=0, le=1, description="Share of punctuation that counts in full. 0.25: the report's."
-    )
-    code_mix: Literal["language", "script"] = Field(
-        "language",
-        description="What must differ for a word to be mixed in. language: or the script, since scripts alone miss "
-        "Spanish in English; needs the extra code-mix. script: scripts only, no lists of words to load.",
-    )
-    main_language: str | None = Field(
-        None, description="The language that words are compared with. None: each query's own main one, as published."
-    )
+    length_weight: float = Field(0.35, ge=0, le=1)
+    entropy_weight: float = Field(0.25, ge=0, le=1)
+    punctuation_weight: float = Field(0.20, ge=0, le=1)
+    code_mix_weight: float = Field(0.20, ge=0, le=1)
+    most_tokens: float = Field(24.0, gt=0)
+    most_entropy: float = Field(4.0, gt=0)
+    most_punctuation: float = Field(0.25, gt=0, le=1)
+    code_mix: Literal["language", "script"] = "language"
+    main_language: str | None = None
 
     @model_validator(mode="after")
     def _in_range(self) -> Self:
@@ -204,11 +196,7 @@ class HardnessParams(BaseModel):
 class ScriptHardnessParams(HardnessParams):
     """The same with scripts as the default, for reports that are to need nothing installed."""
 
-    code_mix: Literal["language", "script"] = Field(
-        "script",
-        description="What must differ for a word to be mixed in. script: scripts only, which needs nothing installed. "
-        "language: or the language, which sees Spanish in English as well; needs the extra code-mix.",
-    )
+    code_mix: Literal["language", "script"] = "script"
 
 
 @dataclass(frozen=True)

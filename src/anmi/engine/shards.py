@@ -37,12 +37,8 @@ class RayParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    address: str | None = Field(
-        None, description="Of the cluster, such as `auto` or `ray://host:10001`. None starts one on this machine."
-    )
-    gpus_per_worker: float = Field(
-        0.0, ge=0, description="A fraction lets several workers share a GPU; 0, since most stages have no use for one."
-    )
+    address: str | None = None
+    gpus_per_worker: float = Field(0.0, ge=0)
 
 
 class EngineParams(BaseModel):
@@ -50,20 +46,10 @@ class EngineParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["local", "ray"] = Field("local", description="Processes on this machine need nothing else.")
-    workers: int = Field(
-        0,
-        ge=0,
-        description="Processes at once; on a cluster, shards at once. 0 takes one per core, at most 8 as each holds a "
-        "model, or what the cluster has room for; fewer shards than are worth the start of processes, which takes "
-        "seconds, are worked on in this one.",
-    )
-    threads: int = Field(
-        1,
-        ge=1,
-        description="Of each worker; it does not follow from their number, since it can change the last bits of a sum.",
-    )
-    ray: RayParams = Field(RayParams(), description="For the kind `ray`, which needs the extra of that name.")
+    kind: Literal["local", "ray"] = "local"
+    workers: int = Field(0, ge=0)
+    threads: int = Field(1, ge=1)
+    ray: RayParams = RayParams()
 
     @property
     def most_workers(self) -> int:

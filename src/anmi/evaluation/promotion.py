@@ -27,29 +27,12 @@ class PromotionRule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    system: Literal["hybrid", "dense"] = Field(
-        "hybrid", description="What is compared. hybrid: what is deployed, BM25 with the trained encoder; dense: the "
-        "encoder alone.",
-    )  # fmt: skip
-    margin: float = Field(
-        0.01, ge=0, lt=1, description="Allowed loss of mean nDCG@10: as if one query in a hundred lost its "
-        "only answer from the first rank. 0 asks for a proof of gain, which nearly the same data cannot give.",
-    )  # fmt: skip
-    confidence: float = Field(
-        0.95, gt=0.5, lt=1, description="Of the one-sided bound; one in twenty models that lose just the margin passes."
-    )
-    min_queries: int = Field(
-        50, ge=2, description="Test queries below which nothing is compared and the champion stays: on fewer than "
-        "about 50 the bootstrap is not to be trusted (see anmi.evaluation.significance).",
-    )  # fmt: skip
-    min_unseen: int = Field(
-        50, ge=2, description="Test queries whose documents training never saw, from which on a mean loss above the "
-        "margin on these alone keeps the champion; of fewer one query in ten decides about it.",
-    )  # fmt: skip
-    max_false_negative_rate: float = Field(
-        0.05, ge=0, le=1, description="Largest share of negatives that may be relevant, by the upper end of its 95 % "
-        "interval over queries. At 5 % a row of up to 19 negatives holds on average less than one that is relevant.",
-    )  # fmt: skip
+    system: Literal["hybrid", "dense"] = "hybrid"  # fmt: skip
+    margin: float = Field(0.01, ge=0, lt=1)  # fmt: skip
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    min_queries: int = Field(50, ge=2)  # fmt: skip
+    min_unseen: int = Field(50, ge=2)  # fmt: skip
+    max_false_negative_rate: float = Field(0.05, ge=0, le=1)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -41,33 +41,13 @@ _DESIGN: Final = "segment-similarity-2"
 class TrainedOptions(JudgeOptions):
     """Which model scores pairs, and how it is trained if it is the one trained here."""
 
-    layers: int = Field(
-        3,
-        ge=1,
-        le=6,
-        description="Lower layers of MiniLM that are kept; all 6 tell more apart at twice the cost.",
-    )
-    max_pairs: int = Field(
-        480,
-        ge=16,
-        description="Labelled pairs per fold, held-out ones among them; a small budget, some 10 s each on two cores.",
-    )
-    epochs: int = Field(
-        1, ge=1, le=20, description="Passes over the pairs; more fits the unlabelled positives as negatives."
-    )
-    learning_rate: float = Field(5e-5, gt=0, description="Customary for fine-tuning a small transformer in few steps.")
-    held_out: float = Field(
-        0.25,
-        ge=0,
-        lt=0.9,
-        description="Share of the training queries that is only looked at: the state that ranks them best is kept, "
-        "the untrained one if none ranks better. A quarter is some 120 pairs, enough to see a loss of 0.05 in AUC; "
-        "0 trains to the end.",
-    )
-    looks: int = Field(
-        3, ge=1, le=50, description="Looks at the held-out pairs per epoch; each costs about a tenth of the epoch."
-    )
-    patience: int = Field(2, ge=1, description="Looks without a new best after which training stops.")
+    layers: int = Field(3, ge=1, le=6)
+    max_pairs: int = Field(480, ge=16)
+    epochs: int = Field(1, ge=1, le=20)
+    learning_rate: float = Field(5e-5, gt=0)
+    held_out: float = Field(0.25, ge=0, lt=0.9)
+    looks: int = Field(3, ge=1, le=50)
+    patience: int = Field(2, ge=1)
 
 
 # What a trained cross-encoder depends on: not on what runs it afterwards.
@@ -77,53 +57,19 @@ OF_TRAINING: Final = frozenset(TrainedOptions.model_fields) - {"backend"}
 class ConfirmOptions(TrainedOptions):
     """The second judge of a cascade."""
 
-    threshold: float = Field(0.5, ge=0, le=1, description="Probability at which candidates are going to be dropped.")
-    band: float = Field(
-        0.3,
-        gt=0,
-        le=1,
-        description="A pair is confirmed if the first judge's probability is this near to the threshold: by default "
-        "from 0.2 to 0.8, outside of which a second opinion seldom turns a verdict.",
-    )
+    threshold: float = Field(0.5, ge=0, le=1)
+    band: float = Field(0.3, gt=0, le=1)
 
 
 class CrossEncoderOptions(TrainedOptions):
     """How pairs are judged: by which model, cross-fitted over how many folds, confirmed by a second one or not."""
 
-    folds: int = Field(
-        3,
-        ge=2,
-        le=20,
-        description="3 train on two thirds of the queries each, at three times the cost. A ready-made judge is only "
-        "calibrated cross-fitted.",
-    )
-    negatives: int = Field(
-        3, ge=1, le=50, description="Negatives per positive in training; more adds cost than signal."
-    )
-    doubtful_ratio: float = Field(
-        0.95,
-        gt=0,
-        description="Candidates above this share of the positive's similarity are not trained on as negatives: "
-        "one that saw false negatives as negatives cannot find them. Only where there is no other evidence.",
-    )
-    doubtful_probability: float = Field(
-        0.05,
-        gt=0,
-        le=1,
-        description="Where other evidence was judged first, candidates that it calls relevant with at least this "
-        "probability are not trained on as negatives. 5 % is about the base rate of relevance among the nearest 16, so "
-        "that what is likelier than average is left out: on five collections with planted truth 62 to 78 % of them "
-        "stay, of which 0.2 to 1.1 % are relevant. A clean negative left out costs nothing, there are more; a false "
-        "one teaches the error that the cross-encoder is to find.",
-    )
-    calibration: Method = Field(
-        "platt",
-        description="platt needs few labels and keeps the order of scores; isotonic fits any rising curve and ties "
-        "scores, better from some thousand judged pairs on.",
-    )
-    confirm: ConfirmOptions | None = Field(
-        None, description="Second judge of a cascade, for pairs near the threshold; none by default."
-    )
+    folds: int = Field(3, ge=2, le=20)
+    negatives: int = Field(3, ge=1, le=50)
+    doubtful_ratio: float = Field(0.95, gt=0)
+    doubtful_probability: float = Field(0.05, gt=0, le=1)
+    calibration: Method = "platt"
+    confirm: ConfirmOptions | None = None
 
 
 @dataclass(frozen=True)

@@ -27,21 +27,13 @@ class EndpointOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base_url: str = Field(
-        description="Address that /chat/completions is appended to, for example https://api.openai.com/v1; without "
-        "credentials, since parameters are recorded."
-    )
-    model: str = Field(min_length=1, description="Name of the model at the endpoint.")
-    key_variable: str | None = Field(
-        None,
-        description="Environment variable that holds the API key, in capitals; none for servers that ask for no key.",
-    )
-    max_tokens: int | None = Field(
-        8, ge=1, description="Length of the answer; one word is wanted. Empty for models that think aloud first."
-    )
-    concurrency: int = Field(4, ge=1, le=256, description="Requests under way at once; 4 is within the lowest tiers.")
-    timeout: float = Field(60.0, gt=0, description="Seconds to wait for one answer; large models queue for many.")
-    retries: int = Field(5, ge=0, description="After a first failure; with the client's waits they bridge a minute.")
+    base_url: str
+    model: str = Field(min_length=1)
+    key_variable: str | None = None
+    max_tokens: int | None = Field(8, ge=1)
+    concurrency: int = Field(4, ge=1, le=256)
+    timeout: float = Field(60.0, gt=0)
+    retries: int = Field(5, ge=0)
 
     @field_validator("key_variable")
     @classmethod

@@ -37,54 +37,16 @@ class FusedOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mode: Literal["auto", "hidden", "transfer"] = Field(
-        "auto",
-        description="`hidden` refines the coefficients on the collection's own queries with several positives, "
-        "`transfer` uses the shipped ones; `auto` takes hidden where there are enough such queries.",
-    )
-    without: str | None = Field(
-        "auto",
-        description="Collection whose truth is to have had no part in the shipped coefficients, such as `scifact`; "
-        "for measuring on one of the six that they were fitted on. auto: leaves out the built-in `api_docs` where it "
-        "is what is mined, and nothing for collections that are read from a place, whose name says nothing of what is "
-        "there. None: leaves out nothing.",
-    )
-    least_queries: int = Field(
-        50,
-        ge=1,
-        description="Queries with several positives from which `auto` learns. With 97 of them, half of the "
-        "positives hidden, refined coefficients gave a better order and a better share; fewer were not measured.",
-    )
-    folds: int = Field(3, ge=2, le=20, description="A query is never judged by coefficients fitted on it.")
-    ridge: float = Field(
-        0.003, ge=0, description="Pull towards the shipped coefficients; weak, since they suit no collection exactly."
-    )
-    depth: int = Field(
-        100, ge=1, description="Candidates per query that are learned from, the most similar; more are ever less like "
-        "a false negative.",
-    )  # fmt: skip
-    hidden: int = Field(
-        4,
-        ge=1,
-        description="Positives hidden per query, at most; those of one query are alike, so more teach little and take "
-        "time. A query weighs the same however many it has.",
-    )
-    most_queries: int = Field(
-        4000, ge=1, description="Queries that are learned from, drawn at random; bounds time and memory."
-    )
-    prior: Literal["shipped", "estimated"] = Field(
-        "estimated",
-        description="Share of relevant documents among the most similar, where no positives are hidden. `estimated`: "
-        "probabilities are raised until their mean is that of the collections behind the shipped coefficients, or what "
-        "the known positives say where that is more; else the judge expects 0.2 % on a collection where 1.2 % are "
-        "relevant (benchmarks/calibration.py). `shipped`: as the coefficients say.",
-    )
-    overshoot: float = Field(
-        2.5,
-        ge=1,
-        description="By which the share that the known positives tell of is divided: it is an upper bound, 2.5 times "
-        "the truth in the geometric mean of five collections with planted truth (1.4 to 4.4).",
-    )
+    mode: Literal["auto", "hidden", "transfer"] = "auto"
+    without: str | None = "auto"
+    least_queries: int = Field(50, ge=1)
+    folds: int = Field(3, ge=2, le=20)
+    ridge: float = Field(0.003, ge=0)
+    depth: int = Field(100, ge=1)  # fmt: skip
+    hidden: int = Field(4, ge=1)
+    most_queries: int = Field(4000, ge=1)
+    prior: Literal["shipped", "estimated"] = "estimated"
+    overshoot: float = Field(2.5, ge=1)
 
 
 def left_out(without: str | None, collection: str) -> str | None:

@@ -48,31 +48,18 @@ class LocalPairwiseOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base: str = Field(
-        description="Name or folder of a classifier of (query, `first [SEP] second`) with one label, the logit of "
-        "`first is better`, or two, the second of which says so. Empty: recipes as published, which have to be given "
-        "one."
-    )
-    batch_size: int = Field(32, ge=2, description="Comparisons per step.")
-    max_length: int = Field(
-        256, ge=32, le=8192, description="Tokens of query and both documents together; twice that of a pointwise judge."
-    )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="bfloat16 where the processor multiplies it in hardware: twice as fast."
-    )
+    base: str
+    batch_size: int = Field(32, ge=2)
+    max_length: int = Field(256, ge=32, le=8192)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
 
 class ChatOptions(EndpointOptions):
     """Which language model compares documents."""
 
-    base_url: str = Field(
-        description="Address that /chat/completions is appended to, for example https://api.openai.com/v1; without "
-        "credentials, since parameters are recorded. Empty: recipes as published, which have to be given one."
-    )
-    model: str = Field(description="Name of the model at the endpoint; empty as above.")
-    max_characters: int = Field(
-        4000, ge=100, description="Of each text, the rest is cut: about 1,000 tokens, enough for a passage."
-    )
+    base_url: str
+    model: str
+    max_characters: int = Field(4000, ge=100)
 
     @field_validator("base_url")
     @classmethod
@@ -97,8 +84,8 @@ class PairwiseOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    local: LocalPairwiseOptions | None = Field(None, description="A classifier that runs here.")
-    chat: ChatOptions | None = Field(None, description="A language model behind an OpenAI-compatible endpoint.")
+    local: LocalPairwiseOptions | None = None
+    chat: ChatOptions | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:

@@ -79,31 +79,13 @@ class JudgeOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["cross_encoder", "bi_encoder"] = Field(
-        "cross_encoder",
-        description="A cross-encoder reads both texts at once; a bi-encoder compares their embeddings, some hundred "
-        "times cheaper, and is of use as the first stage of a cascade.",
-    )
-    base: str = Field(
-        "minilm",
-        description="As cross_encoder, `minilm` is trained here, cross-fitted; any CrossEncoder name or folder is "
-        "used as it is. As bi_encoder: `minilm`, `static`, or any sentence-transformers name or folder.",
-    )
-    batch_size: int = Field(
-        32,
-        ge=2,
-        description="Pairs per step in training, and in judging at most; fewer long ones at a time on a processor.",
-    )
-    max_length: int = Field(
-        128, ge=16, le=512, description="Tokens of query and document together; of each text for a bi-encoder."
-    )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="bfloat16 where the processor multiplies it in hardware: twice as fast."
-    )
-    prompt_query: Prompt = Field(
-        None, description="Put before queries by a bi-encoder. None: the prompt that its folder has; '' puts none."
-    )
-    prompt_document: Prompt = Field(None, description="Put before documents by a bi-encoder; None and '' as above.")
+    kind: Literal["cross_encoder", "bi_encoder"] = "cross_encoder"
+    base: str = "minilm"
+    batch_size: int = Field(32, ge=2)
+    max_length: int = Field(128, ge=16, le=512)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    prompt_query: Prompt = None
+    prompt_document: Prompt = None
 
     @property
     def trained(self) -> bool:

@@ -30,68 +30,19 @@ class RatingOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    judges: dict[str, NonNegativeFloat] = Field(
-        default={"bm25": 1.0, "dense": 1.0, "cross": 1.0},
-        description="Score columns and their weights; equal, since which judge is right differs by collection.",
-    )
-    pairwise_judges: dict[str, NonNegativeFloat] = Field(
-        default={},
-        description="Judges that compare two documents, and the observations that one of their comparisons counts for; "
-        "none, since each comparison costs a call. 1 is right for a judge that errs anew in each comparison.",
-    )
-    variant: Literal["star", "paraphrase", "zelo"] = Field(
-        "star",
-        description="`star` is the maximum a posteriori, with errors; `paraphrase` and `zelo` are gradient ascent "
-        "without a prior, for comparison: they diverge where judges are unanimous, and have no errors.",
-    )
-    degree: int | None = Field(
-        None,
-        ge=2,
-        multiple_of=2,
-        description="Comparisons per document; None takes 8, as in zELO, and 4 for the variant `paraphrase`.",
-    )
-    depth: int = Field(
-        16, ge=2, description="Candidates rated per query, best by fused rank first; as many as are judged."
-    )
-    temperature: float | None = Field(
-        None,
-        gt=0,
-        description="T of σ(Δ/T), the preference of every judge. None fits one for each of them on labelled pairs; "
-        "0.2 is the ANMI 2.0 report's factor of 5, made for cosines.",
-    )
-    difference: Literal["case_v", "unit"] = Field(
-        "case_v",
-        description="Deviation that the model gives to the difference of two documents: √2, as in Thurstone's case V, "
-        "or 1, as in the ANMI 2.0 report, which makes all gaps narrower by √2. `zelo` has its own.",
-    )
-    prior_precision: float = Field(
-        0.01, gt=0, description="Of the Gaussian prior on strengths; weak, and keeps unanimous preferences finite."
-    )
-    votes: float | None = Field(
-        None,
-        gt=0,
-        description="Independent observations that a preference pooled from all score columns counts for. None "
-        "estimates it from how far the judges disagree (1 with a single judge, who cannot), so that it does not grow "
-        "with the number of comparisons drawn from the same scores.",
-    )
-    common_error: float = Field(
-        0.1,
-        ge=0,
-        lt=1,
-        description="Share of a judge's error variance taken to be common to all, which their agreement cannot show. "
-        "In simulation nominal 95 % intervals of gaps then hold 96–99 % where judges err apart from each other, 92 % "
-        "where a tenth of the error is common and 80–87 % where a fifth is, for which 0.2 gives 89–93 %; `votes: 1` "
-        "holds 97–100 %, up to four times too wide.",
-    )
-    budget: int = Field(
-        0,
-        ge=0,
-        description="Most further comparisons of a query, put to the pairwise judges for documents whose gap's "
-        "interval straddles a zone border; 0, since score columns have nothing to add and pairwise judges cost. Per "
-        "query, not shared out among them: what a query gets does not depend on its shard.",
-    )
-    rounds: int = Field(2, ge=1, description="Instalments of the budget, each spent after a refit; two find most.")
-    interval_z: float = Field(1.96, gt=0, description="Half width of the interval in standard errors; 95 %.")
+    judges: dict[str, NonNegativeFloat] = Field(default={"bm25": 1.0, "dense": 1.0, "cross": 1.0})
+    pairwise_judges: dict[str, NonNegativeFloat] = Field(default={})
+    variant: Literal["star", "paraphrase", "zelo"] = "star"
+    degree: int | None = Field(None, ge=2, multiple_of=2)
+    depth: int = Field(16, ge=2)
+    temperature: float | None = Field(None, gt=0)
+    difference: Literal["case_v", "unit"] = "case_v"
+    prior_precision: float = Field(0.01, gt=0)
+    votes: float | None = Field(None, gt=0)
+    common_error: float = Field(0.1, ge=0, lt=1)
+    budget: int = Field(0, ge=0)
+    rounds: int = Field(2, ge=1)
+    interval_z: float = Field(1.96, gt=0)
 
     @model_validator(mode="after")
     def _somebody_judges(self) -> RatingOptions:

@@ -10,4 +10,4 @@ class ConsistencyParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    top: int = Field(10, ge=1, description="The positive must be within this BM25 rank, as in the published miner.")
+    top: int = Field(10, ge=1)

@@ -13,10 +13,6 @@ class DenoisingParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    fused: FusedOptions = Field(FusedOptions(), description="The judge that fuses all cheap evidence.")
-    depth: int = Field(
-        16,
-        ge=1,
-        description="Candidates the cross-encoder judges per query, best by fused rank first; the expensive judge.",
-    )
-    cross_encoder: CrossEncoderOptions = Field(CrossEncoderOptions(), description="The cross-encoder.")
+    fused: FusedOptions = FusedOptions()
+    depth: int = Field(16, ge=1)
+    cross_encoder: CrossEncoderOptions = CrossEncoderOptions()

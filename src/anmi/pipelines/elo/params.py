@@ -15,10 +15,7 @@ from anmi.judging.rating import RatingOptions
 class EloParams(RatingOptions):
     """Judges, comparison graph and prior."""
 
-    pairwise: dict[str, PairwiseOptions] = Field(
-        default={},
-        description="The pairwise judges by the names that pairwise_judges weighs; none, since each comparison costs.",
-    )
+    pairwise: dict[str, PairwiseOptions] = Field(default={})
 
     @model_validator(mode="after")
     def _every_judge_is_known(self) -> Self:

@@ -14,13 +14,8 @@ class RetrainParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9][\w.-]{0,99}$",
-        description="Name in the MLflow Model Registry; made from the collection when empty, so that models of "
-        "different collections never compete. Name it where two folders of collections are called alike.",
-    )
-    rule: PromotionRule = Field(PromotionRule(), description="When the challenger becomes champion.")
+    model: str | None = Field(None, pattern=r"^[A-Za-z0-9][\w.-]{0,99}$")
+    rule: PromotionRule = PromotionRule()
 
 
 def model_name(params: RetrainParams, collection: str) -> str:

@@ -17,12 +17,8 @@ __all__ = ["GeneratorOptions", "Recipe", "RecipeBook", "SelectionParams"]
 class GeneratorOptions(EndpointOptions):
     """Which language model writes variants of documents."""
 
-    max_tokens: int | None = Field(
-        2048, ge=1, description="Length of the answer, which is a whole text. 2048: twice that of the longest text."
-    )
-    max_characters: int = Field(
-        4000, ge=100, description="Longer texts are not edited. 4000: about 1,000 tokens, enough for a passage."
-    )
+    max_tokens: int | None = Field(2048, ge=1)
+    max_characters: int = Field(4000, ge=100)
 
 
 class SelectionParams(BaseModel):
@@ -30,21 +26,10 @@ class SelectionParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    exports: list[Export] = Field(
-        [],
-        description="Formats of other trainers to write, by name or as {name: {option: value}}, or names joined by a "
-        "semicolon; none, since training here reads the rows themselves.",
-    )
+    exports: list[Export] = []
 
-    variants: VariantParams = Field(
-        VariantParams(),
-        description="Which variants of documents are made, if the recipe trains with mixed sources. All kinds.",
-    )
-    generator: GeneratorOptions | None = Field(
-        None,
-        description="A chat endpoint that writes variants as well, one for each positive. None: every text is paid "
-        "for, and rules and graph know what they make false.",
-    )
+    variants: VariantParams = VariantParams()
+    generator: GeneratorOptions | None = None
 
     @field_validator("exports", mode="before")
     @classmethod

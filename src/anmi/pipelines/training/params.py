@@ -19,12 +19,8 @@ class TrainingParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Options that win over the recipe's, such as `training.options.epochs=3`."
-    )
-    dev_documents: int = Field(
-        20_000, ge=1, description="Documents searched when an epoch is measured on dev; the positives are among them."
-    )
+    options: dict[str, Any] = Field(default_factory=dict)
+    dev_documents: int = Field(20_000, ge=1)
 
     @field_validator("options")
     @classmethod

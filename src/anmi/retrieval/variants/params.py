@@ -16,21 +16,6 @@ class VariantParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    swaps: int = Field(
-        6,
-        ge=0,
-        description="Texts with one entity replaced, at most. 6: a row with 7 negatives, half of them from the graph, "
-        "seldom meets the same ones in two epochs.",
-    )
-    counterparts: int = Field(
-        1,
-        ge=0,
-        description="Documents that state the same relations of another entity, at most. 1: they differ in all "
-        "entities and are easily told apart.",
-    )
-    neighbours: int = Field(
-        6,
-        ge=0,
-        description="Documents that state some of its facts and not all, at most. 6: as many as swaps, since training "
-        "on swaps alone forgets which relations a query asks for.",
-    )
+    swaps: int = Field(6, ge=0)
+    counterparts: int = Field(1, ge=0)
+    neighbours: int = Field(6, ge=0)
