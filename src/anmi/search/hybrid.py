@@ -17,8 +17,7 @@ from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import DEPTH, Fused, Lists, Method, Ranked, equal, fuse
 from anmi.retrieval.index import build_index, load_index
-from anmi.search.folder import README, copy_model, opened, seal
-from anmi.search.readme import text_of
+from anmi.search.folder import README, copy_model, opened, seal, text_of
 from anmi.search.retriever import MODELS, Encoded, Kind, Retriever
 
 if TYPE_CHECKING:
