@@ -6,10 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anmi.adaptation.kinds import KINDS, Document, Material, View
-from anmi.adaptation.kinds.crop import crop
-from anmi.adaptation.kinds.heading import heading
-from anmi.adaptation.kinds.title import title
+from anmi.adaptation.kinds import KINDS, Document, Material, View, crop, heading, title
 
 # Kinds whose query and positive are the document, cut in two.
 CUTS = ("cloze", "crop", "first")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from anmi.adaptation.kinds.question import TEMPLATES, question
+from anmi.adaptation.kinds import TEMPLATES, question
 from anmi.adaptation.views import Document, Material, QuestionOptions, View
 
 

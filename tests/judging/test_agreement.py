@@ -7,7 +7,6 @@ import pytest
 from scipy.special import expit, ndtr
 
 from anmi.judging import elo
-from anmi.judging.agreement import Agreement
 from anmi.judging.preferences import (
     comparisons,
     fit_slope,
@@ -16,6 +15,7 @@ from anmi.judging.preferences import (
     preference,
     sharpen,
 )
+from anmi.judging.rating import Agreement
 
 
 class World:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.judging.contaminated import fit_contaminated, labelled_chance
-from anmi.judging.examples import Examples, examples, joined
+from anmi.judging.hidden import Examples, examples, joined
+from anmi.judging.prior import fit_contaminated, labelled_chance
 from anmi.selection.recipe import Runner, recipe_book
 
 QUERIES, WIDTH = 250, 100

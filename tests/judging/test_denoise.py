@@ -348,25 +348,6 @@ def test_a_ready_made_judge_is_calibrated_cross_fitted(
     assert {"x", "y"} == set(steps.summary["calibration"][0])
 
 
-@pytest.mark.parametrize("calibration", ["platt", "isotonic"])
-def test_one_query_alone_is_judged_as_it_was_among_all(
-    calibration: str, tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
-) -> None:
-    changes = {"base": str(text_pair_classifier("judge")), "folds": 3, "calibration": calibration}
-    first = judge(tmp_path, store, texts, **changes)
-    first.fit(CandidateShards.of(shards()))
-    noted = json.loads(json.dumps(first.summary["calibration"]))
-    assert len({json.dumps(each) for each in noted}) == 3
-    block = first(shards()[0])
-    for row in _one_of_each_fold(first, block):
-        _assert_judged_as_before(judge(tmp_path, store, texts, **changes), noted, block.take(slice(row, row + 1)))
-    with Store(tmp_path / "empty") as empty:
-        anew = judge(tmp_path, empty, texts, **changes)
-        alone = anew.again(CandidateShards.of([shards()[0].take(slice(3, 4))]), noted)(shards()[0].take(slice(3, 4)))
-    for name in ("cross", "p_cross", "soft_label"):
-        np.testing.assert_allclose(alone.columns[name], block.columns[name][3:4], atol=1e-5, err_msg=name)
-
-
 @pytest.mark.parametrize("fault", ["no numbers", "too few"])
 def test_a_broken_judge_is_an_error_and_nothing_of_it_is_kept(
     fault: str,

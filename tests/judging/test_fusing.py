@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.contaminated import fit_contaminated
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
 from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
+from anmi.judging.prior import fit_contaminated
 from anmi.report.sentences import judged_by
 from anmi.retrieval.exact import similarities
 
@@ -303,28 +303,6 @@ def test_fitting_again_starts_afresh(collection: Collection) -> None:
     judge.fit(CandidateShards.of([block]))
     assert judge.models == first
     assert judge.queries == TOPICS
-
-
-@pytest.mark.parametrize(("known", "mode"), [(1, "transfer"), (2, "hidden")])
-def test_a_restored_judge_judges_as_the_fitted_one(collection: Collection, known: int, mode: str) -> None:
-    block = collection.block(known)
-    judge = fitted(collection, block, least_queries=10)
-    assert judge.summary["mode"] == mode
-    summary = json.loads(json.dumps(judge.summary))
-    restored = FusedJudge(judge.options, collection.material, "minilm", SEED)
-    restored.restore(summary)
-    assert restored.models == judge.models
-    assert restored.summary == judge.summary
-    # Fewer queries than folds, of which nothing could be fitted.
-    few = block.take(np.array([5, 40]))
-    one, other = judge(few), restored(few)
-    assert other.columns.keys() == one.columns.keys()
-    for name in one.columns:
-        np.testing.assert_array_equal(other.columns[name], one.columns[name], err_msg=name)
-    for name in one.positive_columns:
-        np.testing.assert_array_equal(other.positive_columns[name], one.positive_columns[name], err_msg=name)
-    assert np.isfinite(other.columns["p_evidence"]).all()
-    assert np.isfinite(other.positive_columns["p_heldout"]).all() == (known > 1)
 
 
 def test_contributions_explain_what_was_judged(collection: Collection) -> None:

@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Platt
-from anmi.judging.cascade import Cascade
+from anmi.judging.denoise import Cascade
 from anmi.judging.pointwise import BiEncoderJudge, CrossEncoderJudge, JudgeOptions, join, load_pointwise, split
 from anmi.retrieval.encoders import encode, load_encoder, minilm_folder
 from anmi.store import Store

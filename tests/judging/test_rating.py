@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Sequence
@@ -246,44 +245,6 @@ def test_the_variants_rate_alike_but_without_errors(variant: str) -> None:
         assert np.isnan(found.columns[name]).all()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"votes": 3.0},
-        {"judges": {"dense": 1.0}},
-        {"judges": {"dense": 0.5, "bm25": 1.0, "cross": 0.0}},
-        {"variant": "zelo"},
-        {"temperature": 0.2},
-    ],
-    ids=str,
-)
-def test_a_restored_rater_rates_as_the_fitted_one(options: dict[str, object]) -> None:
-    fitted = Rater(RatingOptions(**options), seed=5)  # type: ignore[arg-type]
-    fitted.fit(CandidateShards.of([block(queries=30)]))
-    restored = Rater(RatingOptions(**options), seed=5)  # type: ignore[arg-type]
-    restored.restore(json.loads(json.dumps(fitted.summary)))
-    assert restored.summary == fitted.summary
-    few = block(seed=1, queries=2).by_positive()
-    one, other = fitted(few), restored(few)
-    for name in ("elo", "elo_se", "gap_se"):
-        np.testing.assert_array_equal(other.columns[name], one.columns[name], err_msg=name)
-    for name in ("elo", "elo_se"):
-        np.testing.assert_array_equal(other.positive_columns[name], one.positive_columns[name], err_msg=name)
-    assert np.isfinite(other.columns["elo"][other.filled]).all()
-
-
-def test_a_judge_that_was_left_out_stays_left_out_when_restored() -> None:
-    silent = block()
-    silent.columns["cross"][:] = silent.positive_columns["cross"][:] = np.nan
-    fitted, restored = Rater(RatingOptions(), seed=5), Rater(RatingOptions(), seed=5)
-    fitted.fit(CandidateShards.of([silent]))
-    restored.restore(json.loads(json.dumps(fitted.summary)))
-    spoken = block(seed=1).by_positive()
-    assert list(restored.temperatures) == ["bm25", "dense"]
-    np.testing.assert_array_equal(restored(spoken).columns["elo"], fitted(spoken).columns["elo"])
-
-
 class Reader:
     """Prefers by the number in the text, with noise that belongs to the pair, and fails where told to."""
 
@@ -335,15 +296,6 @@ def test_pairwise_judges_alone_rate_by_what_the_texts_say() -> None:
     gap = found.positive_columns["elo"][:, :1] - found.columns["elo"]
     error = gap - 200 * (1.5 - found.columns["quality"])
     assert (np.abs(error) <= 2 * found.columns["gap_se"])[judged].mean() > 0.93
-
-
-def test_a_rater_by_pairwise_judges_alone_is_restored_too() -> None:
-    candidates, texts = read_block(queries=6)
-    expected = read(candidates, texts, Reader(), judges={})
-    options = RatingOptions(pairwise_judges={"reader": 1.0}, judges={})
-    restored = Rater(options, seed=5, pairwise={"reader": Reader()}, texts=texts)
-    restored.restore({"temperatures": {}, "slope": 1.0, "votes": 1.0})
-    np.testing.assert_array_equal(restored(candidates.by_positive()).columns["elo"], expected.columns["elo"])
 
 
 def test_a_pairwise_judge_makes_scores_more_certain_and_one_that_fails_changes_nothing() -> None:

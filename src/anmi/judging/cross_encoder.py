@@ -254,7 +254,7 @@ def _cross_encoder(path: Path, options: TrainedOptions) -> Any:
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.cross_encoder import CrossEncoder
 
-    from anmi.judging.head import SegmentSimilarity
+    from anmi.judging.early_stop import SegmentSimilarity
 
     with quiet():
         body = Transformer(

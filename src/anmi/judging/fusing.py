@@ -17,13 +17,11 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.engine.threads import ahead, in_threads, outside_python
 from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability, weighted_auc
-from anmi.judging.contaminated import Contaminated, fit_contaminated, labelled_chance
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, gather
-from anmi.judging.examples import Examples, examples, joined
 from anmi.judging.fused import FusedModel, base_rate, features, shipped, transferred
-from anmi.judging.hidden import hidden_evidence, reached
-from anmi.judging.prior import most_similar, raised, share_by_known
+from anmi.judging.hidden import Examples, examples, hidden_evidence, joined, reached
+from anmi.judging.prior import Contaminated, fit_contaminated, labelled_chance, most_similar, raised, share_by_known
 
 log = logging.getLogger(__name__)
 # Queries whose labelled document is among the most similar ones, below which nothing is learned from them.

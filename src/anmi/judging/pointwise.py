@@ -1,7 +1,7 @@
 """Judges that score one (query, document) pair at a time, behind one interface.
 
 A ready-made cross-encoder and a bi-encoder stand here; the cross-encoder that is trained on the collection is in
-:mod:`anmi.judging.cross_encoder`, two judges one after the other in :mod:`anmi.judging.cascade`.
+:mod:`anmi.judging.cross_encoder`, two judges one after the other in :mod:`anmi.judging.denoise`.
 """
 
 from __future__ import annotations

@@ -11,19 +11,138 @@ over: on three of six collections it ends at 0 (benchmarks/calibration.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from anmi.candidates import Candidates
-from anmi.judging.contaminated import fit_contaminated
 from anmi.judging.evidence import Material, gather
-from anmi.judging.examples import examples, joined
 from anmi.judging.fused import FEATURES, FusedModel, features
-from anmi.judging.hidden import nearest, reached, shown
+from anmi.judging.hidden import examples, joined, nearest, reached, shown
+
+# Two thirds of all shares are expected within a factor of about seven of the prior: between the collections that the
+# shipped coefficients were fitted on they differ by a factor of six.
+_SPREAD: Final = 2.0
+# A query's hundred nearest candidates tell as much as about ten independent ones: they are alike.
+_INDEPENDENT: Final = 10.0
+# Log of f₁/f₀ beyond which a document is surely relevant, far below what a float holds.
+_HIGHEST: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Contaminated:
+    """What was fitted.
+
+    Attributes
+    ----------
+    coefficients
+        Of log f₁/f₀, on the inputs; K numbers ≥ 0.
+    intercept
+        With it they give the log-odds that an unlabelled document is relevant.
+    share
+        Of relevant documents in the pool, π, between 0 and 1.
+    """
+
+    coefficients: tuple[float, ...]
+    intercept: float
+    share: float
+
+
+def fit_contaminated(
+    inputs: NDArray[Any],
+    labelled: NDArray[np.bool_],
+    weights: NDArray[Any],
+    centre: NDArray[Any],
+    ridge: float,
+    expected: float,
+    queries: int,
+) -> Contaminated:
+    """Fit coefficients and share together by penalised maximum likelihood.
+
+    Parameters
+    ----------
+    inputs
+        Of n examples, finite and standardised, [n, K].
+    labelled
+        True for labelled documents, False for those of the pool, [n].
+    weights
+        Of the examples, [n]. Both kinds are made to weigh the same.
+    centre
+        Coefficients that the ridge pulls to, [K].
+    ridge
+        Weight of the squared distance from them beside the mean log-likelihood.
+    expected
+        Share of relevant documents in the pool that is expected before looking, between 0 and 1.
+    queries
+        Independent queries behind the examples, at least 1; the more, the less the expected share matters.
+
+    Examples
+    --------
+    >>> draw = np.random.default_rng(0)
+    >>> relevant = draw.random(20_000) < 0.2
+    >>> pool, labelled = draw.normal(size=20_000) + 2 * relevant, draw.normal(size=5_000) + 2
+    >>> values, kind = np.append(labelled, pool)[:, None], np.arange(25_000) < 5_000
+    >>> found = fit_contaminated(values, kind, np.ones(25_000), np.zeros(1), 0.0, 0.02, 2_000)
+    >>> round(found.share, 1), round(found.coefficients[0])
+    (0.2, 2)
+    """
+    share = np.where(labelled, weights, 0).sum()
+    weight = np.where(labelled, 0.5 * weights / share, 0.5 * weights / (weights.sum() - share))
+    width, values, start = inputs.shape[1], np.asarray(inputs, np.float64), float(scipy.special.logit(expected))
+    pull = 1 / (_SPREAD**2 * _INDEPENDENT * queries)
+
+    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        slopes, odds = point[:width], float(point[width + 1])
+        of_pool, other = (float(share) for share in scipy.special.expit([odds, -odds]))
+        ratio = values @ slopes + point[width]
+        # f₁/f₀, and from it the densities of the pool and of both kinds together, over f₀: one exponential and two
+        # logarithms, of which nearly all of the time is.
+        relevant = np.exp(np.minimum(ratio, _HIGHEST))
+        pool = of_pool * relevant + other
+        both = relevant + pool
+        losses = np.log(both) - np.where(labelled, ratio, np.log(pool))
+        error = weight * (relevant / both - labelled)
+        relevant *= of_pool / pool
+        off = slopes - centre
+        loss = (weight * losses).sum() + ridge * (off**2).sum()
+        along = error * (1 - relevant)
+        of_share = -(error * (relevant - of_pool)).sum() + pull * (odds - start)
+        gradient = np.concatenate([values.T @ along + 2 * ridge * off, [along.sum(), of_share]])
+        return float(loss + 0.5 * pull * (odds - start) ** 2), gradient
+
+    first = np.concatenate([np.maximum(centre, 0.1), [0.0, start]])
+    bounds = [(0.0, None)] * width + [(None, None)] * 2
+    found = scipy.optimize.minimize(
+        objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500}
+    ).x
+    return Contaminated(
+        tuple(found[:width].tolist()),
+        float(found[width] + found[width + 1]),
+        float(scipy.special.expit(found[width + 1])),
+    )
+
+
+def labelled_chance(relevant: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Return the chance that an example is a labelled one, both kinds weighing the same.
+
+    Parameters
+    ----------
+    relevant
+        Chance that it is relevant as an unlabelled one, of any shape.
+    share
+        Of relevant documents in the pool.
+
+    Examples
+    --------
+    >>> labelled_chance(np.array([0.2, 1.0]), 0.2).round(2).tolist()
+    [0.5, 0.83]
+    """
+    # f₁ / (f₁ + f) with f₁ / f = relevant / share.
+    return relevant / (relevant + share)
+
 
 # Evidence that a document has by itself: beside a known positive that positive would be no witness.
 _OF_THE_QUERY: Final = ("dense", "match", "coverage")
@@ -38,7 +157,7 @@ def share_by_known(
     """Return the share of relevant documents among the most similar, by what known positives and candidates say.
 
     It compares ``dense``, ``match`` and ``coverage`` of the known positives with those of the candidates
-    (:func:`anmi.judging.contaminated.fit_contaminated`). Known positives are seldom average relevant documents, and
+    (:func:`anmi.judging.prior.fit_contaminated`). Known positives are seldom average relevant documents, and
     these three kinds of evidence never tell surely, so it is rather an upper bound.
 
     Parameters

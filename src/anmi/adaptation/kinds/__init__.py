@@ -7,19 +7,215 @@ Single terms may stay, which a relevant document has to hold.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from anmi.adaptation.kinds.cloze import cloze
-from anmi.adaptation.kinds.crop import crop
-from anmi.adaptation.kinds.first import first
-from anmi.adaptation.kinds.heading import heading
+import regex
+
+from anmi import seeds
 from anmi.adaptation.kinds.keyphrase import keyphrase
-from anmi.adaptation.kinds.llm import llm
-from anmi.adaptation.kinds.question import question
-from anmi.adaptation.kinds.title import title
-from anmi.adaptation.views import Document, Make, Material, View
+from anmi.adaptation.views import Document, Make, Material, View, without
+from anmi.corpus.sentences import UNSPACED, sentences
+from anmi.corpus.texts import values_of
+from anmi.errors import AnmiError
+
+# By type, and what it is also called; of a type that is not here no question is made.
+TEMPLATES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
+    ("information", "definition", "overview", "description"): ("What is {}?", "What does {} mean?"),
+    ("symptoms", "signs"): ("What are the symptoms of {}?", "How do I recognise {}?"),
+    ("treatment", "treatments", "therapy"): ("How is {} treated?", "What are the treatments for {}?"),
+    ("causes", "cause", "etiology"): ("What causes {}?", "Where does {} come from?"),
+    ("prevention",): ("How can {} be prevented?", "What helps against getting {}?"),
+    ("exams and tests", "diagnosis"): ("How is {} diagnosed?", "Which tests show {}?"),
+    ("outlook", "prognosis"): ("What is the outlook for {}?", "How does {} develop?"),
+    ("susceptibility", "risk factors", "risks"): ("Who is at risk of {}?", "What raises the risk of {}?"),
+    ("frequency", "prevalence"): ("How common is {}?", "How many people have {}?"),
+    ("inheritance",): ("Is {} inherited?", "Does {} run in families?"),
+    ("genetic changes", "genetics"): ("Which genes are related to {}?", "What genetic changes come with {}?"),
+    ("complications",): ("What are the complications of {}?", "What can follow from {}?"),
+    ("stages",): ("What are the stages of {}?",),
+    ("research",): ("What research is done on {}?",),
+    ("usage", "use", "how to"): ("How do I use {}?", "What is {} used for?"),
+    ("installation", "setup"): ("How do I install {}?", "How do I set up {}?"),
+    ("side effects",): ("What are the side effects of {}?", "Is {} safe?"),
+    ("dosage",): ("How much {} should be taken?", "What is the dose of {}?"),
+}
+_BY_TYPE: Final = {name: templates for names, templates in TEMPLATES.items() for name in names}
+
+
+def question(material: Material) -> Make:
+    """Return what asks a document by the English questions of its type.
+
+    Where the metadata lack a focus or a type, or questions of the type are not known, there are none, and none in
+    collections in other languages. Nothing is taken out of the document: its metadata are not part of its text.
+
+    Parameters
+    ----------
+    material
+        Its ``question`` says which entries of the metadata are read.
+
+    Examples
+    --------
+    >>> document = Document("d", "", "It hurts.", "en", '{"focus": "Gout", "qtype": "stages"}')
+    >>> question(Material([document], "en"))(document, 5, 1)
+    [View(query='What are the stages of Gout?', positive='It hurts.')]
+    """
+
+    def make(document: Document, most: int, seed: int) -> list[View]:
+        names = (material.question.focus, material.question.type)
+        focus, about = (" ".join(values_of([document.metadata], name, "")[0].split()) for name in names)
+        templates = _BY_TYPE.get(about.casefold(), ())
+        if not focus or document.language != "en":
+            return []
+        order = seeds.permutation(seed, "adaptation/question", document.document_id, len(templates))[:most]
+        text = f"{document.title} {document.text}".strip()
+        return [View(templates[place].replace("{}", focus), text) for place in order.tolist()]
+
+    return make
+
+
+def llm(material: Material) -> Make:
+    """Let a language model write queries for the documents, and return what hands them out.
+
+    Nothing is taken out of the document: the model is asked for other words than its own.
+
+    Parameters
+    ----------
+    material
+        Its ``write`` asks the model about all documents at once.
+
+    Raises
+    ------
+    AnmiError
+        There is no language model, or its endpoint refuses requests as such.
+    """
+    if material.write is None:
+        raise AnmiError(
+            'pseudo-queries of kind "llm" need a language model: set adaptation.llm.base_url and adaptation.llm.model, '
+            "or leave the kind out"
+        )
+    written = material.write(material.documents)
+
+    def make(document: Document, most: int, seed: int) -> list[View]:
+        text = f"{document.title} {document.text}".strip()
+        return [View(query, text) for query in written.get(document.document_id, [])[:most]]
+
+    return make
+
+
+def first(document: Document, most: int, seed: int) -> list[View]:
+    """Return the first sentence, and the document without it.
+
+    Examples
+    --------
+    >>> first(Document("d", "", "Adds two numbers. Both may be arrays.", "en"), 5, seed=1)
+    [View(query='Adds two numbers.', positive='Both may be arrays.')]
+    """
+    found = sentences(document.text, document.language)
+    if len(found) < 2 or not most:
+        return []
+    start, end = found[0]
+    return [View(" ".join(document.text[start:end].split()), without(document, start, end))]
+
+
+def cloze(document: Document, most: int, seed: int) -> list[View]:
+    """Return sentences, drawn without replacement, each with the document without it.
+
+    A document of one sentence has none.
+
+    Examples
+    --------
+    >>> sorted(cloze(Document("d", "A", "One is here. Two is there.", "en"), 5, seed=1))[0]
+    View(query='One is here.', positive='A Two is there.')
+    """
+    found = sentences(document.text, document.language)
+    if len(found) < 2:
+        return []
+    order = seeds.permutation(seed, "adaptation/cloze", document.document_id, len(found))[:most]
+    views = (
+        View(" ".join(document.text[start:end].split()), without(document, start, end))
+        for start, end in (found[place] for place in order.tolist())
+    )
+    # One that is said twice is one view.
+    return list(dict.fromkeys(views))
+
+
+# Markdown's headings, and those that a line of = or - underlines.
+_HEADING: Final = re.compile(r"^(?:#{1,6}[ \t]+(\S.*?)[ \t]*#*|(\S.*?)[ \t]*\n[=-]{3,})[ \t]*$", re.MULTILINE)
+
+
+def heading(document: Document, most: int, seed: int) -> list[View]:
+    r"""Return headings, drawn without replacement, each with the text up to the next one.
+
+    Examples
+    --------
+    >>> heading(Document("d", "Guide", "# Setup\nRun make.\n# Use\nType run.", "en"), 1, seed=3)[0].positive
+    'Guide Type run.'
+    """
+    found = list(_HEADING.finditer(document.text))
+    ends = [*(match.start() for match in found), len(document.text)][1:]
+    views = []
+    for match, end in zip(found, ends, strict=True):
+        section = document.text[match.end() : end].strip()
+        if section:
+            views.append(View((match[1] or match[2]).strip(), f"{document.title} {section}".strip()))
+    views = list(dict.fromkeys(views))
+    order = seeds.permutation(seed, "adaptation/heading", document.document_id, len(views))[:most]
+    return [views[place] for place in order.tolist()]
+
+
+def title(document: Document, most: int, seed: int) -> list[View]:
+    """Return the title as the query and the text as the document.
+
+    Where the text begins with the title once more, as many do, it is taken out there as well.
+
+    Examples
+    --------
+    >>> title(Document("d", "Rain", "Rain. It falls.", "en"), 5, seed=1)
+    [View(query='Rain', positive='It falls.')]
+    """
+    query, text = document.title.strip(), document.text.strip()
+    while query and text[: len(query)].casefold() == query.casefold() and _ends(query, text[len(query) :]):
+        text = text[len(query) :].lstrip(" \t\n.:-–—|")
+    return [View(query, text)] if query and text and most else []
+
+
+def _ends(query: str, rest: str) -> bool:
+    """Tell whether the words of a query end where the rest begins: "Rain" does not begin "Rainbows"."""
+    if not rest or UNSPACED.match(rest):
+        return True
+    # Letters, marks and numbers; a mark after a letter belongs to it.
+    word = [unicodedata.category(character)[0] in "LMN" for character in (query[-1], rest[0])]
+    return not all(word)
+
+
+# Where words stand without blanks, two letters with their marks count as one, as anmi.corpus.sentences counts them.
+_WORD: Final = regex.compile(rf"(?V1)(?:{UNSPACED.pattern}\p{{M}}*){{1,2}}|[\S--{UNSPACED.pattern}]+")
+# Contriever's crops have 5 to 50 % of the text; a query of a few words at least.
+_SHARES: Final = (0.05, 0.5)
+_LEAST: Final = 5
+
+
+def crop(document: Document, most: int, seed: int) -> list[View]:
+    """Return runs of words of random length and place, each with the document without it.
+
+    A text of fewer than ten words has none.
+    """
+    words = [match.span() for match in _WORD.finditer(document.text)]
+    if len(words) < 2 * _LEAST:
+        return []
+    random = seeds.stream(seed, "adaptation/crop", document.document_id)
+    views = []
+    for _ in range(most):
+        length = max(_LEAST, int(len(words) * random.uniform(*_SHARES)))
+        first = int(random.integers(0, len(words) - length + 1))
+        start, end = words[first][0], words[first + length - 1][1]
+        views.append(View(" ".join(document.text[start:end].split()), without(document, start, end)))
+    return list(dict.fromkeys(views))
+
 
 __all__ = ["KINDS", "Document", "Kind", "Make", "Material", "View"]
 
