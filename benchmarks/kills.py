@@ -33,7 +33,8 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALL
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "kills.json"
 SETTINGS = ",".join([
-    "recipe=anmi_2_0", "encoder=static", "bm25.depth=20", "dense.depth=10", "denoising.depth=3", "elo.depth=3",
+    "recipe=anmi_2_0", "encoder=static", "recipes.anmi_2_0.mining.bm25.depth=20", "dense.depth=10",
+    "denoising.depth=3", "elo.depth=3",
     "denoising.cross_encoder.max_pairs=16", "denoising.cross_encoder.max_length=32", "training.options.epochs=2",
     "training.options.batch_size=8", "training.options.checkpoint_minutes=1e-9", "training.dev_documents=50",
     "evaluation.resamples=100",
@@ -47,7 +48,7 @@ class Point(NamedTuple):
     """Where a run is killed.
 
     ``how`` is ``node`` (its function is done, nothing is saved), ``middle`` (half of the bytes of an artifact are
-    written), ``written`` (all of them, and it is not visible yet), ``visible`` (it is, and the manifest does not know),
+    written), ``written`` (all of them, and it is not visible yet), ``visible`` (it is, and the record does not know),
     ``manifest`` (in the middle of noting it), ``checkpoint`` (training has made so many), ``store`` (so many batches
     were stored) or ``moment`` (after a share of the time that a whole run takes).
     """
@@ -293,7 +294,7 @@ def _nth(number: int) -> Callable[..., bool]:
 
 
 def _arm_writes(point: Point) -> None:
-    from anmi import files
+    from anmi import buckets, files
     from anmi.datasets import artifact
 
     plain = files.aside
@@ -313,8 +314,8 @@ def _arm_writes(point: Point) -> None:
         if point.how == "visible" and target.name == point.what:
             die()
 
-    # The manifest is written through the module, artifacts by the name that their module has imported.
-    files.aside = artifact.aside = armed
+    # By the names that the modules which write have imported.
+    files.aside = buckets.aside = artifact.aside = armed
 
 
 def _halve(path: Path) -> None:

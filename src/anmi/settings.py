@@ -5,7 +5,7 @@ from omegaconf.resolvers import oc
 
 from anmi.hooks import CheckHooks, MlflowHooks, RetrainHooks, RunHooks, RunRecord
 
-# Pluggy calls hooks last registered first: checks run before a manifest or a tracking run is opened, and the manifest
+# Pluggy calls hooks last registered first: checks run before a record or an MLflow run is opened, and the record
 # is complete when tracking reads it. Whether another retraining is under way is asked last, with a run to name.
 _record = RunRecord()
 HOOKS = (RetrainHooks(_record), MlflowHooks(_record), RunHooks(_record), CheckHooks())

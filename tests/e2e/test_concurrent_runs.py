@@ -83,5 +83,5 @@ def test_a_run_that_is_overtaken_mines_what_it_would_have_mined_alone(
     for recipe in ("nv_retriever", "naive_top"):
         run = run_of(shared, recipe)
         assert run["loaded"] == {}, "it read only what it made"
-    shown = in_process(shared, "anmi", "negatives", "--json")
-    assert json.loads(shown.stdout)["recipe"] == "naive_top", "that of the run that began last"
+    shown = in_process(shared, "anmi", "runs", "latest", "--json")
+    assert json.loads(shown.stdout)["parameters"]["recipe"] == "naive_top", "that of the run that began last"

@@ -153,7 +153,7 @@ def told_of_interruption() -> Iterator[None]:
         # An error before the first node is no pipeline's error to Kedro; hooks that have closed their records know it.
         from kedro.framework.project import settings
 
-        # As Kedro calls hooks: the last registered first, so the manifest is complete when tracking reads it.
+        # As Kedro calls hooks: the last registered first, so the record is complete when MLflow is given it.
         for hook in reversed(settings.HOOKS):
             if hasattr(hook, "interrupted"):
                 hook.interrupted(error)

@@ -403,7 +403,7 @@ def _sentence(name: str, error: ValidationError, model: Any) -> str:
 
 
 def check_no_secrets(parameters: Mapping[str, Any]) -> None:
-    """Refuse parameters with a secret, since they are written to manifests, the tracking server and reports.
+    """Refuse parameters with a secret, since they are written to `run.json`, the tracking server and reports.
 
     Found are addresses with credentials, and values of environment variables whose names say that they hold a secret,
     such as ``${oc.env:OPENAI_API_KEY}`` resolves to. A secret that looks like any other text cannot be told.
