@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.held_out import unlabelled_splits, with_pseudo_tests
 
 CORPUS = pd.DataFrame({
     "document_id": ["a", "b", "c"], "title": ["A", "B", "C"], "text": ["x. y.", "z.", "w."], "metadata": "{}"

@@ -159,10 +159,9 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
         pd.DataFrame(table).to_parquet(path)
 
     def invoke(recipe: str = "naive_top", **parameters: object) -> Result:
-        given = {"training__options__checkpoint_steps": 1} | parameters
         # A process of its own would have let go of the store of a run that failed.
         gc.collect()
-        return run(f"beir:{collection.path}", "training", recipe=recipe, **given)
+        return run(f"beir:{collection.path}", "training", recipe=recipe, **parameters)
 
     return invoke
 
@@ -172,28 +171,11 @@ def test_a_loss_whose_judgments_were_not_mined(train: Any, data: Path) -> None:
     assert not (data / "06_models").exists()
 
 
-def test_a_training_that_diverges_keeps_its_last_good_checkpoint(train: Any, data: Path) -> None:
+def test_a_training_that_diverges_says_what_to_change(train: Any, data: Path) -> None:
     """The first step has a learning rate of 0; the second makes the weights infinite."""
-    diverging = {"training__options__learning_rate": 1e39, "training__options__warmup": 0.5}
-    done = train(**diverging)
-    refused(done, "lower the learning rate", "from the last good checkpoint", "step-00000001")
-    (checkpoint,) = (data.parent / "store" / "checkpoints").glob("*/step-*")
-    assert str(checkpoint) in done.stderr
+    done = train(training__options__learning_rate=1e39, training__options__warmup=0.5)
+    refused(done, "became", "lower the learning rate")
     assert not (data / "06_models").exists()
-    del done
-
-    done = train(**diverging)
-    refused(done, str(checkpoint))
-    assert "Going on from step 1" in done.output
-    del done
-
-    refused(train("in_batch", training__checkpoint=checkpoint), str(checkpoint), 'recipe is "naive_top" there')
-    done = train(training__checkpoint=checkpoint, training__options__learning_rate=1e-3, training__options__warmup=0.5)
-    assert done.exit_code == 0, done.output
-    (summary,) = data.glob("06_models/training_summary.json/*/*.json")
-    found = json.loads(summary.read_text(encoding="utf-8"))
-    assert (found["resumed_from_step"], found["steps"]) == (1, 4)
-    assert list((data.parent / "store" / "checkpoints").glob("*/step-*")) == [checkpoint]
 
 
 def test_damaged_weights_are_not_loaded(

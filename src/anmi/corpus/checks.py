@@ -69,7 +69,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     queries = _without_leaks(queries, quarantine)
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
-    queries, subset_share = _subset(queries, options, notes)
+    queries = _subset(queries, options, notes)
     labelled = bool((raw.qrels["split"] == "train").any())
     if not labelled:
         notes["labels"] = "none for training"
@@ -98,7 +98,6 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         notes=notes,
         entities=raw.entities.reset_index(drop=True),
         facts=_facts(raw, corpus),
-        subset_share=subset_share,
         forms=forms,
     )
 
@@ -254,14 +253,14 @@ def _merged(queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine) 
     return queries[~again], qrels.sort_index()
 
 
-def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> tuple[pd.DataFrame, float]:
+def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
     train = (queries["split"] == "train").to_numpy()
     if options.subset is None or train.sum() <= options.subset:
-        return queries, 1.0
+        return queries
     notes["subset"] = f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query's text"
     kept = ~train
     kept[train] = choose(queries.loc[train, "normalised"].tolist(), options.subset, options.seed)
-    return queries[kept], options.subset / int(train.sum())
+    return queries[kept]
 
 
 def _facts(raw: RawCollection, corpus: pd.DataFrame) -> pd.DataFrame:

@@ -44,8 +44,6 @@ class Collection:
         ``uri, label, types, description``, types as a JSON list; empty where the source names no entities.
     facts
         ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
-    subset_share
-        Share of the training queries that a cap on them left, 1 without one.
     forms
         Normalised texts of the documents as an Arrow array, by which duplicates were found.
     """
@@ -62,7 +60,6 @@ class Collection:
     notes: dict[str, Any] = field(default_factory=dict)
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
-    subset_share: float = 1.0
     forms: pa.LargeStringArray = field(default_factory=lambda: pa.array([], pa.large_string()))
 
 

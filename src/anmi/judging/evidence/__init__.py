@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError, nearest
-from anmi.judging.evidence import facts, lexical, likeness
-from anmi.judging.evidence.material import Material
-from anmi.judging.evidence.pairs import Pairs
+from anmi.judging.evidence import facts
+from anmi.judging.evidence.pairs import Material, Pairs
 from anmi.retrieval.terms import Terms
 
 __all__ = ["KINDS", "Kind", "Material", "Pairs", "Terms", "gather"]
@@ -48,12 +47,12 @@ class Kind:
 _POSITIVES: Final = frozenset({"positives"})
 
 KINDS: Final[dict[str, Kind]] = {
-    "coverage": Kind(lexical.coverage, "share of the query's terms that the document holds, by idf"),
-    "match": Kind(lexical.match, "BM25 as a share of what a perfect document would score"),
-    "likeness": Kind(likeness.likeness, "cosine of the document and the nearest known positive", _POSITIVES),
-    "likeness_terms": Kind(likeness.likeness_terms, "the same by tf-idf terms", _POSITIVES),
-    "containment": Kind(likeness.containment, "share of a known positive's terms that the document holds", _POSITIVES),
-    "contained": Kind(likeness.contained, "share of the document's terms that a known positive holds", _POSITIVES),
+    "coverage": Kind(facts.coverage, "share of the query's terms that the document holds, by idf"),
+    "match": Kind(facts.match, "BM25 as a share of what a perfect document would score"),
+    "likeness": Kind(facts.likeness, "cosine of the document and the nearest known positive", _POSITIVES),
+    "likeness_terms": Kind(facts.likeness_terms, "the same by tf-idf terms", _POSITIVES),
+    "containment": Kind(facts.containment, "share of a known positive's terms that the document holds", _POSITIVES),
+    "contained": Kind(facts.contained, "share of the document's terms that a known positive holds", _POSITIVES),
     "facts": Kind(
         facts.shared_facts, "share of a known positive's facts that the document states", _POSITIVES | {"facts"}
     ),

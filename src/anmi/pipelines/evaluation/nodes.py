@@ -87,8 +87,7 @@ def bucket_queries(
 
     Only a run that trained on pseudo-queries held documents out, so only there a query can be of the bucket ``added``.
     """
-    from anmi.adaptation.held_out import splits
-    from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+    from anmi.adaptation.held_out import splits, unlabelled_splits, with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.generalisation import buckets, trained_positives
     from anmi.pipelines.training.nodes import labels_used

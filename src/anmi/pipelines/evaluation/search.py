@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.held_out import unlabelled_splits, with_pseudo_tests
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
@@ -83,7 +83,7 @@ def build_search(
 
     Dev queries are those that retrievers were not trained on when they were asked, see the artifact ``dev_run``.
     """
-    from anmi.adaptation.stand_in import with_pseudo_tests
+    from anmi.adaptation.held_out import with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.search.fit import fit_on_dev
     from anmi.search.retriever import companion_of

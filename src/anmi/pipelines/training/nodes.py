@@ -75,8 +75,7 @@ def train_retriever(
 
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
-    from anmi.adaptation.held_out import splits
-    from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+    from anmi.adaptation.held_out import splits, unlabelled_splits, with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import dev_metric
     from anmi.training.loop import CheckpointPlan, digest_tables
