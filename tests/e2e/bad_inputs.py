@@ -243,7 +243,6 @@ PARAMETERS: Final = _of_parameters({
     "collection=kg:{place}/none": ("none", "folder"), "collection=pairs:{place}/*.none": ("*.none",),
     "collection=api_docs:x": ("api_docs", "nothing after the name"), "collection=beir:~nobody9/x": ("~nobody9",),
     "collection=ir_datasets:no/such/one": ("no/such/one",),
-    "update=maybe": ('"update"', "true or false"), "update=1": ('"update"', "true or false"),
     "audit_judges_for=foo": ('no recipe "foo"',), "audit_judges_for=3": ('"audit_judges_for"',),
     # What cannot be read as YAML, or refers to nothing.
     "recipe=*": ('"recipe"', *_YAML), "collection={a": ('"collection"', *_YAML),
@@ -313,7 +312,6 @@ PARAMETERS: Final = _of_parameters({
     "training.options.curriculum=bandits": ('"bandits"', 'did you mean "bandit"'),
     "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
     "training.dev_documents=0": ('"training.dev_documents"',),
-    "reporting.queries=-1": ('"reporting.queries"', "default is 5000"),
     "retrain.model=a b": ('"retrain.model"', "pattern"),
     "selection.exports=parquett": ("parquett",),
     "audit.depth=0": ('"audit.depth"', "default is 50"),

@@ -96,8 +96,8 @@ def test_it_is_not_trained_where_nobody_asks_a_test_query(collection: Collection
         run(f"beir:{collection.path}", "mining,adaptation,training,evaluation", ingestion__test_share=0.01),
         '"test"', "0 pseudo-queries", "ingestion.test_share", "mining,adaptation,training",
     )  # fmt: skip
-    assert list(data.glob("ingestion/*"))
-    assert not list(data.glob("bm25/*")) and not list(data.glob("training/*"))
+    assert list(data.glob("02_intermediate/*"))
+    assert not list(data.glob("03_primary/*")) and not list(data.glob("06_models/*"))
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_damaged_weights_are_not_loaded(
         file.write(b"\x01")
     monkeypatch.setattr(encoders, "minilm_folder", lambda: damaged)
     refused(run(f"beir:{collection.path}", "ingestion,bm25,dense", encoder="minilm"), "model.safetensors", "SHA-256")
-    assert not list(data.glob("dense/*"))
+    assert not list(data.glob("03_primary/document_embeddings*"))
 
 
 @pytest.mark.slow
