@@ -92,7 +92,7 @@ def along(plot: Any, name: str) -> list[Any]:
 
 
 def test_each_is_valid_and_holds_no_outputs() -> None:
-    assert len(NOTEBOOKS) == 8
+    assert len(NOTEBOOKS) == 6
     for path in NOTEBOOKS:
         text = path.read_text(encoding="utf-8")
         notebook = json.loads(text)

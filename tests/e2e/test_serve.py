@@ -74,7 +74,7 @@ def test_a_run_is_looked_at_and_marked_and_the_server_ends_well(
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert "Traceback" not in said
-    (file,) = (place.data / "marks").glob("*.jsonl")
+    (file,) = (place.data / "01_raw" / "marks").glob("*.jsonl")
     assert file.read_text(encoding="utf-8").count("\n") == 1
 
 
@@ -89,7 +89,7 @@ def test_the_next_run_knows_what_was_marked(whole_run: Place, tmp_path: Path, ke
     ids = corpus.document_id
     rows = np.flatnonzero(before.negatives.any(axis=1))[:4]
     chosen = [(str(before.query_ids[r]), int(before.documents[r, before.negatives[r].argmax()])) for r in rows]
-    path = file_of(str(place.data / "marks"), "api_docs")
+    path = file_of(str(place.data / "01_raw" / "marks"), "api_docs")
     assert path is not None
     for number, (query, document) in enumerate(chosen):
         add(path, Mark(query, ids[document], 1 if number < 2 else 0))
