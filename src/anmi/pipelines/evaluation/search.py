@@ -225,7 +225,7 @@ def reindexed(index: BM25Index, corpus: pd.DataFrame) -> BM25Index:
 
     how = index.settings
     return BM25Index.build(
-        document_texts(corpus), how["language"], how["tokenizer"], how["engine"], how["k1"], how["b"], how["method"]
+        document_texts(corpus), how["language"], how["tokenizer"], how["engine"], how["k1"], how["b"], how["epsilon"]
     )
 
 
