@@ -61,10 +61,10 @@ Probabilities = NDArray[np.float64]
 def route() -> dict[str, Any]:
     """Return what the recipe ``anmi`` gives its step ``route``."""
     book = yaml.safe_load((ROOT / "conf" / "base" / "recipes.yml").read_text(encoding="utf-8"))["recipes"]
-    return next(step["route"] for step in book["anmi_labels_only"]["steps"] if "route" in step)
+    return dict(book["anmi_labels_only"]["steps"]["route"])
 
 
-def row(each: Planted, half: bool, recipe: str, steps: list[Any], probability: Probabilities) -> dict[str, Any]:
+def row(each: Planted, half: bool, recipe: str, steps: dict[str, Any], probability: Probabilities) -> dict[str, Any]:
     """Choose negatives and compare what was expected with the truth."""
     block = each.block.with_columns({"p_evidence": probability})
     chosen = Recipe(description=recipe, negatives=NEGATIVES, steps=steps)
@@ -145,11 +145,11 @@ def rows_of(
     fixed, _ = judge_of(each, encoder, work, name, prior="shipped", least_queries=200)
     own, summary = judge_of(each, encoder, work, name)
     rule = route()
-    yield row(each, half, "naive_top", ["top"], fixed)
-    yield row(each, half, "anmi_fixed_bar", [{"route": FIXED}, "top"], fixed)
-    yield row(each, half, "anmi", [{"route": rule}, "top"], own)
+    yield row(each, half, "naive_top", {"top": {}}, fixed)
+    yield row(each, half, "anmi_fixed_bar", {"route": FIXED, "top": {}}, fixed)
+    yield row(each, half, "anmi", {"route": rule, "top": {}}, own)
     for expected in SHARES:
-        steps = [{"route": rule | {"max_expected_share": expected}}, "top"]
+        steps = {"route": rule | {"max_expected_share": expected}, "top": {}}
         yield row(each, half, f"anmi, expected {expected:g}", steps, own)
     without = name if name in COLLECTIONS else None
     base, plain = base_rate(encoder, without), transferred(encoder, without)(features(each.block))
@@ -162,7 +162,7 @@ def rows_of(
     if not half:
         probability = np.where(each.block.filled, boosted(others)(features(each.block)), np.nan)
         least = max(base, (summary.get("prior_by_known") or 0.0) / FusedOptions().overshoot)
-        yield row(each, half, "anmi, boosted", [{"route": rule}, "top"], at_least(probability, least))
+        yield row(each, half, "anmi, boosted", {"route": rule, "top": {}}, at_least(probability, least))
 
 
 def show(found: list[dict[str, Any]], name: str) -> None:

@@ -40,16 +40,18 @@ THRESHOLDS = (0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.015, 0.01, 0.0
 RATES = (0.02, 0.05, 0.1, 0.2)
 EXPECTED = (0.001, 0.002, 0.005, 0.01, 0.02)
 PEERS: dict[str, tuple[float | None, list[Any]]] = {
-    "naive_top": (None, ["top"]),
-    "nv_retriever": (0.95, [{"max_ratio": {"max_ratio": 0.95}}, "top"]),
-    "margin": (0.05, [{"margin": {"margin": 0.05}}, "top"]),
-    "shift": (10, [{"rank_window": {"first": 11}}, "top"]),
-    "random_top_100": (None, ["random"]),
-    "coverage_rule": (0.98, [{"max_ratio": {"column": "coverage", "max_ratio": 0.98}}, "top"]),
+    "naive_top": (None, {"top": {}}),
+    "nv_retriever": (0.95, {"max_ratio": {"max_ratio": 0.95}, "top": {}}),
+    "margin": (0.05, {"margin": {"margin": 0.05}, "top": {}}),
+    "shift": (10, {"rank_window": {"first": 11}, "top": {}}),
+    "random_top_100": (None, {"random": {}}),
+    "coverage_rule": (0.98, {"max_ratio": {"column": "coverage", "max_ratio": 0.98}, "top": {}}),
 }
 
 
-def row(each: Planted, recipe: str, threshold: float | None, steps: list[Any], block: Candidates) -> dict[str, Any]:
+def row(
+    each: Planted, recipe: str, threshold: float | None, steps: dict[str, Any], block: Candidates
+) -> dict[str, Any]:
     """Run a recipe and compare its negatives with the truth."""
     chosen = Recipe(description=recipe, negatives=NEGATIVES, steps=steps)
     block = Runner(chosen, seed=42).run(CandidateShards.of([block])).whole()
@@ -83,10 +85,10 @@ def rows_of(each: Planted, others: list[Planted]) -> Iterator[dict[str, Any]]:
     probabilities = {"fused": np.where(block.filled, model(features(block)), np.nan)}
     for recipe, probability in probabilities.items():
         for threshold in THRESHOLDS:
-            steps = [{"denoise": {"threshold": threshold, "at_least": NEGATIVES}}, "top"]
+            steps = {"denoise": {"threshold": threshold, "at_least": NEGATIVES}, "top": {}}
             yield row(each, recipe, threshold, steps, judged(block, probability))
     if "facts" in block.columns and each.name.startswith("kg"):
-        steps = [{"denoise": {"threshold": 0.999, "unjudged": "keep"}}, "top"]
+        steps = {"denoise": {"threshold": 0.999, "unjudged": "keep"}, "top": {}}
         yield row(each, "shared_facts graph", 0.999, steps, judged(block, block.columns["facts"]))
     mask = block.filled
     judges = {name: block.columns[name] for name in ("bm25", *EVIDENCE)}
@@ -105,9 +107,9 @@ def routed(each: Planted, others: list[Planted]) -> Iterator[dict[str, Any]]:
     labels = np.repeat([1, 0], [len(planted_ones), 1])
     for rate in RATES:
         bar = threshold_for(np.append(planted_ones, 0.0), labels, rate).threshold
-        yield row(each, "route, rate", rate, [{"route": {"negative": bar, "positive": 1}}, "top"], block)
+        yield row(each, "route, rate", rate, {"route": {"negative": bar, "positive": 1}, "top": {}}, block)
     for expected in EXPECTED:
-        steps = [{"route": {"max_expected_share": expected, "positive": 1}}, "top"]
+        steps = {"route": {"max_expected_share": expected, "positive": 1}, "top": {}}
         yield row(each, "route, expected", expected, steps, block)
 
 

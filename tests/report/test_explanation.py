@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.selection.conftest import named
 
 from anmi.candidates import Candidates
 from anmi.judging.fused import EVIDENCE, FusedModel, shipped
@@ -43,7 +44,7 @@ def row(**changes: Any) -> Candidates:
 
 
 def selected(steps: list[Any], negatives: int = 2, block: Candidates | None = None) -> Candidates:
-    recipe = Recipe(description="for a test", negatives=negatives, steps=steps)
+    recipe = Recipe(description="for a test", negatives=negatives, steps=named(*steps))
     return Runner(recipe, 0).apply(row() if block is None else block)
 
 
