@@ -274,10 +274,11 @@ PARAMETERS: Final = _of_parameters({
     # Values out of range or of a wrong kind, of any stage.
     "bm25.k1=high": ("bm25.k1", "number"), "bm25.k1=.nan": ('"bm25.k1"', "finite"),
     "bm25.k1=.inf": ('"bm25.k1"', "finite"),
-    "bm25.k1=-1": ('"bm25.k1"', "greater than or equal to 0", "default is 0.9"),
+    "bm25.k1=-1": ('"bm25.k1"', "greater than or equal to 0"),
     "bm25.k1=1e400": ('"bm25.k1"', "finite"),
-    "bm25.depth=0": ('"bm25.depth"', "default is 1000"), "bm25.depth=true": ('"bm25.depth"', *_NUMBER),
-    "bm25.depth=99999999999999999999999": ('"bm25.depth"', "64 bits"), "bm25.depth=1.5": ('"bm25.depth"', "integer"),
+    "bm25.depth=0": ('"bm25.depth"', "greater than or equal to 1"), "bm25.depth=true": ('"bm25.depth"', *_NUMBER),
+    "bm25.depth=99999999999999999999999": ('"bm25.depth"', "less than or equal to 100000"),
+    "bm25.depth=1.5": ('"bm25.depth"', "integer"),
     "bm25.depth=1000000000": ('"bm25.depth"', "less than or equal to 100000"), "bm25.shard=0": ('"bm25.shard"',),
     "bm25.tokenizer=foo": ('"bm25.tokenizer"', "'snowball'"), "bm25.tokenizer=": ('"bm25.tokenizer"', "'auto'"),
     "bm25.engine=lucene": ('"bm25.engine"', "'bm25s'"), "bm25.b=1.1": ('"bm25.b"', "less than or equal to 1"),
@@ -314,7 +315,7 @@ PARAMETERS: Final = _of_parameters({
     "training.dev_documents=0": ('"training.dev_documents"',),
     "retrain.model=a b": ('"retrain.model"', "pattern"),
     "selection.exports=parquett": ("parquett",),
-    "audit.depth=0": ('"audit.depth"', "default is 50"),
+    "audit.depth=0": ('"audit.depth"', "greater than or equal to 1"),
     "audit.max_false_negative_rate=2": ('"audit.max_false_negative_rate"',),
     "audit.recipe=[1]": ('"audit.recipe"', "string"), "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',),
     # Recipes.
@@ -324,12 +325,10 @@ PARAMETERS: Final = _of_parameters({
     "recipes.mine.extends=mine": ("mine", "circle"), "recipes.mine.extends=anmy": ('"anmy"', 'did you mean "anmi"'),
     "recipes.mine.steps=top": ('"recipes.mine', "required"), "recipes.anmi.negatives=-1": ('"recipes.anmi.negatives"',),
     "recipes.anmi.negatives=true": ('"recipes.anmi.negatives"', *_NUMBER), "recipes.anmi.negative=3": ('"negative"',),
-    "recipes.mine.extends=anmi,recipes.mine.steps=[topp]": ('"topp"', 'did you mean "top"'),
-    "recipes.mine.extends=anmi,recipes.mine.steps=[{top: {by: elo_gapp}}]": ('"elo_gapp"', "no stage measures"),
-    "recipes.mine.extends=anmi,recipes.mine.negatives=0,recipes.mine.steps=[{max_ratio: {max_ratio: true}}]":
-        ("max_ratio", *_NUMBER),
-    "recipes.mine.extends=anmi,recipes.mine.steps=[{max_score: {max_score: .nan}}]": ("max_score", "finite"),
-    "recipes.mine.extends=anmi,recipes.mine.steps=[]": ("mine", "no step draws its 15 negatives"),
+    "recipes.mine.extends=anmi,recipes.mine.steps.topp=null": ('"topp"', 'did you mean "top"'),
+    "recipes.mine.extends=anmi,recipes.mine.steps.top.by=elo_gapp": ('"elo_gapp"', "no stage measures"),
+    "recipes.nv_retriever.steps.max_ratio.max_ratio=.nan": ("max_ratio", "finite"),
+    "recipes.mine.extends=in_batch,recipes.mine.negatives=15": ("mine", "no step draws its 15 negatives"),
     "recipes.a/b.extends=anmi": ("a/b", "letters, digits"), "recipes.anmi.training.epochs=0": ('"anmi"', '"epochs"'),
     "recipes.anmi.training.los=0": ('"los"', 'did you mean "loss"'),
     "recipes.anmi.training.epochs=true": ('"recipes.anmi.training.epochs"', *_NUMBER),
@@ -735,8 +734,8 @@ RUNS: Final = [
     Case(
         "a judge that nobody gave",
         ("no chat endpoint is given", "elo.pairwise.llm.chat.base_url="),
-        "recipe=denoising,recipes.denoising.steps.denoise.column=p_preferred,elo.pairwise.llm.chat.base_url=,"
-        "elo.pairwise.llm.chat.model=,elo.pairwise_judges.llm=1",
+        "recipe=denoising,recipes.denoising.steps.denoise.column=p_preferred,elo.pairwise.llm.chat.base_url='',"
+        "elo.pairwise.llm.chat.model='',elo.pairwise_judges.llm=1",
         pipelines="mining",
     ),
     Case(

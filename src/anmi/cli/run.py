@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from copy import copy
+from pathlib import Path
 from typing import Any, Final
 
 import click
+import yaml
 from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.cli.utils import _split_params
 
@@ -67,7 +70,17 @@ _PARTS: Final = (
 def _run(**options: Any) -> Any:
     assert kedro_run.callback is not None
     with plain_errors(), told_of_interruption():
-        result = kedro_run.callback(**options)
+        try:
+            result = kedro_run.callback(**options)
+        except (TypeError, AttributeError, UnicodeDecodeError) as error:
+            # Of what OmegaConf cannot read or put over a branch, its errors name neither file nor parameter.
+            lists = list(_lists(options["params"])) if "incompatible container" in str(error) else []
+            if lists:
+                told = f'parameter "{lists[0]}": settings by name were expected, as in {lists[0]}.NAME=VALUE'
+                raise AnmiError(told) from None
+            if (damaged := _damaged(Path(options["conf_source"] or "conf"), options["env"] or "local")) is not None:
+                raise AnmiError(damaged) from None
+            raise
     code = exit_code()
     if code:
         raise click.exceptions.Exit(code)
@@ -75,6 +88,30 @@ def _run(**options: Any) -> Any:
         env = f" --env {options['env']}" if options["env"] else ""
         click.echo(f'\nnext: kedro anmi results{env} · kedro anmi search{env} "your question"', err=True)
     return result
+
+
+def _lists(params: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Yield the dotted names of parameters that are lists."""
+    for name, value in params.items():
+        path = f"{place}.{name}" if place else name
+        if isinstance(value, Mapping):
+            yield from _lists(value, path)
+        elif isinstance(value, list):
+            yield path
+
+
+def _damaged(source: Path, environment: str) -> str | None:
+    """Say which file of the configuration cannot be read as settings by name."""
+    for path in sorted(path for env in ("base", environment) for path in (source / env).glob("**/*.y*ml")):
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            return f"{path} is not UTF-8 (byte {error.start}); convert it to UTF-8"
+        except yaml.YAMLError:
+            continue
+        if not isinstance(content, dict | None):
+            return f"{path} holds {type(content).__name__}; settings by name were expected, as in `seed: 1`"
+    return None
 
 
 def exit_code() -> int:

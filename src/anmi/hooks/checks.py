@@ -90,7 +90,8 @@ class CheckHooks:
                 check_training(parameters[name])
                 check_mining(parameters[name], models)
             if model is TrainingParams:
-                TrainingOptions(**{"negatives": 1, **(parameters[name].get("options") or {})})
+                options = parameters[name].get("options") or {}
+                check_numbers(f"{name}.options", options, TrainingOptions(**{"negatives": 1, **options}))
             if model is AuditParams and (audited := parameters[name].get("recipe")) is not None:
                 check_recipe(audited, parameters["recipes"])
 
@@ -242,6 +243,7 @@ def check_training(recipes: Mapping[str, Any]) -> None:
             options = merged_options(recipe, TrainingParams())
         except AnmiError as error:
             raise AnmiError(f'recipe "{name}", {error}') from None
+        check_numbers(f"recipes.{name}.training", recipe.training, options)
         if unmeasured := sorted(recipe.requires - MEASURED):
             known = nearest(unmeasured[0], MEASURED)
             raise AnmiError(f'recipe "{name}" reads "{unmeasured[0]}", which no stage measures: {known}')
@@ -380,9 +382,31 @@ def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
             raise AnmiError(f'the configuration lacks the parameter "{name}"')
         value = value[part]
     try:
-        model.model_validate(value)
+        made = model.model_validate(value)
     except ValidationError as error:
         raise AnmiError(_sentence(name, error, model)) from None
+    check_numbers(name, value, made)
+
+
+def check_numbers(name: str, given: Any, made: Any) -> None:
+    """Refuse true and false where a number was made of them, which pydantic takes for 1 and 0.
+
+    Examples
+    --------
+    >>> check_numbers("bm25", {"depth": True}, {"depth": 1})
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: parameter "bm25.depth": a number was expected, not true
+    """
+    if isinstance(given, bool) and isinstance(made, (int, float)) and not isinstance(made, bool):
+        raise AnmiError(f'parameter "{name}": a number was expected, not {str(given).lower()}')
+    if isinstance(given, Mapping):
+        for key, value in given.items():
+            check_numbers(
+                f"{name}.{key}", value, made.get(key) if isinstance(made, Mapping) else getattr(made, key, None)
+            )
+    elif isinstance(given, list) and isinstance(made, (list, tuple)):
+        for place, (value, one) in enumerate(zip(given, made, strict=False)):
+            check_numbers(f"{name}.{place}", value, one)
 
 
 def _sentence(name: str, error: ValidationError, model: Any) -> str:
