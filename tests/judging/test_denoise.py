@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -153,48 +152,6 @@ def test_examples_do_not_depend_on_how_queries_are_cut_into_shards(
         }
 
     assert pairs(shards()) == pairs([Candidates.concatenate(shards())])
-
-
-@pytest.mark.slow
-def test_kept_teachers_judge_what_is_new_and_as_they_would_all(
-    tmp_path: Path, store: Store, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = judge(tmp_path, store, texts)
-    first.fit(CandidateShards.of(shards()[:1]))
-    names = [fold["fingerprint"] for fold in first.summary["folds"]]
-    computed: list[str] = []
-    compute = TrainedCrossEncoder._compute
-
-    def noting_compute(self: TrainedCrossEncoder, joined: list[str]) -> Any:
-        computed.extend(joined)
-        return compute(self, joined)
-
-    monkeypatch.setattr(TrainedCrossEncoder, "_compute", noting_compute)
-    second = judge(tmp_path, store, texts)
-    second.kept = names
-    second.fit(CandidateShards.of(shards()))
-    new = {texts[str(query)] for query in shards()[1].query_ids}
-    assert {pair.split("\x1f")[0] for pair in computed} == new
-    assert [fold["fingerprint"] for fold in second.summary["folds"]] == names
-
-    computed.clear()
-    with Store(tmp_path / "empty") as empty:
-        anew = judge(tmp_path, empty, texts)
-        anew.kept = names
-        anew.fit(CandidateShards.of(shards()))
-        assert len(computed) == second.summary["judged_pairs"] - _repeated(texts)
-        for block in shards():
-            one, other = second(block), anew(block)
-            np.testing.assert_allclose(one.columns["cross"], other.columns["cross"], atol=1e-5)
-
-    computed.clear()
-    calibration = json.loads(json.dumps(second.summary["calibration"]))
-    block = second(shards()[1])
-    for row in _one_of_each_fold(second, block):
-        later = judge(tmp_path, store, texts)
-        later.kept = names
-        _assert_judged_as_before(later, calibration, block.take(slice(row, row + 1)))
-    assert computed == [], "what was judged is in the store"
 
 
 def _one_of_each_fold(fitted: Judge, block: Candidates) -> list[int]:

@@ -105,8 +105,9 @@ def test_every_artifact_of_an_audit_has_its_place(registered: dict[str, Pipeline
     assert made == {n for n in catalog if n.startswith(("audit", "planted_truth"))}
     for name in made:
         entry, twin = catalog[name], catalog.get(name.removeprefix("audit."), {})
-        file = name.removeprefix("audit.") + Path(entry["filepath"]).suffix
-        assert entry["filepath"] == f"ROOT/audit/{file}"
+        path = Path(entry["filepath"])
+        assert path.parent == Path("ROOT", entry["metadata"]["kedro-viz"]["layer"])
+        assert path.name.removesuffix(".parquet").removesuffix(".json").removesuffix(".npy") == name
         assert entry["versioned"] is True
         assert entry["metadata"]["kedro-viz"]["layer"]
         if name.startswith("audit."):

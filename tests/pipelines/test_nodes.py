@@ -136,8 +136,8 @@ def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, querie
     judgments, summary = judge_candidates(**shared, evidence=evidence, params=DenoisingParams(), store=nothing)
     assert not judgments and summary == {"judged_pairs": 0}
     judged: dict[str, Any] = {"evidence": evidence, "judgments": judgments, "store": nothing}
-    ratings, told, asked = rate_candidates(**shared, **judged, params=EloParams())
-    assert not ratings and told == {"temperatures": {}} and asked.empty
+    ratings, told = rate_candidates(**shared, **judged, params=EloParams())
+    assert not ratings and told == {"temperatures": {}}
 
 
 def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
