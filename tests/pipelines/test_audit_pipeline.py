@@ -114,7 +114,7 @@ def test_every_artifact_of_an_audit_has_its_place(registered: dict[str, Pipeline
             assert {key: entry.get(key) for key in ("type", "loader")} == {
                 key: twin.get(key) for key in ("type", "loader")
             }
-            assert Path(twin["filepath"]).suffix == Path(entry["filepath"]).suffix
+            assert path.name == f"audit.{Path(twin['filepath']).name}"
     tracked = {name for name in made if "anmi" in catalog[name]["metadata"]}
     assert tracked == {"audit_summary"}
 
