@@ -86,7 +86,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         """Write the artifact; nothing is seen of it before it is complete."""
         target = self._get_save_path()
         if self._fs is None:
-            with disk_errors(target), aside(Path(target)) as path:
+            with disk_errors(self._filepath), aside(Path(target)) as path:
                 self.written = measured(path, self._write(data, path))
             return
         local = self._copy_of(target)
