@@ -26,10 +26,9 @@ from anmi.selection.steps.beta_mixture import fit_betas
 from anmi.selection.steps.elo_zones import BORDERS, EloWindow
 from anmi.selection.steps.gaussian_mixture import fit_gaussians
 from anmi.training.curriculum.schedules import Linear, Step
-from anmi.training.losses.debiased import DebiasedContrastive
-from anmi.training.options.curricula import LinearOptions, StepOptions
-from anmi.training.options.hardness import Adaptation
-from anmi.training.temperature import Temperature
+from anmi.training.losses.contrastive import DebiasedContrastive
+from anmi.training.losses.temperature import Temperature
+from anmi.training.parts import Adaptation, LinearOptions, StepOptions
 
 HERE: Final = Path(__file__).parent
 METHODS: Final = HERE.parent / "methods.md"
