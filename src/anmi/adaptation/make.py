@@ -111,7 +111,7 @@ def make_pseudo_queries(
     material = Material(documents, language, question or QuestionOptions(), write)
     makers = {kind: KINDS[kind].fit(material) for kind in kinds}
     columns_of: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
-    shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds))
+    shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds) or None)
     for document, part in zip(shown, split[asked].tolist() if kinds else (), strict=True):
         name = document.document_id
         for kind, make in makers.items():

@@ -112,7 +112,7 @@ class Writer:
         answers: dict[bytes, bytes] = {}
         fresh: dict[bytes, bytes] = {}
         try:
-            with tqdm(total=len(keys), desc="asking for queries", unit="document", delay=2) as bar:
+            with tqdm(total=len(keys), desc="asking for queries", unit="document", delay=2, disable=None) as bar:
                 for number, reply in self._ask([(self._system, _QUESTION.format(text)) for text in texts.values()]):
                     bar.update()
                     if queries := queries_in(reply.text):

@@ -191,7 +191,7 @@ def read_docs(location: str, options: Options) -> RawCollection:
 
     files = files_of_docs(location)
     found = _Documents(options.fields)
-    for name, path in tqdm(files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES):
+    for name, path in tqdm(files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES or None):
         found.add(name, path)
     check_share(table_of(found.damaged), "files", len(files), options.max_quarantine)
     if not found.rows:

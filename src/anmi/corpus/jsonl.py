@@ -48,7 +48,7 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     size, read = path.stat().st_size, 0
     with (
         path.open("rb") as file,
-        tqdm(total=size, unit="B", unit_scale=True, desc=path.name, disable=size < _BAR_FROM_BYTES) as bar,
+        tqdm(total=size, unit="B", unit_scale=True, desc=path.name, disable=size < _BAR_FROM_BYTES or None) as bar,
     ):
         for number, line in enumerate(file, start=1):
             read += len(line)

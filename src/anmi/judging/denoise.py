@@ -268,7 +268,7 @@ class Judge:
     def _collect(self, shards: CandidateShards, scorers: Sequence[_Scorer], description: str, total: int) -> RawScores:
         """Raw scores of all queries."""
         parts = []
-        with tqdm(total=total, desc=description, unit="pair", delay=2) as bar:
+        with tqdm(total=total, desc=description, unit="pair", delay=2, disable=None) as bar:
             for block in shards:
                 parts.append(RawScores(block.query_ids, self.fold(block), *self._scores(block, scorers, bar)))
         return RawScores.concatenate(parts, self.depth)

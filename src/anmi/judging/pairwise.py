@@ -258,7 +258,9 @@ class ChatJudge:
         answers: dict[bytes, float] = {}
         saved = 0
         try:
-            with tqdm(total=len(keys), desc=f"asking {self.options.model}", unit="comparison", delay=2) as bar:
+            with tqdm(
+                total=len(keys), desc=f"asking {self.options.model}", unit="comparison", delay=2, disable=None
+            ) as bar:
                 for number, reply in self._endpoint.ask(questions):
                     bar.update()
                     value = verdict(reply.text)

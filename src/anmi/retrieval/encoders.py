@@ -315,7 +315,7 @@ def encode(
         return compute(list(texts))
     prints = embedding_fingerprint(model, precision, role)
     name = called(model, prompts_of(model)[role] if role else "")
-    with tqdm(total=len(texts), desc=description, unit="text", disable=not description, delay=2) as bar:
+    with tqdm(total=len(texts), desc=description, unit="text", disable=not description or None, delay=2) as bar:
         if elsewhere is None:
             if not isinstance(model, TokenTable):
                 return store.vectors(prints, texts, compute, 1024, bar, name, number=STORED)

@@ -169,7 +169,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             initial=state.global_step,
             desc="training",
             unit="step",
-            disable=not self._show_progress,
+            disable=not self._show_progress or None,
         )
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

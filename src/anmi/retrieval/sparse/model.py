@@ -292,7 +292,7 @@ def sparse_vectors(
     model.eval()
     with torch.inference_mode():
         starts = range(0, len(texts), batch_size)
-        for start in tqdm(starts, desc=description, unit="batch", disable=not description, delay=2):
+        for start in tqdm(starts, desc=description, unit="batch", disable=not description or None, delay=2):
             features: dict[str, Any] = model.preprocess(list(texts[start : start + batch_size]), task=role)
             features = {name: v.to(model.device) if torch.is_tensor(v) else v for name, v in features.items()}
             parts.append(scipy.sparse.csr_matrix(model({**features, "task": role})["sentence_embedding"].cpu().numpy()))
