@@ -83,7 +83,7 @@ def judge_candidates(
     read = recipes.get(recipe).requires
     params, elo = recipes.get(recipe).settings("denoising", params), recipes.get(recipe).settings("elo", elo)
     if not read & (OF_CROSS_ENCODER - OF_ELO) and not (read & OF_ELO and elo.judges.get("cross")):
-        log.info("Recipe %s asks no cross-encoder", recipe)
+        log.info("Recipe %s does not use a cross-encoder", recipe)
         return ColumnShards.none(), {"judged_pairs": 0}
     if not (queries.split == "train").any():
         log.info("There are no training queries; no cross-encoder is trained or asked")

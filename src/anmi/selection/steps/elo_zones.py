@@ -13,9 +13,8 @@ from anmi.candidates import Candidates
 from anmi.selection.steps.registry import Context, Params, Threshold, step
 
 _DANGER = Threshold("danger", (0, 50, 100, 150, 200, 300, 400, 600))
-# Danger | soft | Goldilocks | medium | easy, and from which tier on each is shown; danger never is.
+# Danger | soft | Goldilocks | medium | easy.
 BORDERS: Final = (100.0, 200.0, 400.0, 600.0)
-FIRST_TIERS: Final = (np.inf, 4.0, 3.0, 2.0, 1.0)
 
 
 def gap(block: Candidates) -> NDArray[np.float32]:
