@@ -9,46 +9,70 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.corpus.related import copies, find_related, siblings
+from anmi.corpus.jsonl import to_json
+from anmi.corpus.related import copies, find_related, parents_of, siblings
 
 
 def corpus_of(*metadata: str) -> pd.DataFrame:
     return pd.DataFrame({"document_id": [f"d{i}" for i in range(len(metadata))], "metadata": metadata})
 
 
-def sibling_pairs(metadata: list[str], *keys: str) -> list[tuple[int, int]]:
-    first, second = siblings([f"d{i}" for i in range(len(metadata))], metadata, keys)
-    return list(zip(first.tolist(), second.tolist(), strict=True))
+def parents(metadata: list[str], *keys: str) -> list[str]:
+    return parents_of(corpus_of(*metadata), keys).tolist()
 
 
 def test_documents_of_one_parent_are_siblings_and_the_parent_is_one_of_them() -> None:
     metadata = ['{"parent": "p"}', "{}", '{"parent": "p"}', '{"parent": "q"}', '{"parent": "p"}', '{"parent": "d1"}']
-    assert sibling_pairs(metadata, "parent") == [(0, 2), (0, 4), (1, 5), (2, 4)]
+    found = parents_of(corpus_of(*metadata))
+    assert found.tolist() == ["p", "d1", "p", "q", "p", "d1"]
+    assert list(zip(*map(np.ndarray.tolist, siblings(found)), strict=True)) == [(0, 2), (0, 4), (1, 5), (2, 4)]
 
 
-def test_only_values_of_the_same_key_are_compared_and_nothing_empty() -> None:
-    metadata = [
-        *('{"parent": "p"}', '{"page": "p"}', '{"page": 3}', '{"page": 3}', '{"parent": null}', '{"parent": null}'),
-        *('{"parent": ""}', '{"parent": ""}', '{"parent": ["x"]}', '{"parent": ["x"]}', '{"other": "p"}'),
-    ]
-    assert sibling_pairs(metadata, "parent", "page") == [(2, 3)]
-    assert sibling_pairs(metadata) == []
+def test_the_first_key_that_names_something_decides() -> None:
+    metadata = ['{"b": "p", "a": "q"}', '{"b": 3, "a": null}', '{"a": ""}', '{"a": ["x"]}', '{"other": "p"}']
+    assert parents(metadata, "a", "b") == ["q", "3", "d2", "d3", "d4"]
+    assert parents(metadata) == [f"d{i}" for i in range(5)], "no key, no parents"
 
 
-def test_a_pair_that_agrees_in_two_keys_stands_once() -> None:
-    assert sibling_pairs(['{"a": "p", "b": 1}'] * 2, "a", "b") == [(0, 1)]
+@pytest.mark.parametrize("mark", ["#", "_", "::", "_chunk_", "-p", "/section"])
+def test_numbers_of_parts_are_recognised_where_much_of_the_corpus_has_them(mark: str) -> None:
+    ids = [f"x_{i}{mark}{j}" for i in range(5) for j in range(4)]
+    cut = pd.DataFrame({"document_id": [*ids, "x_2", "y#7"], "metadata": "{}"})
+    assert parents_of(cut).tolist() == [*(f"x_{i}" for i in range(5) for _ in range(4)), "x_2", "y"]
+    assert parents_of(cut.assign(parent="z")).eq("z").all(), "what ingestion wrote stands"
+    assert parents_of(cut, []).tolist() == cut.document_id.tolist()
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [str(4983 + 17 * i) for i in range(60)],  # SciFact
+        [f"MED-{i}" for i in range(60)],  # NFCorpus
+        [f"doc_{i}" for i in range(60)],
+        [f"{i:04}-{j:03}" for i in range(20) for j in range(3)],  # XQuAD
+        [f"2019-{month:02}-{day:02}" for month in (1, 2, 3) for day in range(1, 21)],
+        [f"Apollo_{10 * i + j}" for i in range(1, 11) for j in (3, 5, 6, 7, 8, 9)],
+        [f"f{i}.jsonl#{j}" for i in range(20) for j in (1, 2, 3)],  # Rows of tables, as the reader of files names them.
+    ],
+)
+def test_numbers_of_something_else_are_no_parts(ids: list[str]) -> None:
+    metadata = [to_json({"path": name.partition("#")[0]}) for name in ids]
+    assert parents_of(pd.DataFrame({"document_id": ids, "metadata": metadata})).tolist() == ids
+    ids = [f"x{i}_{j}" for i in range(20) for j in range(3)]
+    titled = pd.DataFrame({"document_id": ids, "metadata": "{}", "title": [f"Title {name}" for name in ids]})
+    assert parents_of(titled).tolist() == ids, "each has a title of its own"
 
 
 def test_a_value_that_much_of_the_corpus_shares_is_no_parent(caplog: pytest.LogCaptureFixture) -> None:
     metadata = ['{"parent": "category"}'] * 30 + ['{"parent": "x"}'] * 2 + ["{}"] * 100
-    assert sibling_pairs(metadata, "parent") == [(30, 31)]
+    assert parents(metadata, "parent")[29:33] == ["d29", "x", "x", "d32"]
     assert caplog.messages == [
         'metadata key "parent": 30 of 132 documents share the value "category", which is no document they are parts of;'
         " 1 such values are ignored; name other keys in ingestion.sibling_keys"
     ]
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        assert len(sibling_pairs(['{"parent": "x"}'] * 20, "parent")) == 190
+        assert set(parents(['{"parent": "x"}'] * 20, "parent")) == {"x"}
     assert not caplog.messages
 
 

@@ -300,6 +300,17 @@ log = logging.getLogger(__name__)
 COPY: Final = "copy"
 NEAR: Final = "near"
 SIBLING: Final = "sibling"
+# What says "part of", the plainest first.
+PARENT_KEYS: Final = ("parent_id", "parent", "document_id", "document", "doc_id")
+# The document's id, a mark, perhaps a word, and the number: `x#0`, `x_1`, `x-chunk2`, `x_3.txt`. A stroke alone, or a
+# full stop, stands in dates and versions as well.
+_PART: Final = (
+    r"^(?P<parent>.+?)(?P<mark>#|::|_|[-/.:#_ ](?:chunk|passage|paragraph|para|part|section|sec|sent|p|s|c)[-_#.]?)"
+    r"(?P<number>[0-9]{1,6})(?:\.[a-z]{1,5})?$"
+)
+# Of the documents, in rows of at least two parts; and how many such rows there must be.
+_LEAST_SHARE: Final = 0.3
+_LEAST_PARENTS: Final = 3
 # A book of 1,000 passages is a parent; what a tenth of the corpus (and more than 20 documents) share is a category.
 _MOST_PARTS: Final = 1000
 _MOST_SHARE: Final = 0.1
@@ -313,7 +324,7 @@ def find_related(
     similarity: float = 0.9,
     name_share: float = 0.01,
     least_words: int = 50,
-    sibling_keys: Sequence[str] = ("parent_id", "parent"),
+    parents: pd.Series | None = None,
 ) -> pd.DataFrame:
     """Find the pairs of documents of which one must not be a negative where the other is a positive.
 
@@ -330,8 +341,8 @@ def find_related(
         ``document_id, duplicate_of``.
     similarity, name_share, least_words
         See :func:`anmi.corpus.related.near_duplicates`.
-    sibling_keys
-        See :func:`siblings`.
+    parents
+        Of the N documents, see :func:`parents_of`; found out where they are not given.
 
     Returns
     -------
@@ -351,7 +362,7 @@ def find_related(
     ids = arrow(corpus["document_id"])
     rows = np.flatnonzero(~among(ids, duplicates["document_id"]))
     first, second, measured = near_forms(arrow(forms).take(pa.array(rows)), similarity, name_share, least_words)
-    one, other = siblings(ids, corpus["metadata"], sibling_keys)
+    one, other = siblings(parents_of(corpus) if parents is None else parents)
     table = pd.DataFrame({
         "i": np.concatenate([rows[first], one]),
         "j": np.concatenate([rows[second], other]),
@@ -382,55 +393,103 @@ def copies(related: pd.DataFrame) -> dict[str, str]:
     return dict(zip(found["document_id"], found["other_id"], strict=True))
 
 
-def siblings(document_ids: Texts, metadata: Texts, keys: Sequence[str]) -> Pairs:
-    """Find documents whose metadata name the same parent, and the parent itself where it is in the corpus.
-
-    Two documents are siblings when the same one of ``keys`` has the same value in both; a missing key, an empty value
-    and a list are no parent. A value shared by a large part of the corpus (more than a tenth and more than 20
-    documents, or more than 1,000) is a category and no parent: it is ignored with a warning.
-
-    Parameters
-    ----------
-    document_ids, metadata
-        N identifiers, and N JSON objects.
-    keys
-        Names of metadata keys that mean "part of the document with this identifier".
-
-    Returns
-    -------
-    first, second
-        int64 [n] each, in order, ``first < second``.
+def siblings(parents: pd.Series) -> Pairs:
+    """Return the pairs of documents of one parent, int64 [n] each, in order, ``first < second``.
 
     Examples
     --------
-    >>> [found.tolist() for found in siblings("abc", ['{"of": "b"}', "{}", '{"of": "b"}'], ["of"])]
-    [[0, 0, 1], [1, 2, 2]]
+    >>> [found.tolist() for found in siblings(pd.Series(["b", "b", "c", "b"]))]
+    [[0, 0, 1], [1, 3, 3]]
     """
-    limit = max(_PARTS_IN_ANY_CORPUS, min(_MOST_PARTS, int(_MOST_SHARE * len(document_ids))))
-    found, row_of = [np.zeros(0, np.int64)], dict[str, int]()
-    for key in keys:
-        parts: dict[str, set[int]] = defaultdict(set)
-        # Reading JSON is slow, and most documents name no parent.
-        naming = containing(metadata, f'"{key}"')
-        for row, text in zip(naming.tolist(), taken(metadata, naming), strict=True):
-            value = json.loads(text).get(key)
-            if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
-                parts[str(value)].add(row)
-        if parts and not row_of:
-            row_of = {identifier: row for row, identifier in enumerate(arrow(document_ids).to_pylist())}
-        for value, rows in parts.items():
-            if value in row_of:
-                rows.add(row_of[value])
-        large = [value for value, rows in parts.items() if len(rows) > limit]
-        if large:
-            most = max(large, key=lambda value: len(parts[value]))
-            log.warning(
-                'metadata key "%s": %s of %s documents share the value "%s", which is no document they are parts of; '
-                "%d such values are ignored; name other keys in ingestion.sibling_keys",
-                key, f"{len(parts[most]):,}", f"{len(document_ids):,}", most, len(large),
-            )  # fmt: skip
-        groups = [sorted(rows) for value, rows in parts.items() if 1 < len(rows) <= limit]
-        members = np.array([row for rows in groups for row in rows], np.int64)
-        group = np.repeat(np.arange(len(groups)), [len(rows) for rows in groups])
-        found.append(pair_keys(members, *within(group, limit), len(document_ids)))
-    return unpacked(np.unique(np.concatenate(found)), len(document_ids))
+    parent = arrow(parents).dictionary_encode().indices.to_numpy().astype(np.int64)
+    rows = np.argsort(parent, kind="stable")
+    return unpacked(np.sort(pair_keys(rows, *within(parent[rows], len(rows)), len(rows))), len(rows))
+
+
+def parents_of(corpus: pd.DataFrame, keys: Sequence[str] | None = None) -> pd.Series:
+    """Return for every document what it is a part of: the id of its parent, or its own id.
+
+    The column ``parent`` says so where ingestion wrote one. Else a document is part of what one of ``keys`` names in
+    its metadata, the first of them that does; a missing key, an empty value and a list name nothing. A value that a
+    large part of the corpus shares (more than a tenth and more than 20 documents, or more than 1,000) is a category and
+    no parent: it is ignored with a warning. Documents whose metadata say nothing are parts by their ids
+    (``x#0``, ``x_1``, ``x-chunk2``) where much of the corpus has such: most documents stand in a row that begins at 0
+    or 1 and lacks no number, there are several such rows, and titles, if any, are the same in a row.
+
+    Parameters
+    ----------
+    corpus
+        ``document_id, title, metadata`` (JSON), N rows.
+    keys
+        Names of metadata keys that mean "part of the document with this identifier"; ``None`` takes the usual ones, and
+        none at all recognises nothing.
+
+    Examples
+    --------
+    >>> metadata = ['{"parent": "b"}', "{}", '{"parent": "b"}', "{}"]
+    >>> parents_of(pd.DataFrame({"document_id": list("abcd"), "metadata": metadata})).tolist()
+    ['b', 'b', 'b', 'd']
+    """
+    if keys is None and "parent" in corpus:
+        return corpus["parent"]
+    found = corpus["document_id"].to_numpy(dtype=object, copy=True)
+    if keys is None or keys:
+        by_id = _parents_by_id(corpus, _most_parts(len(found)))
+        found = np.where(by_id == "", found, by_id)
+    # The first of the keys is read last, so that it decides.
+    for key in reversed(PARENT_KEYS if keys is None else keys):
+        named = _parents_by_key(corpus["metadata"], key)
+        found[list(named)] = list(named.values())
+    return column(found.tolist()).set_axis(corpus.index)
+
+
+def _most_parts(documents: int) -> int:
+    return max(_PARTS_IN_ANY_CORPUS, min(_MOST_PARTS, int(_MOST_SHARE * documents)))
+
+
+def _parents_by_key(metadata: Texts, key: str) -> dict[int, str]:
+    """Return the parent that a metadata key names, by row."""
+    limit, parts = _most_parts(len(metadata)), defaultdict[str, list[int]](list)
+    # Reading JSON is slow, and most documents name no parent.
+    naming = containing(metadata, f'"{key}"')
+    for row, text in zip(naming.tolist(), taken(metadata, naming), strict=True):
+        value = json.loads(text).get(key)
+        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+            parts[str(value)].append(row)
+    large = [value for value, rows in parts.items() if len(rows) > limit]
+    if large:
+        most = max(large, key=lambda value: len(parts[value]))
+        log.warning(
+            'metadata key "%s": %s of %s documents share the value "%s", which is no document they are parts of; '
+            "%d such values are ignored; name other keys in ingestion.sibling_keys",
+            key, f"{len(parts[most]):,}", f"{len(metadata):,}", most, len(large),
+        )  # fmt: skip
+    return {row: value for value, rows in parts.items() if len(rows) <= limit for row in rows}
+
+
+def _parents_by_id(corpus: pd.DataFrame, limit: int) -> NDArray[np.object_]:
+    """Return the parent in front of the number of each id, [N]; empty strings where the ids are no numbers of parts."""
+    none = np.full(len(corpus), "", dtype=object)
+    read = pc.extract_regex(arrow(corpus["document_id"]), _PART)
+    rows = np.flatnonzero(read.is_valid().to_numpy(zero_copy_only=False))
+    if len(rows) < _LEAST_SHARE * len(corpus) or not len(rows):
+        return none
+    fields = ("parent", "mark", "number")
+    parts = pd.DataFrame({name: read.field(name).take(pa.array(rows)).to_pylist() for name in fields})
+    # The rows of a table are named by its path and their line, and are no parts of it.
+    metadata = taken(corpus["metadata"], rows)
+    lines = [f'"path":{json.dumps(parent)}' in text for parent, text in zip(parts.parent, metadata, strict=True)]
+    parts, rows = parts[~np.array(lines)].astype({"number": int}), rows[~np.array(lines)]
+    each = parts.groupby("parent").number.agg(["size", "min", "max"])
+    row_of_parts = (each["min"] <= 1) & (each["max"] - each["min"] + 1 == each["size"]) & (each["size"] <= limit)
+    several = row_of_parts & (each["size"] > 1)
+    if "title" in corpus:
+        titled = parts.assign(title=taken(corpus["title"], rows)).query("title != '' and mark not in ('#', '::')")
+        unlike = titled.parent[titled.title != titled.groupby("parent").title.transform("first")]
+        several &= ~each.index.isin(unlike)
+    if each["size"][several].sum() < _LEAST_SHARE * len(corpus) or several.sum() < _LEAST_PARENTS:
+        return none
+    # What others are parts of is whole, whatever its own id ends in.
+    whole = among(taken(corpus["document_id"], rows), parts.parent) | (parts.parent.map(each["size"]) > limit)
+    none[rows] = np.where(whole, "", parts.parent)
+    return none

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.ingestion.params import IngestionParams
+
+log = logging.getLogger(__name__)
 
 
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
@@ -13,7 +16,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     from anmi.corpus.marks import files_of_marks, read_log, standing, with_marks
     from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.raw import FieldNames
-    from anmi.corpus.related import COPY, find_related
+    from anmi.corpus.related import COPY, find_related, parents_of
     from anmi.corpus.sources import fingerprint, load_collection
 
     cap = params.api_docs_queries if collection == "api_docs" else 0
@@ -30,6 +33,11 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     )
     log_of_marks = [mark for path in files_of_marks(params.marks, collection) for mark in read_log(path)]
     found, marks = with_marks(found, standing(log_of_marks))
+    parents = parents_of(found.corpus, params.sibling_keys)
+    parts = int((parents != found.corpus.document_id).sum())
+    if parts:
+        found.notes["parts"] = f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"
+        log.info("%s: parts of one are no negatives of each other's queries", found.notes["parts"])
     related = find_related(
         found.corpus,
         found.forms,
@@ -37,7 +45,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         similarity=params.near_similarity,
         name_share=params.name_share,
         least_words=params.near_least_words,
-        sibling_keys=params.sibling_keys,
+        parents=parents,
     )
     counts = found.queries.groupby("split").size().to_dict()
     info = {
@@ -55,7 +63,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "notes": found.notes,
     }
     return {
-        "corpus": found.corpus,
+        "corpus": found.corpus.assign(parent=parents),
         "queries": found.queries,
         "qrels": found.qrels,
         "marks": marks,
