@@ -17,6 +17,7 @@ import fsspec
 from anmi import files
 from anmi.errors import AnmiError, causes, masked
 from anmi.files import aside, disk_errors
+from anmi.fingerprint import files_in
 
 # Parts of a large file at a time, each of which s3fs holds in memory.
 _PARTS: Final = 4
@@ -123,7 +124,7 @@ def upload(files: Any, local: Path, target: str, place: str) -> None:
             files.put_file(str(local), target)
             return
         empty(files, target)
-        sources = sorted(path for path in local.rglob("*") if path.is_file())
+        sources = files_in(local)
         targets = [f"{target}/{path.relative_to(local).as_posix()}" for path in sources]
         if sources:
             files.put([str(path) for path in sources], targets, batch_size=_FILES)

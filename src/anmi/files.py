@@ -17,7 +17,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from anmi.errors import AnmiError, causes
-from anmi.fingerprint import hash_file, hash_files, hash_named
+from anmi.fingerprint import files_in, hash_file, hash_files, hash_named
 
 # A hash costs about a second per gigabyte; what is larger is told by its size.
 _HASHED: Final = 1 << 26
@@ -209,7 +209,7 @@ def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, An
     >>> measured(folder)["files"], measured(folder)["bytes"]
     (1, 4)
     """
-    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
+    files = files_in(path) if path.is_dir() else [path]
     found = {file.relative_to(path).as_posix(): file for file in files}
     known = known or {}
     sizes = {name: file.stat().st_size for name, file in found.items()}

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+from anmi.errors import AnmiError
 
 Kind = Literal["blake2b", "sha256"]
 
@@ -58,6 +61,45 @@ def hash_file(path: Path, kind: Kind = "blake2b") -> str:
     """Return a hash of the contents of a file: 32 hexadecimal digits of BLAKE2b, or 64 of SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: _state(kind)).hexdigest()
+
+
+_MOST_FOLDERS: Final = 20_000
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the files below a folder in order, also those behind links to files and folders, by the names links give.
+
+    What guards, hashes, copies or reads a folder goes by this list, so that none sees what another does not. A link
+    back to a folder that it lies in is not followed.
+
+    Raises
+    ------
+    AnmiError
+        Links make so many folders of a few that they cannot all be looked into.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.txt").write_text("a")
+    >>> (folder / "again").symlink_to(folder)
+    >>> [path.name for path in files_in(folder)]
+    ['a.txt']
+    """
+    found: list[Path] = []
+    waiting = [(folder, frozenset({os.path.realpath(folder)}))]
+    for count, (place, above) in enumerate(waiting):
+        if count > _MOST_FOLDERS:
+            raise AnmiError(
+                f"{folder} has more than {_MOST_FOLDERS:,} folders; links in it lead to each other: undo them"
+            )
+        for entry in os.scandir(place):
+            path = place / entry.name
+            if entry.is_file():
+                found.append(path)
+            elif entry.is_dir() and (real := os.path.realpath(path)) not in above:
+                waiting.append((path, above | {real}))
+    return sorted(found)
 
 
 def hash_files(files: Iterable[tuple[str, Path]], start: str = "", kind: Kind = "blake2b") -> str:

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from anmi.errors import AnmiError
+from anmi.files import measured
+from anmi.fingerprint import files_in
 from anmi.judging.pointwise import open_cross_encoder
-from anmi.retrieval.encoders import load_encoder, minilm_folder
+from anmi.retrieval.encoders import fingerprint, load_encoder, minilm_folder
 from anmi.retrieval.model_folder import check_folder, checked_model
 
 OWN = "sentence_transformers.sentence_transformer.modules"
@@ -43,6 +45,10 @@ def write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
+def write_text(path: Path, content: str) -> None:
+    path.write_text(content, encoding="utf-8")
+
+
 def own_code(folder: Path, mark: Path) -> None:
     """A module of the folder's own, which leaves a mark as soon as it is imported."""
     (folder / "modeling_own.py").write_text(f"import os\nos.mkdir({str(mark)!r})\nclass Own: pass\n")
@@ -67,6 +73,14 @@ def pickled_part(folder: Path, mark: Path) -> None:
     (folder / "2_Dense" / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(mark)))
 
 
+def pickled_behind_a_link(folder: Path, mark: Path) -> None:
+    payload = folder.parent / "payload"
+    payload.mkdir(exist_ok=True)
+    (payload / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(mark)))
+    (payload / "itself").symlink_to(payload)
+    (folder / "2_Dense").symlink_to("../payload")
+
+
 def disguised_weights(folder: Path, mark: Path) -> None:
     (folder / "model.safetensors").write_bytes(pickle.dumps(Payload(mark)))
 
@@ -80,6 +94,19 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "a path that leads out": (module(f"{OWN}.Normalize", "../../etc"), "leads out of the folder"),
     "an absolute path": (module(f"{OWN}.Normalize", "/etc"), "leads out of the folder"),
     "no list of modules": (setting("modules.json", type="os.system"), "no list of modules"),
+    "a list of lists": (
+        lambda folder, _: write(folder / "modules.json", [[{"type": "os.system"}]]),
+        "no list of modules",
+    ),
+    "a type that is a number": (lambda folder, _: write(folder / "modules.json", [{"type": 5}]), "no list of modules"),
+    "a path that is a list": (module(f"{OWN}.Normalize", ["a"]), "a path that is a text"),  # type: ignore[arg-type]
+    "a function of the library": (module("sentence_transformers.util.http_get"), "none of sentence-transformers"),
+    "a module that is none": (module("sentence_transformers.util.Nothing"), "could not be loaded"),
+    "deep JSON": (lambda folder, _: write_text(folder / "modules.json", "[" * 9999), "is nested too deep"),
+    "settings that are a number": (
+        lambda folder, _: write(folder / "config_sentence_transformers.json", 5),
+        "could not",
+    ),
     "auto_map": (setting("config.json", auto_map={"AutoModel": "modeling_own.Own"}), '"auto_map"'),
     "auto_map of a tokenizer": (
         setting("tokenizer_config.json", auto_map={"AutoTokenizer": ["a.B", None]}),
@@ -105,6 +132,7 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "no JSON": (lambda folder, _: (folder / "config.json").write_text("{"), "is not valid JSON"),  # type: ignore[arg-type, return-value]
     "pickled weights": (pickled_weights, "pytorch_model.bin and not as safetensors"),
     "pickled weights of a part": (pickled_part, "2_Dense/pytorch_model.bin and not as safetensors"),
+    "pickled weights behind a link": (pickled_behind_a_link, "2_Dense/pytorch_model.bin and not as safetensors"),
     "a pickle called safetensors": (disguised_weights, "model.safetensors is not in the format safetensors"),
 }
 
@@ -135,6 +163,27 @@ def test_models_of_this_project_and_usual_ones_pass(saved: Path, tmp_path: Path)
     write(usual / "router_config.json", {"types": {"query_0": f"{OWN}.StaticEmbedding"}})
     write(usual / "sentence_bert_config.json", {"max_seq_length": 256, "model_args": {"trust_remote_code": False}})
     check_folder(usual)
+
+
+def test_a_cache_of_links_passes_and_what_lies_behind_a_link_counts(saved: Path, tmp_path: Path) -> None:
+    # As the hub's client keeps models: snapshots of links to blobs.
+    (tmp_path / "blobs").mkdir()
+    cached = tmp_path / "snapshots" / "revision"
+    for number, path in enumerate(files_in(saved)):
+        place = cached / path.relative_to(saved)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, tmp_path / "blobs" / str(number))
+        place.symlink_to(tmp_path / "blobs" / str(number))
+    (cached / "back").symlink_to(cached)
+    assert checked_model(str(cached)) == cached
+    assert fingerprint(load_encoder(str(cached), tmp_path)) == fingerprint(load_encoder(str(saved), tmp_path))
+    assert measured(cached)["digest"] == measured(saved)["digest"]
+    (tmp_path / "linked").symlink_to(saved)
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "outer" / "model").symlink_to(tmp_path / "linked")
+    before = measured(tmp_path / "outer")
+    (saved / "modules.json").write_text((saved / "modules.json").read_text() + " ")
+    assert before["files"] == len(files_in(saved)) and measured(tmp_path / "outer")["digest"] != before["digest"]
 
 
 def test_nothing_but_data_is_fetched_from_the_hub(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.errors import AnmiError, masked
 from anmi.files import aside
-from anmi.fingerprint import hash_files
+from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.kinds import is_sparse
 from anmi.search import served
 
@@ -298,7 +298,7 @@ def digest(folder: Path) -> str:
     ...     one == digest(Path(folder))
     False
     """
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _NOT_OURS)
+    files = [path for path in files_in(folder) if path.name != _NOT_OURS]
     return hash_files(((path.relative_to(folder).as_posix(), path) for path in files), kind="sha256")
 
 

@@ -30,7 +30,7 @@ from anmi.retrieval.encoders import (
     short_name,
 )
 from anmi.retrieval.kinds import autocast, device, passes, quiet, resolve_precision
-from anmi.retrieval.model_folder import checked_model
+from anmi.retrieval.model_folder import checked_model, loading
 from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store
 
@@ -162,15 +162,9 @@ def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,))
     """
     from sentence_transformers.cross_encoder import CrossEncoder
 
-    with quiet():
-        try:
-            folder = str(checked_model(base))
-            model = CrossEncoder(folder, max_length=max_length, device=device(), trust_remote_code=False)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise AnmiError(
-                f'cross-encoder "{base}" could not be loaded ({str(error).splitlines()[0][:200]}); give `minilm`, '
-                "a folder that holds a cross-encoder, or set ANMI_ONLINE=1 to fetch a name from the hub"
-            ) from error
+    with quiet(), loading(f'cross-encoder "{base}"', "give `minilm`, a folder that holds a cross-encoder"):
+        folder = str(checked_model(base))
+        model = CrossEncoder(folder, max_length=max_length, device=device(), trust_remote_code=False)
     network = type(model.model).__name__
     if network.endswith("ForSequenceClassification") and network not in (model.model.config.architectures or []):
         raise AnmiError(

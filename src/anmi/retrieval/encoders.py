@@ -23,7 +23,7 @@ from anmi.engine.threads import OF_A_NETWORK, ahead, for_threads
 from anmi.errors import AnmiError, nearest
 from anmi.fingerprint import hash_file
 from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, passes, quiet
-from anmi.retrieval.model_folder import checked_model, is_folder
+from anmi.retrieval.model_folder import checked_model, is_folder, loading
 from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.sparse.base import is_sparse_folder
@@ -103,20 +103,14 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
     from sentence_transformers import SentenceTransformer
 
     check_name(name)
-    with quiet():
+    with quiet(), loading(f'encoder "{name}"', "give a folder that holds a sentence-transformers model"):
         if name == "minilm":
             verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
         place = str(_distilled(models) if name == "static" else minilm_folder()) if name in NAMES else name
-        try:
-            folder = checked_model(place)
-            if is_sparse_folder(folder):
-                return _sparse(folder, name)
-            model = SentenceTransformer(str(folder), device=device(), trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise AnmiError(
-                f'encoder "{name}" could not be loaded ({str(error).splitlines()[0][:200]}); give a folder that holds '
-                "a sentence-transformers model, or set ANMI_ONLINE=1 to fetch a name from the hub"
-            ) from error
+        folder = checked_model(place)
+        if is_sparse_folder(folder):
+            return _sparse(folder, name)
+        model = SentenceTransformer(str(folder), device=device(), trust_remote_code=False)
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     settle_prompts(model, prompts)
@@ -144,7 +138,7 @@ def load_table(name: str, models: Path, prompts: Prompts = OWN) -> TokenTable | 
         return None
     try:
         table = token_table(folder)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     if table is not None:
         settle_prompts(table, prompts)

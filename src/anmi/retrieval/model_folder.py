@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from anmi.errors import AnmiError, is_plain_name
+from anmi.fingerprint import files_in
 
 # What is fetched from the hub: settings, vocabularies and safetensors, neither code nor pickles.
 _FETCHED: Final = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
@@ -22,7 +24,7 @@ _OTHER_RUNTIMES: Final = ("onnx/*", "openvino/*", "coreml/*", "*/onnx/*", "*/ope
 _NO_SETTINGS: Final = re.compile(r"tokenizer\.json|vocab\.json|added_tokens\.json|.*\.index\.json")
 _LARGEST_SETTINGS: Final = 16 << 20
 _OWN_CLASS: Final = re.compile(
-    r"sentence_transformers(\.[A-Za-z]\w*)+|anmi\.retrieval\.sparse\.document\.LexicalExpansion"
+    r"sentence_transformers(\.[a-z]\w*)*\.[A-Z]\w*|anmi\.retrieval\.sparse\.document\.LexicalExpansion"
 )
 _ACTIVATION: Final = re.compile(r"torch\.nn(\.modules\.[a-z]\w*)?\.[A-Z]\w*")
 # Settings by which transformers and peft import a module or fetch one.
@@ -60,6 +62,26 @@ def checked_model(name: str) -> Path:
     return folder
 
 
+@contextmanager
+def loading(what: str, cure: str) -> Iterator[None]:
+    """Say in one sentence why a model cannot be loaded: about odd settings libraries raise almost anything.
+
+    Raises
+    ------
+    AnmiError
+        ``what`` could not be loaded, the reason, and the cure.
+    """
+    try:
+        yield
+    except (AnmiError, MemoryError):
+        raise
+    except Exception as error:
+        told = next(iter(str(error).splitlines()), type(error).__name__)[:200]
+        raise AnmiError(
+            f"{what} could not be loaded ({told}); {cure}, or set ANMI_ONLINE=1 to fetch it from the hub"
+        ) from error
+
+
 def is_folder(name: str) -> bool:
     """Tell whether a text names a folder; one that can name nothing does not."""
     try:
@@ -83,7 +105,7 @@ def check_folder(folder: Path, name: str = "") -> None:
     AnmiError
         Naming the file and what is wrong with it.
     """
-    files = sorted(path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
+    files = files_in(folder)
     for path in files:
         if path.suffix == ".json" and not _NO_SETTINGS.fullmatch(path.name):
             problem = _problem(path)
@@ -101,11 +123,13 @@ def _problem(path: Path) -> str | None:
         return f"is larger than {_LARGEST_SETTINGS >> 20} MiB, which no settings are"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        if path.name == "modules.json":
+            return _wrong_module(content)
+        return next((wrong for key, value in _settings(content) if (wrong := _wrong(key, value)) is not None), None)
+    except RecursionError:
+        return "is nested too deep"
+    except ValueError:
         return "is not valid JSON"
-    if path.name == "modules.json":
-        return _wrong_module(content)
-    return next((wrong for key, value in _settings(content) if (wrong := _wrong(key, value)) is not None), None)
 
 
 def _wrong_module(content: Any) -> str | None:
@@ -115,7 +139,9 @@ def _wrong_module(content: Any) -> str | None:
             return "is no list of modules with a type each"
         if not _OWN_CLASS.fullmatch(module["type"]):
             return f'names the class "{module["type"]}", which is none of sentence-transformers'
-        place = PurePosixPath(str(module.get("path", "")))
+        if not isinstance(module.get("path"), str):
+            return "has a module without a path that is a text"
+        place = PurePosixPath(module["path"])
         if place.is_absolute() or ".." in place.parts:
             return f'names the path "{place}", which leads out of the folder'
     return None

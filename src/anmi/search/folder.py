@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anmi.errors import AnmiError
-from anmi.fingerprint import hash_file
+from anmi.fingerprint import files_in, hash_file
 
 SETTINGS: Final = "hybrid.json"
 README: Final = "README.md"
@@ -26,8 +26,8 @@ def seal(folder: Path, settings: dict[str, Any]) -> None:
     """Write the settings with the size and SHA-256 of every other file: last, so that half a folder has none."""
     files = {
         path.relative_to(folder).as_posix(): _facts(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (SETTINGS, README)
+        for path in files_in(folder)
+        if path.name not in (SETTINGS, README)
     }
     text = json.dumps({"format": FORMAT, **settings, "files": files}, indent=1, ensure_ascii=False)
     (folder / SETTINGS).write_text(text + "\n", encoding="utf-8")
@@ -78,7 +78,11 @@ def copy_model(source: Path, target: Path) -> None:
     from anmi.retrieval.model_folder import check_folder
 
     check_folder(source)
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns(COMPANION))
+    for path in files_in(source):
+        name = path.relative_to(source)
+        if COMPANION not in name.parts:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target / name)
 
 
 _TEXT: Final = """\

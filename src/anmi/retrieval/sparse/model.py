@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from anmi.errors import AnmiError
 from anmi.retrieval.kinds import device, is_static, quiet
-from anmi.retrieval.model_folder import checked_model
+from anmi.retrieval.model_folder import checked_model, loading
 from anmi.retrieval.sparse.base import check_base
 from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
 
@@ -203,14 +203,8 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    with quiet():
-        try:
-            folder = checked_model(name)
-        except (OSError, ValueError) as error:
-            raise AnmiError(
-                f'masked language model "{name}" could not be loaded ({str(error).splitlines()[0][:200]}); give the '
-                "folder of one, or set ANMI_ONLINE=1 to fetch a name from the hub"
-            ) from error
+    with quiet(), loading(f'masked language model "{name}"', "give the folder of one"):
+        folder = checked_model(name)
         check_base(str(folder))
         network = Transformer(str(folder), transformer_task="fill-mask", model_kwargs={"local_files_only": True})
     _fit_head(network, name)
