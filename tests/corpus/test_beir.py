@@ -120,7 +120,20 @@ def spaces_for_tabs(folder):
 
 
 def header_only(folder):
-    folder.qrels["dev"] = []
+    folder.qrels["train"] = []
+
+
+def other_documents(folder):
+    folder.qrels["train"] = [f"q{i}\tx{i}\t1" for i in range(24)]
+
+
+SPLITS = {"train": range(24), "dev": range(24, 32), "test": range(32, 40)}
+
+
+def documents_as_numbers(folder):
+    folder.documents = [{**row, "_id": row["_id"][1:]} for row in folder.documents]
+    folder.qrels = {split: [f"q{n}\t{n}\t1" for n in numbers] for split, numbers in SPLITS.items()}
+    folder.qrels["test"] = [f"q{n}\t{n}.0\t1" for n in SPLITS["test"]]
 
 
 def two_columns(folder):
@@ -149,7 +162,9 @@ def labels_of_no_split(folder):
         (blank_file, ["queries.jsonl is empty"]),
         (no_header, ["line 1", "not the header", "query-id<TAB>corpus-id<TAB>score"]),
         (spaces_for_tabs, ["line 1", "not separated by tabs"]),
-        (header_only, ["dev.tsv", "no rows"]),
+        (header_only, ["train.tsv", "no rows"]),
+        (other_documents, ["train.tsv line 2", '"x0"', "as are all others of train"]),
+        (documents_as_numbers, ["test.tsv line 2", '"32.0"', 'calls "32"', "read as numbers"]),
         (two_columns, ["dev.tsv line 3", "2 columns"]),
         (shared_query, ['"q0"', "train.tsv line 2", "test.tsv line 10"]),
         (labels_of_no_split, ["qrels has all.tsv", "call it train.tsv, dev.tsv or test.tsv"]),
@@ -216,7 +231,7 @@ def test_wrong_encoding_names_the_line(folder, encoding):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("q0\td999\t1", "the document is unknown"),
+        ("q0\td999\t1", "the document is not in the corpus"),
         ("q999\td0\t1", "the query is unknown"),
         ("q0\td1\tnan", "the relevance is no number"),
         ("q0\td1\tinf", "the relevance is no number"),
@@ -237,14 +252,41 @@ def test_one_bad_label_is_set_aside(folder, row, reason):
 
 
 def test_many_bad_labels_are_fatal_unless_allowed(folder):
-    folder.qrels["train"] += ["q0\td999\t1", "q1\td999\t1"]
-    with pytest.raises(AnmiError, match=r"2 of 42 qrels are damaged.*train.tsv line 26.*document is unknown"):
+    folder.qrels["train"] += ["q0\td9\t-1", "q1\td9\t-1"]
+    with pytest.raises(
+        AnmiError, match=r"2 of 42 qrels are damaged.*train.tsv line 26.*raise ingestion.max_quarantine"
+    ):
         load_collection(folder.write())
-    assert reasons(load_collection(folder.write(), max_quarantine=0.05)) == {"the document is unknown": 2}
+    assert reasons(load_collection(folder.write(), max_quarantine=0.05)) == {"the relevance is negative": 2}
+
+
+def test_labels_of_absent_documents_are_kept_for_what_can_be_reached(folder):
+    folder.qrels["test"] = [f"q{i}\td{i}\t2" for i in range(34, 40)] + ["q32\tgone\t1", "q34\tgone\t3", "q35\tx\t0"]
+    folder.qrels["train"] += [f"q{i}\tgone\t1" for i in range(10)] + ["q0\td0\t0", "q1\td2\t0"]
+    found = load_collection(folder.write())
+    assert set(reasons(found)) == {"the document is not in the corpus", "no label names the query"}
+    assert found.notes["absent from test"] == (
+        "2 of 8 relevant documents of test queries are not in the corpus; recall can reach 0.786"
+    )
+    absent = found.queries.set_index("query_id").absent
+    assert absent[absent != ""].to_dict() == {"q32": '{"gone":1}', "q34": '{"gone":3}'}
+    assert set(found.qrels.document_id) <= set(found.corpus.document_id)
+    assert found.judged.values.tolist() == [["q1", "d2"]], "of a pair labelled twice the higher one stands"
+    assert found.notes["judged"] == "1 labels of 0 are judged negatives"
+
+
+def test_a_split_without_labels_above_0_and_an_empty_dev_stop_nothing(folder):
+    folder.qrels["train"] = [row.replace("\t1", "\t0") for row in folder.qrels["train"]]
+    folder.qrels["dev"] = []
+    found = load_collection(folder.write())
+    assert reasons(found) == {"all labels of the query are 0": 24, "no label names the query": 8}
+    assert found.notes["labels"] == "none for training"
+    assert found.notes["dev.tsv"] == "is empty, as if it were not there"
+    assert found.queries.split.unique().tolist() == ["test"]
 
 
 def test_zero_tolerates_nothing(folder):
-    folder.qrels["train"].append("q0\td999\t1")
+    folder.qrels["train"].append("q0\td9\t-1")
     with pytest.raises(AnmiError, match="1 of 41 qrels"):
         load_collection(folder.write(), max_quarantine=0)
 
@@ -270,8 +312,9 @@ def test_empty_texts_are_set_aside_with_what_hangs_on_them(folder):
     assert reasons(found) == {
         "title and text are empty": 1,
         "the text is empty": 1,
-        "its query or document was set aside": 2,
-        "the query has no positive": 1,
+        "its query was set aside": 1,
+        "the document is not in the corpus": 1,
+        "no relevant document of the query is in the corpus": 1,
     }
     # A title without a text is a document.
     assert "d6" in set(found.corpus["document_id"])

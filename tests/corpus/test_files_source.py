@@ -145,7 +145,9 @@ def test_a_file_that_is_no_text_is_set_aside(place: Path, content: bytes, reason
     assert (row["kind"], row["id"], row["line"]) == ("document", "notes/b.txt", 0)
     assert reason in row["reason"]
     (place / "notes" / "c.txt").write_bytes(content)
-    with pytest.raises(AnmiError, match=r"2 of 9 files are damaged, more than max_quarantine 1.00%.*notes/b.txt"):
+    with pytest.raises(
+        AnmiError, match=r"2 of 9 files are damaged, more than ingestion.max_quarantine 1.00%.*notes/b.txt"
+    ):
         loaded(place, "**/*")
 
 

@@ -532,10 +532,13 @@ FILES: Final = [
             "relevance of 2**62": (_labels(str(2**62)), (*_SCORE, "larger than 1,000,000")),
             "relevance of a billion": (_labels("1000000000"), (*_SCORE, "larger than 1,000,000")),
             "relevance of 1e308": (_labels("1e308"), (*_SCORE, "larger than 1,000,000")),
-            "relevance of 0 for all": (_labels("0"), (f"{QUERIES} line 1", "no positive")),
             "unknown documents": (
                 lambda c: c.label("train", range(20), "q{i}\tx{i}\t1"),
                 ("train.tsv line 2", "unknown"),
+            ),
+            "documents as numbers": (
+                lambda c: c.label("train", range(20), "q{i}\td{i}.0\t1"),
+                ("train.tsv line 2", 'calls "d0"'),
             ),
             "unknown queries": (lambda c: c.label("test", range(20), "x{i}\td{i}\t1"), ("test.tsv line 2", "unknown")),
             "train and test share a query": (

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.evaluation.metrics import evaluate, summarise
+from anmi.evaluation.metrics import copies_once, evaluate, summarise
 
 
 def table(value, **queries):
@@ -85,6 +85,30 @@ def test_an_empty_run_scores_zero():
     assert found.drop(columns="rank").to_numpy().max() == 0
     assert "rank_mean" not in summarise(found)
     assert summarise(found)["rank_not_found"] == 1
+
+
+def test_copies_count_once_and_otherwise_as_trec_eval_counts():
+    labels = qrels(q1={"a": 1, "b": 2}, q2={"a": 1, "copy of a": 3}, q3={"c": 1})
+    ranking = run(q1={"copy of a": 9, "a": 8, "x": 7}, q2={"a": 9, "x": 8, "copy of a": 7}, q3={"copy of a": 2, "c": 1})
+    once = evaluate(*copies_once(labels, ranking, {"copy of a": "a"}), ks=(1, 3))
+    assert once["recall@3"].tolist() == [0.5, 1, 1]
+    assert once["recall@1"].tolist() == [0.5, 1, 0]
+    assert once["rank"].tolist() == [1, 1, 2], "a copy of no relevant document keeps its place"
+    assert once["ndcg@3"].tolist() == pytest.approx([1 / (2 + 1 / math.log2(3)), 1, 1 / math.log2(3)])
+    pd.testing.assert_frame_equal(evaluate(*copies_once(labels, ranking, {})), evaluate(labels, ranking))
+
+
+@settings(max_examples=50, deadline=None)
+@given(LABELS, SCORES)
+def test_a_corpus_without_its_copies_is_measured_alike(labels, scores):
+    # Of each text one document, and a copy of it with the score that equal texts get.
+    twice = {f"{name}{end}": score for name, score in scores.items() for end in ("", "'")}
+    copies = {f"{name}'": name for name in DOCUMENTS}
+    for given_labels in (labels, {f"{name}'": grade for name, grade in labels.items()}):
+        found = evaluate(*copies_once(qrels(q=given_labels), run(q=twice), copies), ks=(28,))
+        assert found["recall@28"].item() == evaluate(qrels(q=labels), run(q=scores), ks=(28,))["recall@28"].item()
+        first = evaluate(qrels(q=labels), run(q=scores), ks=(28,))["accuracy@28"].item()
+        assert found["accuracy@28"].item() == first
 
 
 def test_identical_ids_are_ignored_unless_labelled_relevant():

@@ -15,6 +15,7 @@ from scipy import sparse
 from anmi.corpus.columns import among, arrow, column, containing, taken
 from anmi.corpus.duplicates import find_duplicates, find_queries, normalised_forms
 from anmi.corpus.graph_tables import stated_facts
+from anmi.corpus.jsonl import to_json
 from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
@@ -58,19 +59,19 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         "query", raw.queries, raw.queries["text"].str.strip() == "", "the text is empty", damage=True
     )
     _no_shared_queries(raw.qrels)
-    qrels = _qrels(raw, documents, queries, quarantine, options)
-    queries = _labelled(queries, raw.qrels, qrels, quarantine)
+    qrels, absent = _qrels(raw, documents, queries, quarantine, options)
+    labelled = "train" in {*absent["split"], *qrels.loc[qrels["relevance"] > 0, "split"]}
+    queries = _labelled(queries, raw.qrels, qrels, absent, quarantine)
     quarantine.check("query", len(raw.queries), options.max_quarantine)
 
     queries = queries.assign(normalised=column(normalised_forms(queries["text"])).set_axis(queries.index))
-    queries, missing = _with_split(queries, qrels, options)
+    queries, missing = _with_split(queries, pd.concat([qrels, absent]), options)
     if missing:
         notes["splits"] = f"{' and '.join(missing)} cut from train by a hash of the query's text"
     queries = _without_leaks(queries, quarantine)
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
-    queries = _subset(queries, options, notes)
-    labelled = bool((raw.qrels["split"] == "train").any())
+    queries = _with_absent(_subset(queries, options, notes), qrels, absent, notes)
     if not labelled:
         notes["labels"] = "none for training"
         log.info('Collection "%s" has no training labels: nothing is mined, and training rests on pseudo-queries', name)
@@ -80,6 +81,10 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     corpus = documents[["document_id", "title", "text", "metadata"]].reset_index(drop=True)
     qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
     qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
+    irrelevant = qrels["relevance"] == 0
+    judged, qrels = qrels[irrelevant], qrels[~irrelevant]
+    if len(judged):
+        notes["judged"] = f"{len(judged):,} labels of 0 are judged negatives"
     texts = joined_texts(corpus)
     forms = normalised_forms(texts)
     equivalents = same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels)
@@ -87,11 +92,12 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         name=name,
         language=options.language or _named_language(raw.language) or detect_language(texts),
         corpus=corpus,
-        queries=queries[["query_id", "text", "split", "metadata"]]
+        queries=queries[["query_id", "text", "split", "metadata", *(["absent"] if "absent" in queries else [])]]
         .assign(same_as=pd.Series(find_queries(queries, corpus, forms), index=queries.index, dtype="str"))
         .reset_index(drop=True),
         qrels=qrels[["query_id", "document_id", "relevance", "split"]].reset_index(drop=True),
         equivalents=equivalents,
+        judged=judged[["query_id", "document_id"]].reset_index(drop=True),
         graph=_graph(raw.graph),
         duplicates=find_duplicates(corpus["document_id"], texts, forms),
         quarantine=pd.concat([quarantine.table(), raw.set_aside], ignore_index=True),
@@ -167,8 +173,8 @@ def _no_shared_queries(qrels: pd.DataFrame) -> None:
 
 def _qrels(
     raw: RawCollection, documents: pd.DataFrame, queries: pd.DataFrame, quarantine: Quarantine, options: Options
-) -> pd.DataFrame:
-    """Return the positive labels between known texts, with relevance as whole numbers."""
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the labels between known texts, and the positive ones whose document is not there; whole numbers."""
     rows = raw.qrels
     value = pd.to_numeric(rows["relevance"], errors="coerce").to_numpy(dtype=float)
     rows = rows.assign(value=value)
@@ -182,27 +188,81 @@ def _qrels(
     rows = quarantine.set_aside("qrel", rows, large, reason, damage=True)
     unknown = ~among(rows["query_id"], raw.queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, unknown, "the query is unknown", damage=True)
-    unknown = ~among(rows["document_id"], raw.documents["document_id"])
-    rows = quarantine.set_aside("qrel", rows, unknown, "the document is unknown", damage=True)
     quarantine.check("qrel", len(raw.qrels), options.max_quarantine)
-    gone = ~among(rows["query_id"], queries["query_id"]) | ~among(rows["document_id"], documents["document_id"])
-    rows = quarantine.set_aside("qrel", rows, gone, "its query or document was set aside", damage=False)
+    gone = ~among(rows["query_id"], queries["query_id"])
+    rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside", damage=False)
     # Of a pair that is labelled twice the higher label stands.
-    rows = rows[rows["value"] > 0].sort_values("value", ascending=False, kind="stable")
-    rows = rows.drop_duplicates(["query_id", "document_id"]).sort_index()
-    return rows.assign(relevance=rows["value"].astype("int64"))[["query_id", "document_id", "relevance", "split"]]
+    rows = rows.sort_values("value", ascending=False, kind="stable").drop_duplicates(["query_id", "document_id"])
+    rows = rows.sort_index().astype({"value": "int64"}).drop(columns="relevance").rename(columns={"value": "relevance"})
+    unknown = ~among(rows["document_id"], documents["document_id"])
+    absent = rows[unknown & (rows["relevance"] > 0)]
+    _none_known(absent, rows[~unknown], documents)
+    rows = quarantine.set_aside("qrel", rows, unknown, "the document is not in the corpus", damage=False)
+    names = ["query_id", "document_id", "relevance", "split"]
+    return rows[names], absent[names]
 
 
-def _labelled(queries: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
-    """Set aside queries without a positive.
+def _none_known(absent: pd.DataFrame, known: pd.DataFrame, documents: pd.DataFrame) -> None:
+    """Refuse labels of a split whose documents are all unknown, and ids that were made numbers on their way."""
+    ids = absent["document_id"].to_numpy(dtype=object)
+    number = np.fromiter((name.endswith(".0") for name in ids), bool, len(ids))
+    number[number] = among([name[:-2] for name in ids[number]], documents["document_id"])
+    wrong = absent[number | ~absent["split"].isin(set(known["split"])).to_numpy()]
+    if wrong.empty:
+        return
+    first = wrong.iloc[0]
+    told = (
+        f'which the corpus calls "{first["document_id"][:-2]}": the ids were read as numbers; write them as they are'
+        if number.any()
+        else f"which is unknown, as are all others of {first['split']}; give the labels of this corpus"
+    )
+    raise AnmiError(f'{first["file"]} line {first["line"]} labels the document "{first["document_id"]}", {told}')
+
+
+def _labelled(
+    queries: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, absent: pd.DataFrame, quarantine: Quarantine
+) -> pd.DataFrame:
+    """Set aside queries without a positive, but for those of dev and test that no search of this corpus can answer.
 
     Folders in the BEIR layout often carry queries of splits they have no labels for, so a query that no label names is
-    no damage; one whose labels all failed or are 0 is.
+    no damage, and neither is one that was judged to have no answer; one whose labels all failed is.
     """
-    named = among(queries["query_id"], before["query_id"])
-    queries = quarantine.set_aside("query", queries, ~named, "no label names the query", damage=False)
-    without = ~among(queries["query_id"], after["query_id"])
-    return quarantine.set_aside("query", queries, without, "the query has no positive", damage=True)
+    for known, reason in (
+        (before, "no label names the query"),
+        (pd.concat([after, absent]), ""),
+        (pd.concat([after[after["relevance"] > 0], absent]), "all labels of the query are 0"),
+        (pd.concat([after, absent[absent["split"] != "train"]]), "no relevant document of the query is in the corpus"),
+    ):
+        bad, damage = ~among(queries["query_id"], known["query_id"]), not reason
+        queries = quarantine.set_aside("query", queries, bad, reason or "the query has no positive", damage=damage)
+    return queries
+
+
+def _with_absent(
+    queries: pd.DataFrame, qrels: pd.DataFrame, absent: pd.DataFrame, notes: dict[str, Any]
+) -> pd.DataFrame:
+    """Note with queries of dev and test the labels of documents that are not there, and what recall can reach."""
+    measured = queries[queries["split"] != "train"].set_index("query_id")["split"]
+    absent = absent[absent["query_id"].isin(measured.index)]
+    if absent.empty:
+        return queries
+    for split in SPLITS[1:]:
+        ids = measured.index[measured == split]
+        here, not_here = (
+            table[table["relevance"] > 0].groupby("query_id").size().reindex(ids, fill_value=0)
+            for table in (qrels, absent)
+        )
+        if not_here.any():
+            notes[f"absent from {split}"] = told = (
+                f"{not_here.sum():,} of {here.sum() + not_here.sum():,} relevant documents of {split} queries are not "
+                f"in the corpus; recall can reach {(here / (here + not_here)).mean():.3f}"
+            )
+            log.warning(told)
+    listed = {
+        name: to_json(dict(zip(rows["document_id"], rows["relevance"].tolist(), strict=True)))
+        for name, rows in absent.groupby("query_id")
+    }
+    return queries.assign(absent=queries["query_id"].map(listed).fillna("").astype("str"))
 
 
 def _with_split(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options) -> tuple[pd.DataFrame, list[str]]:

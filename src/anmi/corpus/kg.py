@@ -50,8 +50,10 @@ def read_beir(location: str, options: Options) -> RawCollection:
         split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").exists()), None)
         for split, names in _FILES.items()
     }
-    labelled = [read_qrels(inside(path, folder), split) for split, path in found.items() if path]
-    if not labelled and (others := sorted(path.name for path in (folder / "qrels").glob("*.tsv"))):
+    tables = {path.name: read_qrels(inside(path, folder), split) for split, path in found.items() if path}
+    notes = {name: "is empty, as if it were not there" for name, table in tables.items() if table.empty}
+    labelled = [table for table in tables.values() if len(table)]
+    if not tables and (others := sorted(path.name for path in (folder / "qrels").glob("*.tsv"))):
         # Labels under another name are a slip: the run would train on pseudo-queries and never say why.
         raise AnmiError(
             f"{folder / 'qrels'} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv"
@@ -63,11 +65,11 @@ def read_beir(location: str, options: Options) -> RawCollection:
         else no_queries()
     )
     qrels = pd.concat(labelled, ignore_index=True) if labelled else no_labels()
-    return RawCollection(documents, queries, qrels, empty("head", "relation", "tail"))
+    return RawCollection(documents, queries, qrels, empty("head", "relation", "tail"), notes=notes)
 
 
 def read_qrels(path: Path, split: str) -> pd.DataFrame:
-    """Read one qrels file with its header.
+    """Read one qrels file with its header; that of dev may be empty.
 
     Returns
     -------
@@ -82,7 +84,7 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
     rows: list[tuple[str, str, str]] = []
     numbers: list[int] = []
     header = False
-    for number, line in read_lines(path):
+    for number, line in read_lines(path) if split != "dev" or path.read_bytes().strip() else ():
         fields = [clean(value).strip() for value in line.split("\t")]
         if not header:
             _check_header(path, number, fields)
@@ -92,7 +94,7 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
             raise AnmiError(f"{path} line {number} has {len(fields)} columns; three separated by tabs were expected")
         rows.append((fields[0], fields[1], fields[2]))
         numbers.append(number)
-    if not rows:
+    if not rows and split != "dev":
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
     frame = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"], dtype="str")
     return frame.assign(split=split, file=str(path), line=numbers)

@@ -49,9 +49,9 @@ def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> N
     if len(damaged) > allowed:
         first: Any = damaged.iloc[0]
         raise AnmiError(
-            f"{len(damaged)} of {total} {what} are damaged, more than max_quarantine {share:.2%}; the first is "
-            f'{first["file"]} line {first["line"]}, "{first["id"]}": {first["reason"]}; correct the file or raise '
-            "max_quarantine"
+            f"{len(damaged)} of {total} {what} are damaged, more than ingestion.max_quarantine {share:.2%}; the first "
+            f'is {first["file"]} line {first["line"]}, "{first["id"]}": {first["reason"]}; correct the file or raise '
+            "ingestion.max_quarantine"
         )
 
 

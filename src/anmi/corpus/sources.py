@@ -74,11 +74,13 @@ def load_collection(
         If the string or what it names is wrong.
     """
     if not 0 <= dev_share < 1 or not 0 <= test_share < 1 or dev_share + test_share >= 1:
-        raise AnmiError(f"dev_share {dev_share} and test_share {test_share} leave nothing to train on; lower them")
+        raise AnmiError(
+            f"ingestion.dev_share {dev_share} and ingestion.test_share {test_share} leave nothing to train on"
+        )
     if not 0 <= max_quarantine <= 1:
-        raise AnmiError(f"max_quarantine is {max_quarantine}; a share between 0 and 1 was expected")
+        raise AnmiError(f"ingestion.max_quarantine is {max_quarantine}; a share between 0 and 1 was expected")
     if subset is not None and subset < 1:
-        raise AnmiError(f"subset is {subset}; at least 1 training query was expected")
+        raise AnmiError(f"ingestion.max_queries is {subset}; at least 1 training query was expected")
     kind, location = kind_and_place(collection)
     code = language_code(language) if language else None
     if not code and not collection.startswith("api_docs"):

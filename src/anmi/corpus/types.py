@@ -29,11 +29,14 @@ class Collection:
         ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is its row.
     queries
         ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has its text; empty
-        where there is none.
+        where there is none; and ``absent``, where labels of dev or test name documents that the corpus lacks: their
+        relevance by id as JSON, else empty. They count in what recall and nDCG are measured against.
     qrels
         ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
     equivalents
         ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For scoring only.
+    judged
+        ``query_id, document_id``: labels of 0, which are judged negatives.
     graph
         ``head, relation, tail``: facts about documents or entities; may be empty.
     duplicates
@@ -60,6 +63,7 @@ class Collection:
     notes: dict[str, Any] = field(default_factory=dict)
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
+    judged: pd.DataFrame = field(default_factory=lambda: empty("query_id", "document_id"))
     forms: pa.LargeStringArray = field(default_factory=lambda: pa.array([], pa.large_string()))
 
 

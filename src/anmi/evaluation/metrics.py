@@ -7,7 +7,8 @@ holds scores in single precision, so scores that differ by less than that are eq
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -177,6 +178,59 @@ def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[st
         str(query): dict(zip(documents[start:end], values[start:end], strict=True))
         for query, start, end in zip(queries, starts, ends, strict=True)
     }
+
+
+def with_absent(qrels: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
+    """Return labels with those of documents that the corpus lacks, see :class:`anmi.corpus.types.Collection`.
+
+    Examples
+    --------
+    >>> labels = pd.DataFrame({"query_id": ["q"], "document_id": ["here"], "relevance": [1]})
+    >>> with_absent(labels, pd.DataFrame({"query_id": ["q"], "absent": ['{"gone": 2}']})).values.tolist()
+    [['q', 'here', 1], ['q', 'gone', 2]]
+    """
+    if "absent" not in queries:
+        return qrels
+    told = queries.loc[queries["absent"] != "", ["query_id", "absent"]].to_numpy().tolist()
+    rows = [(query, *label) for query, absent in told for label in json.loads(absent).items()]
+    names = ["query_id", "document_id", "relevance"]
+    return pd.concat([qrels[names], pd.DataFrame(rows, columns=names)], ignore_index=True) if rows else qrels
+
+
+def copies_once(qrels: pd.DataFrame, run: pd.DataFrame, copies: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return labels and a run in which documents of one text count once: as soon as the first of them is found.
+
+    Of several labels for one text that of the highest grade stands. The best copy of a relevant text takes the place of
+    the labelled one, and the others stay where they are, as documents without a label.
+
+    Parameters
+    ----------
+    qrels, run
+        As in :func:`evaluate`.
+    copies
+        For each document that is a copy the first one of its text, see :func:`anmi.corpus.related.copies`.
+
+    Examples
+    --------
+    >>> labels = pd.DataFrame({"query_id": ["q"], "document_id": ["d1"], "relevance": [1]})
+    >>> run = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["d2", "d1"], "score": [0.9, 0.2]})
+    >>> labels, run = copies_once(labels, run, {"d2": "d1"})
+    >>> evaluate(labels, run)["rank"].tolist()
+    [1.0]
+    """
+
+    def texts(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(form=table["document_id"].map(copies).fillna(table["document_id"]))
+
+    pair = ["query_id", "form"]
+    labels = texts(qrels).sort_values("relevance", ascending=False, kind="stable").drop_duplicates(pair).sort_index()
+    named = labels.loc[labels["relevance"] > 0, [*pair, "document_id"]].rename(columns={"document_id": "labelled"})
+    found = texts(run.reset_index(drop=True)).merge(named, on=pair, how="left")
+    known = found["labelled"].notna()
+    best = found[known].sort_values("score", ascending=False, kind="stable").drop_duplicates(pair).index
+    names = found["document_id"].where(~known, "\x01" + found["document_id"])
+    names[best] = found["labelled"][best]
+    return labels[qrels.columns], run.reset_index(drop=True).assign(document_id=names)
 
 
 def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from anmi.evaluation.factuality import Encode
 
+log = logging.getLogger(__name__)
 # The first is the one that is compared by bucket.
 _HEADLINE: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 
@@ -35,18 +37,40 @@ def score_runs(
     *,
     pseudo_queries: pd.DataFrame | None,
     params: EvaluationParams,
+    recipe: str | None = None,
+    related_documents: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Return every metric of every held-out query and system."""
-    from anmi.evaluation.metrics import evaluate
+    """Return every metric of every held-out query and system; one that finds nothing scores 0.
+
+    Documents of one text count once, and relevant documents that the corpus lacks count as not found. Where the first
+    makes a difference, ``plain_…`` are the headline metrics as BEIR counts them.
+    """
+    from anmi.corpus.related import copies
+    from anmi.evaluation.metrics import copies_once, evaluate, with_absent
 
     asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
-    truth = asked.qrels[asked.qrels.query_id.isin(asked.queries.query_id)]
-    tables = [
+    truth = with_absent(asked.qrels[asked.qrels.query_id.isin(asked.queries.query_id)], asked.queries)
+    same = copies(related_documents) if related_documents is not None else {}
+    systems = runs.system.unique().tolist()
+    if recipe is not None:
+        systems = ["bm25", "zero_shot", recipe, *(name for name in systems if name != HYBRID), HYBRID]
+    tables, counts = [], []
+    for system in dict.fromkeys(systems):
+        run = runs[runs.system == system]
         # The runs are without queries that are documents already, and ids that coincide mean nothing.
-        evaluate(truth, run, params.cutoffs, ignore_identical_ids=False).reset_index().assign(system=system)
-        for system, run in runs.groupby("system", sort=False)
-    ]
-    return pd.concat(tables, ignore_index=True)
+        scored = [
+            evaluate(*given, params.cutoffs, ignore_identical_ids=False).reset_index().assign(system=system)
+            for given in [copies_once(truth, run, same), *([(truth, run)] if same else [])]
+        ]
+        tables.append(scored[0])
+        counts.append(scored[-1])
+    found, counted = pd.concat(tables, ignore_index=True), pd.concat(counts, ignore_index=True)
+    named = [name for name in _HEADLINE if name in found and not np.allclose(found[name], counted[name])]
+    for name in named:
+        means = pd.concat([table.groupby("system", sort=False)[name].mean() for table in (found, counted)], axis=1)
+        both = ", ".join(f"{system} {once:.3f} ({plain:.3f})" for system, once, plain in means.itertuples(name=None))
+        log.info("%s with each text counted once, and as BEIR counts (in brackets): %s", name, both)
+    return found.assign(**{f"plain_{name}": counted[name] for name in named})
 
 
 def describe_hardness(

@@ -39,7 +39,10 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             score_runs,
-            inputs=by_name("runs", "corpus", "queries", "qrels", "pseudo_queries", params="params:evaluation"),
+            inputs=by_name(
+                "runs", "corpus", "queries", "qrels", "pseudo_queries", "related_documents", "params:recipe",
+                params="params:evaluation",
+            ),
             outputs="query_metrics",
             name="score_runs",
         ),

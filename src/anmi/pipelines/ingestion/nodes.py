@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
     """Read, check and split the collection named by one string, and find near-duplicates and siblings in it."""
-    from anmi.corpus.marks import files_of_marks, read_log, standing, with_marks
+    from anmi.corpus.marks import Mark, files_of_marks, read_log, standing, with_marks
     from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.raw import FieldNames
     from anmi.corpus.related import COPY, find_related, parents_of
@@ -31,7 +31,8 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         language=params.language,
         fields=FieldNames(params.id_column, params.title_column, params.text_column),
     )
-    log_of_marks = [mark for path in files_of_marks(params.marks, collection) for mark in read_log(path)]
+    log_of_marks = [Mark(query, document, 0) for query, document in found.judged.to_numpy().tolist()]
+    log_of_marks += [mark for path in files_of_marks(params.marks, collection) for mark in read_log(path)]
     found, marks = with_marks(found, standing(log_of_marks))
     parents = parents_of(found.corpus, params.sibling_keys)
     parts = int((parents != found.corpus.document_id).sum())

@@ -195,6 +195,7 @@ def score_champion(
     qrels: pd.DataFrame,
     params: RetrainParams,
     evaluation: EvaluationParams,
+    related_documents: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return every metric of every held-out query; empty where there is no champion.
 
@@ -210,7 +211,9 @@ def score_champion(
         runs = with_bm25(runs, bm25_index, corpus, queries, qrels, how, depth).assign(system=_SYSTEM)
     else:
         runs = runs[runs["retriever"] == runs["retriever"].iloc[0]]
-    return score_runs(runs, corpus, queries, qrels, pseudo_queries=None, params=evaluation)
+    return score_runs(
+        runs, corpus, queries, qrels, pseudo_queries=None, params=evaluation, related_documents=related_documents
+    )
 
 
 def decide_promotion(

@@ -42,8 +42,8 @@ def create_pipeline() -> Pipeline:
         Node(
             score_champion,
             inputs=by_name(
-                "champion", "bm25_index", "corpus", "queries", "qrels", "params:evaluation", runs="champion_runs",
-                params="params:retrain",
+                "champion", "bm25_index", "corpus", "queries", "qrels", "related_documents", "params:evaluation",
+                runs="champion_runs", params="params:retrain",
             ),
             outputs="champion_metrics",
             name="score_champion",
