@@ -129,7 +129,7 @@ def test_what_is_survivable_is_counted(collection: Collection, run: Any, data: P
     found = json.loads(info.read_text(encoding="utf-8"))
     assert found["documents"] == 40
     assert sorted(found["quarantined"].values()) == [1, 1]
-    assert "unknown" in " ".join(found["quarantined"])
+    assert "not in the corpus" in " ".join(found["quarantined"])
 
 
 @pytest.fixture

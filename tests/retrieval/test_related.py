@@ -13,9 +13,16 @@ from anmi.retrieval.related import KINDS, RelatedDocuments
 
 N = 10
 DOCUMENT = st.integers(0, N - 1)
-PAIRS = st.lists(
-    st.tuples(DOCUMENT, DOCUMENT, st.sampled_from(["near", "sibling"])).filter(lambda pair: pair[0] != pair[1]),
-    max_size=8,
+NEAR = st.lists(st.tuples(DOCUMENT, DOCUMENT, st.just("near")).filter(lambda pair: pair[0] != pair[1]), max_size=8)
+
+
+def siblings_of(parents: list[int]) -> list[tuple[int, int, str]]:
+    """As ingestion lists them: the first of each parent with every other one."""
+    return [(parents.index(parent), i, "sibling") for i, parent in enumerate(parents) if parents.index(parent) != i]
+
+
+PAIRS = st.tuples(NEAR, st.lists(st.integers(0, 8), min_size=N, max_size=N).map(siblings_of)).map(
+    lambda both: [*both[0], *both[1]]
 )
 GROUPS = st.lists(st.integers(0, 6), min_size=N, max_size=N)
 ROWS = st.lists(st.lists(DOCUMENT, max_size=3, unique=True), min_size=1, max_size=4)
@@ -35,11 +42,14 @@ def padded(rows: list[list[int]], width: int = 4) -> np.ndarray:
 
 def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positives: list[int], document: int) -> int:
     known = {labels[p] for p in positives}
+    first = {j: i for i, j, kind in pairs if kind == "sibling"}
+    family = [first.get(i, i) for i in range(N)]
+    both = [(i, j, "sibling") for i in range(N) for j in range(N) if family[i] == family[j]]
+    near = [pair for i, j, kind in pairs if kind == "near" for pair in ((i, j, kind), (j, i, kind))]
     found = [
         KINDS[kind]
-        for i, j, kind in pairs
-        for a, b in ((labels[i], labels[j]), (labels[j], labels[i]))
-        if a != b and a in known and b == labels[document]
+        for i, j, kind in near + both
+        if labels[i] != labels[j] and labels[i] in known and labels[j] == labels[document]
     ]
     return min(found, default=0)
 

@@ -348,7 +348,8 @@ def find_related(
     -------
     pandas.DataFrame
         ``document_id, other_id, kind, similarity``. First the copies, each with the first document of its text, of
-        the kind ``copy``. Then each pair once per kind, the document that comes first in the corpus first;
+        the kind ``copy``. Then each near pair once, and the first document of each parent with every other one of it,
+        the document that comes first in the corpus first;
         ``similarity`` is the Jaccard similarity in (0, 1] of ``near`` pairs, 1 of copies and NaN for ``sibling``.
 
     Examples
@@ -394,16 +395,19 @@ def copies(related: pd.DataFrame) -> dict[str, str]:
 
 
 def siblings(parents: pd.Series) -> Pairs:
-    """Return the pairs of documents of one parent, int64 [n] each, in order, ``first < second``.
+    """Return the first document of each parent with every other one of it, int64 [n] each, in order.
 
     Examples
     --------
     >>> [found.tolist() for found in siblings(pd.Series(["b", "b", "c", "b"]))]
-    [[0, 0, 1], [1, 3, 3]]
+    [[0, 0], [1, 3]]
     """
-    parent = arrow(parents).dictionary_encode().indices.to_numpy().astype(np.int64)
-    rows = np.argsort(parent, kind="stable")
-    return unpacked(np.sort(pair_keys(rows, *within(parent[rows], len(rows)), len(rows))), len(rows))
+    number = arrow(parents).dictionary_encode().indices.to_numpy()
+    # Parents are numbered as they first occur.
+    first = np.unique(number, return_index=True)[1].astype(np.int64)[number]
+    others = np.flatnonzero(first != np.arange(len(number)))
+    others = others[np.argsort(first[others], kind="stable")]
+    return first[others], others
 
 
 def parents_of(corpus: pd.DataFrame, keys: Sequence[str] | None = None) -> pd.Series:

@@ -13,7 +13,6 @@ from anmi.retrieval.pool import duplicate_groups
 
 # Values of the column `related` of a block of candidates; a near-duplicate that is a sibling too counts as the former.
 KINDS: Final = {"near": 1, "sibling": 2}
-_CODES: Final = 4
 
 
 class RelatedDocuments:
@@ -25,8 +24,10 @@ class RelatedDocuments:
         For every document the index of the first one with the same text, int32 [N].
     starts
         Where the related ones of each group begin in ``others``, int64 [N + 1].
-    others, kinds
-        Group and kind (a value of :data:`KINDS`) of each of these, int32 and uint8 [E], in order within a group.
+    others
+        Groups of their near-duplicates, int32 [E], in order within a group.
+    family
+        For every document the index of the first one of the same parent, int32 [N].
 
     Examples
     --------
@@ -43,18 +44,17 @@ class RelatedDocuments:
         group: NDArray[np.int32],
         starts: NDArray[np.int64],
         others: NDArray[np.int32],
-        kinds: NDArray[np.uint8],
+        family: NDArray[np.int32],
     ) -> None:
-        self._group, self._starts, self._others, self._kinds = group, starts, others, kinds
-        self._members = np.argsort(group, kind="stable")
-        self._first_member = np.searchsorted(group[self._members], np.arange(len(group) + 1))
+        self._group, self._starts, self._others, self._family = group, starts, others, family
+        self._members, self._first_member = _listed(group)
+        self._parts, self._first_part = _listed(family)
 
     @staticmethod
     def of_none(documents: int) -> RelatedDocuments:
         """Return what says of N documents that each is like no other."""
-        nothing = np.zeros(0, np.int32)
-        group = np.arange(documents, dtype=np.int32)
-        return RelatedDocuments(group, np.zeros(documents + 1, np.int64), nothing, nothing.astype(np.uint8))
+        each = np.arange(documents, dtype=np.int32)
+        return RelatedDocuments(each, np.zeros(documents + 1, np.int64), np.zeros(0, np.int32), each)
 
     @staticmethod
     def from_table(table: pd.DataFrame, document_ids: list[str]) -> RelatedDocuments:
@@ -63,26 +63,23 @@ class RelatedDocuments:
         Parameters
         ----------
         table
-            ``document_id, other_id, kind``, each pair in one direction; see :func:`anmi.corpus.related.find_related`.
+            ``document_id, other_id, kind``, each near pair in one direction, siblings with the first of them; see
+            :func:`anmi.corpus.related.find_related`.
         document_ids
             In corpus order.
         """
         group = duplicate_groups(document_ids, table)
-        count = len(group)
+        count, family = len(group), np.arange(len(group), dtype=np.int32)
         table = table[table["kind"].isin(KINDS)]
-        if not len(table):
-            nothing = np.zeros(0, np.int32)
-            return RelatedDocuments(group, np.zeros(count + 1, np.int64), nothing, nothing.astype(np.uint8))
-        position = pd.Series(np.arange(count), index=document_ids)
-        first, second = (group[position.loc[table[name]]] for name in ("document_id", "other_id"))
-        code = table["kind"].map(KINDS).to_numpy(np.int64)
-        one, other = np.concatenate([first, second]).astype(np.int64), np.concatenate([second, first])
-        apart = one != other
-        # A pair may be of both kinds, and stays in both.
-        edges = np.unique((one * count + other)[apart] * _CODES + np.concatenate([code, code])[apart])
-        keys, kinds = np.divmod(edges, _CODES)
-        starts = np.searchsorted(keys // count, np.arange(count + 1))
-        return RelatedDocuments(group, starts, (keys % count).astype(np.int32), kinds.astype(np.uint8))
+        position = pd.Series(np.arange(count), index=document_ids) if len(table) else pd.Series(dtype="int64")
+        place = [position.loc[table[name]].to_numpy(np.int64) for name in ("document_id", "other_id")]
+        near = (table["kind"] == "near").to_numpy()
+        family[place[1][~near]] = place[0][~near]
+        first, second = (group[rows[near]].astype(np.int64) for rows in place)
+        one, other = np.concatenate([first, second]), np.concatenate([second, first])
+        edges = np.unique((one * count + other)[one != other])
+        starts = np.searchsorted(edges // max(count, 1), np.arange(count + 1))
+        return RelatedDocuments(group, starts, (edges % max(count, 1)).astype(np.int32), family)
 
     def __len__(self) -> int:
         return len(self._group)
@@ -159,8 +156,24 @@ class RelatedDocuments:
         """Keys ``row · N + group`` of what is related to each row's positives, ascending, and their kinds."""
         row, slot = np.nonzero(positives != PADDING)
         group = self._group[positives[row, slot]]
-        owner, place = _spread(self._starts[group], self._starts[group + 1])
-        return _lowest(row[owner] * len(self._group) + self._others[place], self._kinds[place].astype(np.int64))
+        near, place = _spread(self._starts[group], self._starts[group + 1])
+        # The parents of all documents of a text, their parts, and what has the same text as those.
+        copy, member = _spread(self._first_member[group], self._first_member[group + 1])
+        family = self._family[self._members[member]]
+        part, listed = _spread(self._first_part[family], self._first_part[family + 1])
+        sibling, other = copy[part], self._group[self._parts[listed]]
+        apart = other != group[sibling]
+        keys = np.concatenate([
+            row[near] * len(self._group) + self._others[place],
+            (row[sibling] * len(self._group) + other)[apart],
+        ])  # fmt: skip
+        return _lowest(keys, np.repeat([KINDS["near"], KINDS["sibling"]], [len(near), apart.sum()]))
+
+
+def _listed(group: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the documents group by group, and where each group begins in that list, [N + 1]."""
+    members = np.argsort(group, kind="stable")
+    return members, np.searchsorted(group[members], np.arange(len(group) + 1))
 
 
 def _lowest(keys: NDArray[np.int64], values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
