@@ -63,12 +63,8 @@ MATRICES: Final = {
         ["anmi_labels_only", "in_batch", "random", "bm25_random", "naive_top", "nv_retriever", "clean_top"], FOUR
     ),
     "adaptation": Matrix(
-        ["in_batch", "anmi_labels_only", "anmi_pseudo_only", "labels_1=anmi:training.options.labels=0.01",
-         "labels_10=anmi:training.options.labels=0.1", "anmi"], ["scifact", "api_docs"], params="encoder=static",
-    ),
-    "adaptation_more": Matrix(
-        ["anmi_labels_only", "anmi_pseudo_only", "anmi"], ["sae4k_ko", "medquad", "xquad/es", "kg_webnlg/beir_en"], "1",
-        "encoder=static",
+        ["anmi_pseudo_only", "anmi"],
+        ["scifact", "api_docs", "sae4k_ko", "medquad", "xquad/es", "kg_webnlg/beir_en"], "1",
     ),
     "companion": Matrix(
         ["anmi", "anmi_and_sparse"],

@@ -26,7 +26,7 @@ PAGE: Final = ROOT / "docs" / "claims.md"
 # Between these lines of the page.
 MARKS: Final = ("<!-- made by benchmarks/claims.py -->\n", "<!-- end -->")
 SET: Final = "claims"
-BUCKETS: Final = ("all", "unseen")
+BUCKETS: Final = ("all", "unlabelled")
 RESAMPLES: Final = 10_000
 
 

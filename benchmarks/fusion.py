@@ -3,7 +3,7 @@
 The encoder is ``static``, as it is and trained quickly: on labels of the training split and on sentences taken out of
 their documents, in-batch negatives only. Compared are reciprocal rank fusion, ways to make scores comparable at two
 depths, and all scores of the corpus; then how well a weight is chosen by few queries, for several strengths of what
-draws it to one half beyond the mean over resamples. ``unseen``: no relevant document of the query was a positive in
+draws it to one half beyond the mean over resamples. ``unlabelled``: no relevant document of the query was a positive in
 training. At most 1,000 dev queries, chosen by a hash of their ids. Run from the repository's root:
 
     python benchmarks/fusion.py
@@ -232,7 +232,7 @@ def rows_of(name: str, collection: str) -> list[dict[str, Any]]:
         dense = vectors(model, asked.text.tolist(), "query") @ vectors(model, texts, "document").T
         about = {"collection": name, "encoder": encoder}
         for way, values in variants(bm25, dense, Measured(labelled, grades)).items():
-            for bucket, mask in (("all", np.ones(len(seen), bool)), ("seen", seen), ("unseen", ~seen)):
+            for bucket, mask in (("all", np.ones(len(seen), bool)), ("labelled", seen), ("unlabelled", ~seen)):
                 if mask.sum() < 10:
                     continue
                 curve = values[:, mask].mean(axis=1)
@@ -250,7 +250,7 @@ def rows_of(name: str, collection: str) -> list[dict[str, Any]]:
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return means over collections and encoders: nDCG@10 by way at its best weight and at others, loss by prior."""
-    table = pd.DataFrame([row for row in rows if row["case"] == "fuse" and row["bucket"] in ("unseen", "all")])
+    table = pd.DataFrame([row for row in rows if row["case"] == "fuse" and row["bucket"] in ("unlabelled", "all")])
     made = table.groupby(["bucket", "way"])[["best", "at_0.50", "at_0.70"]].mean().round(4).reset_index()
     few = pd.DataFrame([row for row in rows if row["case"] == "few queries"])
     loss = few.groupby(["queries", "prior"], sort=False).loss.mean().round(5).reset_index()

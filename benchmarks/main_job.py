@@ -70,7 +70,7 @@ def scores(data: Path) -> pd.DataFrame:
     qrels = latest(data, "02_intermediate", "qrels.parquet")
     seen = set(qrels[qrels.split == "train"].document_id)
     touched = qrels[(qrels.split == "test") & qrels.document_id.isin(seen)].query_id
-    return table.assign(unseen=~table.query_id.isin(touched))
+    return table.assign(unlabelled=~table.query_id.isin(touched))
 
 
 def rows_of(
@@ -80,7 +80,7 @@ def rows_of(
     rows: list[dict[str, object]] = []
     merged = pd.concat([table[table.system == system].assign(seed=i) for i, table in enumerate(tables)])
     for metric in METRICS:
-        for suffix, part in (("", merged), (":unseen", merged[merged.unseen])):
+        for suffix, part in (("", merged), (":unlabelled", merged[merged.unlabelled])):
             per_query = part.groupby("query_id")[metric].mean().to_numpy()
             if len(per_query) < 2 or (suffix and metric != "ndcg@10"):
                 continue
@@ -101,7 +101,7 @@ def zero_shot(work: Path, collection: str, encoder: str, max_length: int) -> lis
         ranked = search(model, test.text.tolist(), document_texts(found.corpus), 100, store=store, description=encoder)
     run = run_table(test.query_id.tolist(), found.corpus.document_id.tolist(), *ranked)
     table = evaluate(found.qrels[found.qrels.query_id.isin(test.query_id)], run).reset_index()
-    table = table.assign(system="zero_shot", unseen=False)
+    table = table.assign(system="zero_shot", unlabelled=False)
     return rows_of([table], shown_name(collection), encoder, "zero_shot", "zero_shot")
 
 

@@ -27,11 +27,12 @@ import pandas as pd
 import scipy.sparse
 
 from ablation import METRIC, newest
-from adaptation_peers import Mined, fresh
+from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import Ranking, dev_metric, vectors
 from anmi.evaluation.significance import compare, interval
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.exact import best
 from anmi.retrieval.index import SHARE
 from anmi.retrieval.related import RelatedDocuments
@@ -47,6 +48,35 @@ MARKS = ("<!-- figures -->\n", "<!-- end of figures -->")
 KINDS = ("title", "cloze", "keyphrase")
 DEPTH = 1000
 NEGATIVES = 7
+
+
+class Mined:
+    """The artifacts of the last mining in a data root."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        names = ("corpus", "queries", "qrels", "related_documents")
+        tables = (self.table(f"02_intermediate/{name}.parquet") for name in names)
+        self.corpus, self.queries, self.qrels, self.related_documents = tables
+        self.texts, self.document_ids = document_texts(self.corpus), self.corpus.document_id.tolist()
+
+    def newest(self, path: str) -> Path:
+        """Return the newest version of an artifact."""
+        return sorted((self._root / path).glob(f"*/{Path(path).name}"))[-1]
+
+    def table(self, path: str) -> pd.DataFrame:
+        """Return an artifact that is a table."""
+        return pd.read_parquet(self.newest(path))
+
+    def asked(self, split: str) -> pd.DataFrame:
+        """Return the labelled queries of a split."""
+        of = self.queries.split == split
+        return self.queries[of & self.queries.query_id.isin(self.qrels.query_id)]
+
+
+def fresh(name: str) -> Any:
+    """Return an untrained encoder."""
+    return load_encoder(name, Path(__file__).parents[1] / "data" / "store" / "models")
 
 
 def main() -> None:
@@ -113,7 +143,7 @@ def deployed(work: Path) -> Iterator[dict[str, Any]]:
         if not {"anmi", "anmi_and_sparse"} <= set(mean.columns):
             continue
         kinds = cells.drop_duplicates("query_id").set_index("query_id")["documents"].reindex(mean.index)
-        for bucket in ("all", "unseen"):
+        for bucket in ("all", "unlabelled"):
             chosen = mean if bucket == "all" else mean[kinds == bucket]
             with_it, without = (chosen[name].to_numpy() for name in ("anmi_and_sparse", "anmi"))
             test = compare(with_it, without, seed=1)
@@ -321,17 +351,18 @@ def measured(mined: Mined, asked: pd.DataFrame, documents: Any, scores: Any) -> 
 
 
 def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
-    """Return means, an interval, and the test against BM25; unseen: no relevant document was a training positive."""
+    """Return means, an interval, and the test against BM25; unlabelled: no training label names a relevant document."""
     relevant = mined.qrels[mined.qrels.relevance > 0]
     tested = relevant.query_id.isin(found.index)
     seen = set(relevant.query_id[tested & relevant.document_id.isin(relevant.document_id[~tested])])
-    unseen = found[~found.index.isin(seen)]
+    unlabelled = found[~found.index.isin(seen)]
     mean, low, high = interval(found["ndcg@10"].to_numpy(), seed=1)
     against = compare(found["ndcg@10"].to_numpy(), base["ndcg@10"].reindex(found.index).to_numpy(), seed=1)
     return {
         "ndcg_10": round(mean, 4), "low": round(low, 4), "high": round(high, 4),
         "recall_1000": round(float(found[f"recall@{DEPTH}"].mean()), 4), "p_value": round(against.p_value, 5),
-        "queries": len(found), "ndcg_10_unseen": round(float(unseen["ndcg@10"].mean()), 4), "unseen": len(unseen),
+        "queries": len(found), "ndcg_10_unlabelled": round(float(unlabelled["ndcg@10"].mean()), 4),
+        "unlabelled": len(unlabelled),
     }  # fmt: skip
 
 

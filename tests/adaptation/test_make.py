@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from tests.adaptation.conftest import Corpus
 
 from anmi.adaptation.filters import FilterOptions
-from anmi.adaptation.held_out import splits
 from anmi.adaptation.kinds import KINDS
 from anmi.adaptation.make import COLUMNS, DROPPED, PseudoQueries, make_pseudo_queries
 from anmi.corpus.duplicates import normalised
-from anmi.corpus.texts import document_texts
 
 # What asks a language model is tested in test_written.py.
 OFFLINE = tuple(kind for kind in KINDS if kind != "llm")
@@ -52,8 +50,8 @@ def test_a_document_asks_the_same_alone(texts: list[tuple[str, str]]) -> None:
         {"document_id": [f"d{n}" for n in range(len(texts))], "title": [t for t, _ in texts],
          "text": [t for _, t in texts]}, dtype=object,
     )  # fmt: skip
-    together = made_of(corpus, ALONE, held_out=0.0, filters=ANYTHING).kept
-    alone = [made_of(corpus[n : n + 1], ALONE, held_out=0.0, filters=ANYTHING).kept for n in range(len(texts))]
+    together = made_of(corpus, ALONE, filters=ANYTHING).kept
+    alone = [made_of(corpus[n : n + 1], ALONE, filters=ANYTHING).kept for n in range(len(texts))]
     pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True))
 
 
@@ -72,22 +70,23 @@ def test_no_document_still_says_what_it_asks(texts: list[tuple[str, str]]) -> No
 
 def test_rows_are_numbered_whole_and_of_the_split_of_their_document(corpus: Corpus) -> None:
     table = corpus([". ".join(f"Ship {n} enters port {n * m} today" for m in range(9)) for n in range(1, 201)])
-    made = made_of(table, ("cloze", "crop"), views=3, held_out=0.4, filters=ANYTHING).kept
+    new = dict(zip(table.document_id[:60], ("dev", "test") * 30, strict=True))
+    made = made_of(table, ("cloze", "crop"), views=3, new=new, filters=ANYTHING).kept
     assert made.columns.tolist() == list(COLUMNS) and not made.isna().any().any()
     assert made.query_id.is_unique
     expected = [f"cloze:{view}:{name}" for name in table.document_id for view in range(3)]
     assert made.query_id[made.kind == "cloze"].tolist() == expected
     assert made.groupby(["kind", "document_id"]).size().max() == 3
-    split = pd.Series(splits(document_texts(table), 1, 0.4), index=table.document_id)
-    assert made.split.tolist() == split[made.document_id].tolist() and set(made.split) == {"train", "dev", "test"}
+    assert made.split.tolist() == [new.get(name, "train") for name in made.document_id]
+    assert set(made.split) == {"train", "dev", "test"}
 
 
 def test_what_is_dropped_is_counted_by_reason(corpus: Corpus) -> None:
     table = corpus(["All rights are reserved. Ship one is here now. 12 13 14 15."] * 3)
-    made = made_of(table, ("cloze",), held_out=0.0)
+    made = made_of(table, ("cloze",))
     assert made.dropped.columns.tolist() == list(DROPPED) and made.kept.empty
     assert made.summary == {
-        "documents": 3, "held_out": 0,
+        "documents": 3, "new": 0,
         "kinds": {"cloze": {"made": 9, "kept": 0, "documents": 0, "dropped": {"boilerplate": 6, "code_or_table": 3}}},
     }  # fmt: skip
 

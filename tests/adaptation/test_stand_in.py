@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from anmi.adaptation.held_out import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
 
 CORPUS = pd.DataFrame({
     "document_id": ["a", "b", "c"], "title": ["A", "B", "C"], "text": ["x. y.", "z.", "w."], "metadata": "{}"
@@ -20,7 +20,7 @@ PSEUDO = pd.DataFrame({
 })  # fmt: skip
 
 
-def test_every_held_out_document_asks_once_and_lacks_what_it_asks() -> None:
+def test_every_new_document_asks_once_and_lacks_what_it_asks() -> None:
     corpus, queries, qrels = with_pseudo_tests(CORPUS, QUERIES, QRELS, PSEUDO, unlabelled_splits(QUERIES, QRELS))
     asked = queries[queries.split == "test"]
     assert len(asked) == 1

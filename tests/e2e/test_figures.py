@@ -34,7 +34,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
         book = parameters["recipes"]
         rows = {"anmi_2_1": catalog.load("training_rows")}
         known = {name: catalog.load(name) for name in ("knowledge", "variants", "related_documents")}
-        own = known | {"pseudo_queries": catalog.load("pseudo_queries"), "held_out": 0.0}
+        own = known | {"pseudo_queries": catalog.load("pseudo_queries"), "new_documents": catalog.load("new_documents")}
         rows["in_batch"] = make_training_rows(
             selection=Runner(book.get("in_batch"), 1).run(scifact.rated()),
             corpus=collection[0],

@@ -90,7 +90,7 @@ def test_the_page_of_a_run_says_what_came_of_it(browsing: Any, server: str, data
         tab.get_by_text(f"Metrics ({len(run.data.metrics)})").wait_for()
         tab.get_by_text(f"Parameters ({len(run.data.params)})").wait_for()
         tab.goto(f"{server}{page(run)}/model-metrics")
-        for section in ("all", "unseen", "training_log"):
+        for section in ("all", "unlabelled", "training_log"):
             tab.get_by_text(section, exact=True).first.wait_for()
         tab.goto(f"{server}{page(run)}/artifacts")
         tab.get_by_text("report.html", exact=True).first.click()

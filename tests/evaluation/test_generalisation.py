@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.evaluation.generalisation import ADDED, SEEN, UNSEEN, buckets, trained_positives
+from anmi.evaluation.generalisation import LABELLED, NEW, UNLABELLED, buckets, trained_positives
 
 DOCUMENTS = st.sets(st.sampled_from("abcdef"))
 
@@ -19,19 +19,19 @@ def labels(relevant: dict[str, set[str]], relevance: int = 1) -> pd.DataFrame:
 
 @given(st.dictionaries(st.sampled_from("xyz"), DOCUMENTS, min_size=1), DOCUMENTS, DOCUMENTS)
 def test_every_query_has_the_bucket_of_the_definition(
-    relevant: dict[str, set[str]], positives: set[str], held_out: set[str]
+    relevant: dict[str, set[str]], positives: set[str], new: set[str]
 ) -> None:
-    found = buckets(list(relevant), labels(relevant), positives, held_out)
+    found = buckets(list(relevant), labels(relevant), positives, new)
     assert found.index.tolist() == list(relevant)
     for query, own in relevant.items():
-        expected = SEEN if own & positives else ADDED if own and own <= held_out else UNSEEN
+        expected = LABELLED if own & positives else NEW if own and own <= new else UNLABELLED
         assert found[query] == expected
 
 
 def test_what_is_labelled_as_irrelevant_and_other_queries_do_not_count() -> None:
     qrels = pd.concat([labels({"x": {"a"}, "other": {"b"}}), labels({"x": {"b"}}, relevance=0)])
-    assert buckets(["x"], qrels, {"b"}).tolist() == [UNSEEN]
-    assert buckets(["x"], qrels, {"b"}, {"a"}).tolist() == [ADDED]
+    assert buckets(["x"], qrels, {"b"}).tolist() == [UNLABELLED]
+    assert buckets(["x"], qrels, {"b"}, {"a"}).tolist() == [NEW]
 
 
 def test_positives_are_those_of_the_splits_trained_on_and_promoted_ones() -> None:
@@ -45,10 +45,10 @@ def test_positives_are_those_of_the_splits_trained_on_and_promoted_ones() -> Non
     assert trained_positives(unused, qrels, ["train"], rows) == set()
 
 
-def test_without_documents_held_out_none_is_added() -> None:
-    assert buckets(["x", "y"], labels({"x": {"a"}, "y": {"b"}}), {"b"}).to_dict() == {"x": UNSEEN, "y": SEEN}
+def test_without_new_documents_no_query_is_about_one() -> None:
+    assert buckets(["x", "y"], labels({"x": {"a"}, "y": {"b"}}), {"b"}).to_dict() == {"x": UNLABELLED, "y": LABELLED}
 
 
 @pytest.mark.parametrize("asked", [[], ["x"]])
-def test_a_query_without_labels_is_unseen(asked: list[str]) -> None:
-    assert buckets(asked, labels({}), {"a"}, {"b"}).tolist() == [UNSEEN] * len(asked)
+def test_a_query_without_labels_is_unlabelled(asked: list[str]) -> None:
+    assert buckets(asked, labels({}), {"a"}, {"b"}).tolist() == [UNLABELLED] * len(asked)

@@ -135,23 +135,23 @@ def test_wrong_rules_are_refused(wrong: dict[str, float]) -> None:
         PromotionRule.model_validate(wrong)
 
 
-def test_a_loss_on_unseen_documents_keeps_the_champion(old: pd.Series) -> None:
-    unseen = old.index[:100].tolist()
+def test_a_loss_on_unlabelled_documents_keeps_the_champion(old: pd.Series) -> None:
+    unlabelled = old.index[:100].tolist()
     new = old + 0.05
-    new[unseen] -= 0.07
+    new[unlabelled] -= 0.07
     assert decide(new, old, CLEAN, RULE, seed=1).decision == "promoted", "gained over all"
-    found = decide(new, old, CLEAN, RULE, seed=1, unseen=unseen)
+    found = decide(new, old, CLEAN, RULE, seed=1, unlabelled=unlabelled)
     assert found.decision == "kept"
-    assert found.figures["unseen_difference"] == pytest.approx(-0.02)
-    assert any("100 queries whose documents training never saw" in reason for reason in found.reasons)
-    assert decide(new, old, CLEAN, PromotionRule(margin=0.03), seed=1, unseen=unseen).decision == "promoted"
+    assert found.figures["unlabelled_difference"] == pytest.approx(-0.02)
+    assert any("100 queries whose documents no training label names" in reason for reason in found.reasons)
+    assert decide(new, old, CLEAN, PromotionRule(margin=0.03), seed=1, unlabelled=unlabelled).decision == "promoted"
 
 
-def test_few_unseen_queries_do_not_decide(old: pd.Series) -> None:
+def test_few_unlabelled_queries_do_not_decide(old: pd.Series) -> None:
     new = old + 0.05
     new[old.index[:30]] -= 0.5
-    found = decide(new + 0.1, old, CLEAN, RULE, seed=1, unseen=old.index[:30].tolist())
-    assert (found.decision, found.figures["unseen_queries"]) == ("promoted", 30)
-    assert "unseen_difference" not in found.figures
-    strict = PromotionRule(min_unseen=30)
-    assert decide(new + 0.1, old, CLEAN, strict, seed=1, unseen=old.index[:30].tolist()).decision == "kept"
+    found = decide(new + 0.1, old, CLEAN, RULE, seed=1, unlabelled=old.index[:30].tolist())
+    assert (found.decision, found.figures["unlabelled_queries"]) == ("promoted", 30)
+    assert "unlabelled_difference" not in found.figures
+    strict = PromotionRule(min_unlabelled=30)
+    assert decide(new + 0.1, old, CLEAN, strict, seed=1, unlabelled=old.index[:30].tolist()).decision == "kept"

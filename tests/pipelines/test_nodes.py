@@ -17,7 +17,6 @@ from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.files import plain
-from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
 from anmi.pipelines.consistency.params import ConsistencyParams
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
@@ -83,8 +82,13 @@ def selected(
     shards: CandidateShards = SHARDS,
     book: RecipeBook = BOOK,
     seed: int = 1,
+    new: list[int] | None = None,
 ) -> CandidateShards:
-    return select_negatives(shards, recipe=recipe, recipes=book, seed=seed, **columns_of(shards))
+    corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(100)]})
+    chosen = corpus.iloc[new or []]
+    return select_negatives(
+        shards, corpus=corpus, new_documents=chosen, recipe=recipe, recipes=book, seed=seed, **columns_of(shards)
+    )
 
 
 def rows_of(chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str) -> pd.DataFrame:
@@ -105,6 +109,15 @@ def corpus() -> pd.DataFrame:
 def queries() -> pd.DataFrame:
     ids = ["q0", "q1", "q2", "t0"]
     return pd.DataFrame({"query_id": ids, "text": [f"what is {i}" for i in ids], "split": ["train"] * 3 + ["test"]})
+
+
+def test_a_new_document_is_no_negative_and_says_why() -> None:
+    (found,) = selected("nearest", new=[2, 3])
+    new = np.isin(found.documents, [2, 3])
+    assert not found.negatives[new].any() and found.negatives[~new & found.filled].any()
+    assert set(found.verdict[new]) == {found.legend.index("new document")}
+    (other,) = selected("nearest")
+    assert other.negatives[new].any()
 
 
 def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.DataFrame) -> None:
@@ -228,7 +241,7 @@ def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFram
     table, comparisons, flat = compare_systems(
         scores=scores,
         info={"collection": "mine"},
-        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unseen"}),
+        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unlabelled"}),
         encoder="static",
         recipe="nearest",
         params=params,
@@ -272,7 +285,7 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
     lacking = asked.assign(absent='{"gone": 1}')
     half = score_runs(runs, corpus, lacking, qrels, pseudo_queries=None, params=params)
     assert half.groupby("system")["recall@100"].mean().eq(0.5).all()
-    buckets = pd.DataFrame({"query_id": test.query_id, "bucket": ["seen"] * 3 + ["unseen"] * 5})
+    buckets = pd.DataFrame({"query_id": test.query_id, "bucket": ["labelled"] * 3 + ["unlabelled"] * 5})
     table, comparisons, flat = compare_systems(
         scores=scores,
         info={"collection": "mine"},
@@ -282,10 +295,10 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
         params=params,
         seed=1,
     )
-    assert table[table.bucket == "unseen"].queries.unique().tolist() == [5]
+    assert table[table.bucket == "unlabelled"].queries.unique().tolist() == [5]
     assert set(table[table.bucket != "all"].metric) == {"ndcg@10", "mrr@10", "recall@10", "recall@100"}
-    assert set(comparisons[comparisons.bucket == "seen"].metric) == {"ndcg@10"}
-    assert flat["unseen"]["bm25.mrr@10"] == 0
+    assert set(comparisons[comparisons.bucket == "labelled"].metric) == {"ndcg@10"}
+    assert flat["unlabelled"]["bm25.mrr@10"] == 0
     table, comparisons = (found[found.bucket == "all"] for found in (table, comparisons))
     value = table.set_index(["recipe", "metric"]).value
     assert [value[system, "mrr@10"] for system in ("bm25", *ranks)] == [0, 0.5, 1, 1]
@@ -297,7 +310,7 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
     assert flat["all"]["nearest.ndcg@10"] == pytest.approx(1)
 
 
-def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, held_out: float = 0.0) -> dict[str, str]:
+def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, new: str = "") -> dict[str, str]:
     """The buckets of three test queries: of a labelled document, a promoted one, and one that nothing is said of."""
     made = pd.DataFrame({"document_id": ["a", "b", "c"], "title": "", "text": ["one", "two", "three"]})
     asked = pd.DataFrame({"query_id": ["t", "x", "y", "z"], "text": "?", "split": ["train", "test", "test", "test"]})
@@ -309,17 +322,15 @@ def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, held_o
         scores=scores, corpus=made, queries=asked, qrels=qrels,
         pseudo_queries=made.iloc[:0].assign(query_id="", split="") if pseudo is None else pseudo,
         training_rows=pd.DataFrame({"query_id": ["t", "t"], "positive_id": ["a", "b"]}), training_summary=summary,
-        adaptation=AdaptationParams(held_out=held_out), seed=1,
+        new_documents=pd.DataFrame({"document_id": list(new)}), seed=1,
     )  # fmt: skip
     return dict(zip(found.query_id, found.bucket, strict=True))
 
 
 def test_queries_are_told_apart_by_what_the_run_was_trained_on() -> None:
-    assert bucketed({}) == {"x": "seen", "y": "seen", "z": "unseen"}
-    assert bucketed({"adapted": True}, held_out=0.999)["z"] == "added"
-    assert bucketed({"adapted": False}, held_out=0.999)["z"] == "unseen", "nothing is held out of labels"
-    unlabelled = {"adapted": True, "options": {"labels": 0.0}}
-    assert bucketed(unlabelled, held_out=0.999) == dict.fromkeys("xyz", "added")
+    assert bucketed({}) == {"x": "labelled", "y": "labelled", "z": "unlabelled"}
+    assert bucketed({}, new="c")["z"] == "new"
+    assert bucketed({"options": {"labels": 0.0}}, new="abc") == dict.fromkeys("xyz", "new")
 
 
 def test_a_pseudo_query_that_stands_in_for_a_test_query_is_about_its_document() -> None:
@@ -327,8 +338,8 @@ def test_a_pseudo_query_that_stands_in_for_a_test_query_is_about_its_document() 
         "query_id": ["title:0:a", "title:0:c"], "text": "?", "document_id": ["a", "c"], "positive_text": "rest",
         "kind": "title", "weight": 1.0, "split": "test",
     })  # fmt: skip
-    found = bucketed({"adapted": True}, pseudo, held_out=0.999)
-    assert found == {"title:0:a": "seen", "title:0:c": "added"}
+    found = bucketed({}, pseudo, new="c")
+    assert found == {"title:0:a": "labelled", "title:0:c": "new"}
 
 
 def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:

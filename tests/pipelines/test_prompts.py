@@ -126,7 +126,8 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
         trained = train_retriever(
             rows=rows(), corpus=corpus(), queries=queries(), qrels=qrels(), **tables,
             encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
-            params=TrainingParams(options=options), dense=dense, seed=1, store=store, held_out=0.0,
+            params=TrainingParams(options=options), dense=dense, seed=1, store=store,
+            new_documents=pd.DataFrame({"document_id": []}),
         )  # fmt: skip
         shared = {
             "corpus": corpus(), "queries": queries(), "qrels": qrels(), "pseudo_queries": pseudo, "recipe": "mine",

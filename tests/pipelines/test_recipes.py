@@ -79,6 +79,7 @@ def collection() -> dict[str, pd.DataFrame]:
         "qrels": pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1),
         "marks": pd.DataFrame({"query_id": [], "document_id": [], "relevance": []}),
         "equivalents": pd.DataFrame({"query_id": ["q0", "q1"], "document_id": ["d10", "d11"]}),
+        "new_documents": pd.DataFrame({"document_id": ["d40"], "split": ["test"]}),
         "related_documents": pd.DataFrame({
             "document_id": ["d50", "d3"], "other_id": ["d0", "d4"], "kind": ["copy", "near"], "similarity": 1.0,
         }),
@@ -192,6 +193,7 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     }
     labelled = set(map(tuple, collection()["qrels"][["query_id", "document_id"]].to_numpy()))
     assert not negatives & (labelled | {("q0", "d50")}), "no positive and no copy of one"
+    assert "d40" not in {document for _, document in negatives}, "no new document"
     # What a user is shown of it.
     shown = [source_table(summary["by_source"]), rejections_table(summary["funnel"]), origins_table(summary["origins"])]
     assert all(table.row_count for table in shown[:2]) and source_lines(summary["by_source"])

@@ -12,7 +12,7 @@ import pytest
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.training.nodes import labels_used, train_retriever, without_documents
+from anmi.pipelines.training.nodes import labels_used, train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.sparse import term_table
@@ -41,12 +41,12 @@ QUERIES = pd.DataFrame({
     "split": ["train"] * 12 + ["dev"] * 6 + ["test"] * 6,
 })  # fmt: skip
 QRELS = pd.DataFrame({"query_id": QUERIES.query_id, "document_id": CORPUS.document_id, "relevance": 1})
-HELD_OUT = ("d20", "d21", "d22", "d23")
+NEW = pd.DataFrame({"document_id": ["d20", "d21", "d22", "d23"], "split": ["dev", "dev", "test", "test"]})
 
 
 def pseudo_queries() -> pd.DataFrame:
     """Titles of all documents, of which four are held out."""
-    split = ["dev" if name in HELD_OUT[:2] else "test" if name in HELD_OUT else "train" for name in CORPUS.document_id]
+    split = CORPUS.document_id.map(NEW.set_index("document_id").split).fillna("train").tolist()
     return pd.DataFrame({
         "query_id": "title:0:" + CORPUS.document_id, "text": CORPUS.title, "document_id": CORPUS.document_id,
         "positive_text": CORPUS.text, "kind": "title", "weight": 1.0, "split": split,
@@ -84,7 +84,7 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
             return train_retriever(
                 **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
                 encoder=str(tmp_path / "base"), recipe=recipe,
-                params=TrainingParams(options=options), seed=1, store=store, held_out=0.0,
+                params=TrainingParams(options=options), seed=1, store=store, new_documents=NEW,
                 dense=DenseParams(precision="float32"),
             )  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_dev_is_ranked_by_the_trained_model(train: Any) -> None:
     assert ranked.groupby("query_id").size().tolist() == [COUNT] * 6
 
 
-def test_without_labels_pseudo_queries_of_held_out_documents_are_dev(train: Any) -> None:
+def test_without_labels_pseudo_queries_of_new_documents_are_dev(train: Any) -> None:
     tests = QUERIES[QUERIES.split == "test"]
     made = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])
     assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (0, "pseudo_queries")
@@ -154,7 +154,8 @@ def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
 def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: bool) -> None:
     made = train(options={"retriever": "sparse", "sparsity": {"learned_queries": learned}})
     table = term_table(made["trained_model"])
-    start = inference_free(load_encoder(made["training_summary"]["encoder"], Path()), document_texts(CORPUS))
+    old = CORPUS[~CORPUS.document_id.isin(NEW.document_id)]
+    start = inference_free(load_encoder(made["training_summary"]["encoder"], Path()), document_texts(old))
     before = query_weights(start).numpy()
     assert np.array_equal(table.weights, before) is not learned
 
@@ -164,13 +165,6 @@ def test_a_companion_may_not_be_called_as_the_recipe(train: Any) -> None:
     book = recipe_book({"sparse": {"description": "Dense, in spite of its name.", "negatives": 2, "steps": steps}})
     with pytest.raises(AnmiError, match='reported as "sparse"'):
         train(recipe="sparse", recipes=book, options={"companion": {"retriever": "sparse"}})
-
-
-def test_held_out_documents_are_no_negatives_either() -> None:
-    left = without_documents(rows(), set(HELD_OUT))
-    assert left.negative_ids.tolist() == [[f"d{i + 1}"] for i in range(12)]
-    assert left.weights.tolist() == [[1.0]] * 12 and left.negative_dense.tolist() == [[0.3]] * 12
-    assert (left.positive_dense == 0.9).all() and rows().negative_ids.map(len).eq(2).all()
 
 
 def test_a_larger_share_of_the_labels_holds_every_smaller_one_and_test_queries_stay() -> None:

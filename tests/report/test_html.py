@@ -130,7 +130,7 @@ def test_texts_are_escaped(make):
             summary=dict.fromkeys(("collection", "recipe", "encoder", "prompts", "date"), HOSTILE),
             judges={HOSTILE: {"auc": 0.5, "reliability": inputs.judges["dense"]["reliability"]}},
             origins={"sources": {HOSTILE: 3}}, parameters={HOSTILE: HOSTILE},
-            pseudo_queries={"documents": 3, "held_out": 1, "kinds": kinds},
+            pseudo_queries={"documents": 3, "new": 1, "kinds": kinds},
         )
     )  # fmt: skip
     assert parsed(page).found == []
@@ -148,7 +148,7 @@ def test_a_whole_run_has_all_its_sections(make):
     page = render(
         make(
             hardness={"metric": "ndcg@10", "buckets": rows, "profile": profile},
-            pseudo_queries={"documents": 1200, "held_out": 110, "kinds": kinds},
+            pseudo_queries={"documents": 1200, "new": 110, "kinds": kinds},
             knowledge={"zero_shot": linking | overall | {"factuality": {"swap": factuality}}},
             neighbours={"depth": 5, "queries": 40, "shares": {"right": 0.5, "entails": 0.6, "same_uri": 0.9}},
             training_log=make().training_log.assign(share_random=0.4, share_graph=0.6),

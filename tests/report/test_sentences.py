@@ -18,11 +18,11 @@ from anmi.report.inputs import bucket_counts
 from anmi.report.sentences import composition, verdict, warning
 
 VALUES = {
-    "bm25": {"seen": 0.66, "unseen": 0.68, "added": 0.7},
-    "zero_shot": {"seen": 0.41, "unseen": 0.4, "added": 0.3},
-    "anmi_2_1": {"seen": 0.9, "unseen": 0.55, "added": 0.5},
+    "bm25": {"labelled": 0.66, "unlabelled": 0.68, "new": 0.7},
+    "zero_shot": {"labelled": 0.41, "unlabelled": 0.4, "new": 0.3},
+    "anmi_2_1": {"labelled": 0.9, "unlabelled": 0.55, "new": 0.5},
 }
-COUNTS = {"seen": 196, "unseen": 104, "added": 7}
+COUNTS = {"labelled": 196, "unlabelled": 104, "new": 7}
 
 
 def results(counts: dict[str, int] | None = None) -> pd.DataFrame:
@@ -36,7 +36,7 @@ def results(counts: dict[str, int] | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def compared(low: float = -0.1, high: float = -0.02, bucket: str = "unseen") -> pd.DataFrame:
+def compared(low: float = -0.1, high: float = -0.02, bucket: str = "unlabelled") -> pd.DataFrame:
     row: dict[str, Any] = {"system": "anmi_2_1", "baseline": "zero_shot", "metric": "ndcg@10", "p_value": 0.01}
     change = {"difference": (low + high) / 2, "low": low, "high": high}
     whole = row | {"bucket": "all", "queries": 307, "difference": 0.2, "low": 0.1, "high": 0.3}
@@ -51,8 +51,8 @@ def printed(table: Any) -> str:
 
 
 def deployed(rows: pd.DataFrame, **other: Any) -> pd.DataFrame:
-    """Comparisons of the last system with each other one, in the bucket of unseen documents."""
-    row = {"system": "anmi_2_1", "bucket": "unseen", "queries": 104, "metric": "ndcg@10", "p_value": 0.0001}
+    """Comparisons of the last system with each other one, in the bucket of unlabelled documents."""
+    row = {"system": "anmi_2_1", "bucket": "unlabelled", "queries": 104, "metric": "ndcg@10", "p_value": 0.0001}
     return pd.DataFrame([
         row | {"baseline": "bm25", "difference": -0.13, "low": -0.2, "high": -0.05},
         row | {"baseline": "zero_shot", "difference": 0.15, "low": -0.01, "high": 0.31, "p_value": 0.07},
@@ -60,31 +60,31 @@ def deployed(rows: pd.DataFrame, **other: Any) -> pd.DataFrame:
     ])  # fmt: skip
 
 
-def test_the_verdict_is_about_what_is_deployed_on_unseen_documents() -> None:
+def test_the_verdict_is_about_what_is_deployed_on_unlabelled_documents() -> None:
     made = results()
     assert verdict(made, deployed(made)) == (
-        "On queries whose documents training never saw as a positive (104), anmi_2_1 has nDCG@10 0.550 "
-        "[0.500, 0.600]: below BM25 0.680 (−0.130 [−0.200, −0.050], p < 0.001); not clearly different from zero-shot "
+        "On documents that nobody labelled (104 queries), anmi_2_1 has nDCG@10 0.550 [0.500, 0.600]: "
+        "below BM25 0.680 (−0.130 [−0.200, −0.050], p < 0.001); not clearly different from zero-shot "
         "0.400 (+0.150 [−0.010, +0.310], p = 0.070)."
     )
-    few = results({"seen": 200, "unseen": 19})
+    few = results({"labelled": 200, "unlabelled": 19})
     assert verdict(few, deployed(few)).endswith("; these are too few to conclude from.")
     assert verdict(made, pd.DataFrame()) == ""
 
 
-def test_without_unseen_queries_the_verdict_says_what_it_is_about() -> None:
-    made = results({"added": 40})
-    compared = deployed(made).assign(bucket="added")
-    assert verdict(made, compared).startswith("On queries about documents held out of training (40), anmi_2_1 has")
-    assert "nothing is known about others" in verdict(results({"seen": 40}), compared)
+def test_without_unlabelled_queries_the_verdict_says_what_it_is_about() -> None:
+    made = results({"new": 40})
+    compared = deployed(made).assign(bucket="new")
+    assert verdict(made, compared).startswith("On new documents (40 queries), anmi_2_1 has")
+    assert "nothing is known about other documents" in verdict(results({"labelled": 40}), compared)
 
 
 def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
     weights = {"bm25": 0.2, "dense": 0.5, "sparse": 0.3}
-    fit = {"queries": 40, "kind": "unseen", "of": "labels", "ndcg@10": {"bm25": 0.5, "hybrid": 0.625}}
+    fit = {"queries": 40, "kind": "unlabelled", "of": "labels", "ndcg@10": {"bm25": 0.5, "hybrid": 0.625}}
     assert composition({"method": "convex", "weights": weights, "fit": fit}) == (
-        "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries whose documents training did not know; "
-        "nDCG@10 there: BM25 0.500, hybrid 0.625."
+        "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries on documents that no training label "
+        "names; nDCG@10 there: BM25 0.500, hybrid 0.625."
     )
     assert composition({"method": "convex", "weights": weights, "fit": {"queries": 0}}).endswith("no dev query chose.")
     assert composition({"method": "rrf", "weights": weights}) == composition(None) == ""
@@ -105,13 +105,13 @@ def test_all_other_tables_are_still_about_all_queries() -> None:
 
 
 @pytest.mark.parametrize("bounds", [(-0.05, 0.01), (0.01, 0.05), (np.nan, np.nan)])
-def test_only_a_significant_loss_on_unseen_queries_is_warned_of(bounds: tuple[float, float]) -> None:
+def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(bounds: tuple[float, float]) -> None:
     said = warning(results(), compared())
     assert said.count("Warning:") == 1
-    assert "anmi_2_1 (−0.060 [−0.100, −0.020], p = 0.010)" in said
+    assert "anmi_2_1 on documents that nobody labelled (−0.060 [−0.100, −0.020], p = 0.010)" in said
     assert warning(results(), compared(*bounds)) == ""
-    assert warning(results(), compared(bucket="seen")) == ""
-    assert warning(results({"seen": 200, "unseen": 12}), compared()) == ""
+    assert warning(results(), compared(bucket="labelled")) == ""
+    assert warning(results({"labelled": 200, "unlabelled": 12}), compared()) == ""
 
 
 def test_baselines_are_not_warned_of() -> None:
@@ -130,16 +130,16 @@ def test_results_of_an_earlier_release_have_nothing_to_show(make: Any) -> None:
 def test_the_page_has_a_table_a_figure_and_the_warning(make: Any) -> None:
     page = render(make(results=results(), comparisons=compared()))
     assert "By what training saw" in page
-    assert re.search(r"<th[^>]*>added \(7, too few\)</th>", page)
+    assert re.search(r"<th[^>]*>new \(7, too few\)</th>", page)
     assert 'data-plot="buckets"' in page
-    assert page.count("Warning: on queries") == 1
-    assert "Warning: on queries" not in render(make(results=results(), comparisons=compared(0.01, 0.05)))
+    assert page.count("Warning: training lost") == 1
+    assert "Warning: training lost" not in render(make(results=results(), comparisons=compared(0.01, 0.05)))
 
 
 def test_the_figure_has_a_row_of_dots_per_bucket() -> None:
     figure = buckets(results())
     assert figure is not None
-    assert figure.spec["layout"]["yaxis"]["ticktext"] == ["seen (196)", "unseen (104)", "added (7, too few)"]
+    assert figure.spec["layout"]["yaxis"]["ticktext"] == ["labelled (196)", "unlabelled (104)", "new (7, too few)"]
     trained = figure.spec["data"][-1]
     assert trained["x"] == [0.9, 0.55, 0.5]
     assert [round(y) for y in trained["y"]] == [0, 1, 2]

@@ -61,12 +61,12 @@ def test_the_curve_is_what_trec_eval_says_of_the_fused_runs() -> None:
     assert fitted.ndcg["hybrid"] == pytest.approx(table["ndcg@10"].mean(), abs=1e-6)
 
 
-def fitted(count: int, good: float, unseen: Any = None, seed: int = 0) -> Any:
+def fitted(count: int, good: float, unlabelled: Any = None, seed: int = 0) -> Any:
     bm25, dense, answers = made(count, seed, good)
-    unseen = np.ones(count, bool) if unseen is None else unseen
+    unlabelled = np.ones(count, bool) if unlabelled is None else unlabelled
     grades = np.ones(answers.shape, np.float32)
     spreads = {"bm25": np.full(count, 0.3), "dense": 0.3}
-    return fit_weights({"bm25": bm25, "dense": dense}, spreads, answers, grades, unseen, seed=1)
+    return fit_weights({"bm25": bm25, "dense": dense}, spreads, answers, grades, unlabelled, seed=1)
 
 
 def test_the_better_part_gets_the_weight() -> None:
@@ -89,9 +89,9 @@ def test_of_three_parts_the_useless_one_gets_least() -> None:
 
 
 def test_it_is_fitted_on_queries_whose_documents_are_new_where_there_are_enough() -> None:
-    unseen = np.arange(100) < 30
-    found = fitted(100, 0.8, unseen)
-    assert (found.kind, found.queries) == ("unseen", 30)
+    unlabelled = np.arange(100) < 30
+    found = fitted(100, 0.8, unlabelled)
+    assert (found.kind, found.queries) == ("unlabelled", 30)
     found = fitted(100, 0.8, np.arange(100) < 29)
     assert (found.kind, found.queries) == ("all", 100)
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import pandas as pd
 from tqdm.auto import tqdm
 
 from anmi.adaptation.filters import KEPT, FilterOptions, reasons
-from anmi.adaptation.held_out import splits
 from anmi.adaptation.kinds import KINDS, Document, Material
 from anmi.adaptation.views import QuestionOptions
 from anmi.adaptation.written import Writer
 from anmi.corpus.columns import column
 from anmi.corpus.splits import choose
-from anmi.corpus.texts import document_texts
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
 DROPPED: Final = ("query_id", "text", "document_id", "kind", "reason")
@@ -34,7 +33,7 @@ class PseudoQueries:
     dropped
         :data:`DROPPED`.
     summary
-        ``documents``, ``held_out``, and under ``kinds`` for each how many were ``made``, ``kept``, ``dropped`` by
+        ``documents``, ``new``, and under ``kinds`` for each how many were ``made``, ``kept``, ``dropped`` by
         reason, and of how many ``documents`` there are any.
     """
 
@@ -50,8 +49,8 @@ def make_pseudo_queries(
     language: str,
     seed: int,
     views: int = 5,
-    held_out: float = 0.1,
     most_documents: int = 100_000,
+    new: Mapping[str, str] = MappingProxyType({}),
     copies: frozenset[str] = frozenset(),
     barred: frozenset[str] = frozenset(),
     filters: FilterOptions | None = None,
@@ -70,13 +69,13 @@ def make_pseudo_queries(
     language
         ISO 639-1 code.
     seed
-        Keys the draws of every document and which documents are held out.
+        Keys the draws of every document.
     views
         Pseudo-queries of a kind and document, at most.
-    held_out
-        Share of the documents whose pseudo-queries are for dev and test; see :func:`anmi.adaptation.held_out.splits`.
     most_documents
         Documents that are asked at most, chosen by a hash of their ids.
+    new
+        By document id the split, ``dev`` or ``test``, of documents that training must not see; the others are for it.
     copies, barred
         See :func:`anmi.adaptation.filters.reasons`.
     filters
@@ -98,8 +97,7 @@ def make_pseudo_queries(
     AnmiError
         The kind ``llm`` has no language model or a wrong one.
     """
-    texts = document_texts(corpus)
-    split = splits(texts, seed, held_out)
+    split = corpus.document_id.map(new).fillna("train").to_numpy(object)
     asked = choose(corpus.document_id.tolist(), most_documents, seed)
     metadata = corpus["metadata"] if "metadata" in corpus else pd.Series("{}", index=corpus.index)
     columns = (corpus.document_id, corpus.title, corpus.text, metadata)
@@ -127,7 +125,7 @@ def make_pseudo_queries(
     dropped = _texts(made.assign(reason=why)[why != KEPT], DROPPED)
     kept = _texts(made.assign(weight=1.0)[why == KEPT], COLUMNS)
     counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}
-    summary = {"documents": len(corpus), "held_out": int((split != "train").sum()), "kinds": counts}
+    summary = {"documents": len(corpus), "new": len(new), "kinds": counts}
     return PseudoQueries(kept, dropped, summary)
 
 

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from anmi.corpus.columns import column
+from anmi.corpus.duplicates import normalised
+from anmi.corpus.related import parents_of
+from anmi.corpus.texts import document_texts
 
 
 def position(seed: int, purpose: str, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -55,3 +64,80 @@ def choose(texts: Sequence[str], count: int, seed: int) -> NDArray[np.bool_]:
     chosen = np.zeros(len(texts), bool)
     chosen[order[:count]] = True
     return chosen
+
+
+# Of the documents, for each of dev and test, at most, so that enough are left to learn from.
+_MOST_NEW: Final = 0.1
+
+
+def new_documents(
+    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, related: pd.DataFrame, *, wanted: int, seed: int
+) -> pd.DataFrame:
+    """Choose documents that mining and training must not see, so that they stand for those that come later.
+
+    They answer queries of dev or test, and no training query names them. Half of the queries that nobody's training
+    label gives away get new documents, and no more than are wanted; a tenth of all documents is new for a split at
+    most. Where a split has no label, any documents are chosen, a twentieth of all where that is
+    more, and pseudo-queries are made of them.
+
+    Parameters
+    ----------
+    corpus, queries, qrels
+        As in :class:`anmi.corpus.types.Collection`.
+    related
+        ``document_id, other_id``: copies and near-duplicates, which are new together, as are the parts of one text.
+    wanted
+        Queries of each split, all of whose relevant documents are new; 0 chooses none.
+    seed
+        Keys the hash of the texts that chooses.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``document_id, split``: ``dev`` or ``test``, the split whose queries ask for them.
+
+    Examples
+    --------
+    >>> corpus = pd.DataFrame({"document_id": list("abcd"), "title": "", "text": list("abcd"), "metadata": "{}"})
+    >>> queries = pd.DataFrame({"query_id": ["q", "r"], "text": ["q", "r"], "split": ["train", "test"]})
+    >>> qrels = pd.DataFrame({"query_id": ["q", "r"], "document_id": ["a", "b"], "relevance": 1})
+    >>> related = pd.DataFrame({"document_id": [], "other_id": []}, dtype=str)
+    >>> found = new_documents(corpus, queries, qrels, related, wanted=100, seed=1)
+    >>> found[found.split == "test"].document_id.tolist()
+    ['b']
+    """
+    corpus, qrels, count = corpus.reset_index(drop=True), qrels.reset_index(drop=True), len(corpus)
+    place = pd.Series(np.arange(count), index=corpus.document_id)
+    # Pairs of what is related, and every part of a text with the first one.
+    parts = pd.factorize(parents_of(corpus))[0]
+    first = np.unique(parts, return_index=True)[1][parts]
+    ends = [
+        [place[related[name]].to_numpy(), own] for name, own in (("document_id", np.arange(count)), ("other_id", first))
+    ]
+    edges = coo_array((np.ones(len(related) + count, bool), [np.concatenate(each) for each in ends]), (count, count))
+    groups, group = connected_components(edges, directed=False)
+    size, split_of = np.bincount(group, minlength=groups), qrels.query_id.map(queries.set_index("query_id").split)
+    named = pd.DataFrame({"split": split_of, "group": qrels.document_id.map(pd.Series(group, place.index))})
+    named = named.assign(query_id=qrels.query_id, relevant=qrels.relevance > 0).dropna().astype({"group": int})
+    taken = np.full(groups, "", object)
+    taken[named.group[named.split == "train"]] = "train"
+    for split in ("test", "dev") if wanted else ():
+        room, most = max(_MOST_NEW * count, 1), wanted
+        if (split_of == split).any():
+            asked = named[(named.split == split) & named.relevant].groupby("query_id").group.agg(set)
+            texts = queries.set_index("query_id").text[asked.index]
+        else:
+            # Nobody asks, so documents are to ask for themselves; they cost nothing to ask, so a twentieth does.
+            most = max(wanted, count // 20)
+            asked = pd.Series([{number} for number in range(groups)])
+            texts = pd.Series(document_texts(corpus)).groupby(group).first()
+        free = np.array([not any(taken[list(found)] == "train") for found in asked], bool)
+        order = np.argsort(position(seed, f"new/{split}", [normalised(text) for text in texts]), kind="stable")
+        for found in asked.iloc[order[free[order]][: min(most, -(-int(free.sum()) // 2))]]:
+            fresh = [number for number in found if not taken[number]]
+            cost = int(size[fresh].sum())
+            if cost <= room:
+                taken[fresh] = split
+                room -= cost
+    chosen = corpus[["document_id"]].assign(split=column(taken[group]))
+    return chosen[chosen.split.isin(("dev", "test"))].reset_index(drop=True)

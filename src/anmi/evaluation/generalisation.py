@@ -1,7 +1,10 @@
-"""What training saw of the documents that answer a query: quality on what it never saw is what a user gets.
+"""What training saw of the documents that answer a query: quality on what nobody labelled is what a user gets.
 
-A model scores queries whose answer was a positive in training partly by memory. So every figure of a run is also given
-for the test queries by what training saw, and the headline is about those whose documents it never saw as a positive.
+A model answers queries whose documents are ``labelled``, that is positives of training queries, partly by memory. Of
+``unlabelled`` documents training has no label, and yet it may know them: adaptation reads the whole corpus
+(*transductive*), and most of them are the positives of pseudo-queries. So some documents are held out of all that
+mines and trains, and show as ``new`` what becomes of documents that come later. Every figure of a run is also given for
+the test queries by these three.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from typing import Final
 import pandas as pd
 
 ALL: Final = "all"
-SEEN: Final = "seen"
-UNSEEN: Final = "unseen"
-ADDED: Final = "added"
-BUCKETS: Final = (SEEN, UNSEEN, ADDED)
+LABELLED: Final = "labelled"
+UNLABELLED: Final = "unlabelled"
+NEW: Final = "new"
+BUCKETS: Final = (LABELLED, UNLABELLED, NEW)
 # Below it a mean is hardly known: nDCG@10 of a query has a standard deviation of about 0.4, so the mean of 20 has a
 # standard error of 0.09, about as much as separates the systems.
 FEW: Final = 20
@@ -55,7 +58,7 @@ def trained_positives(
 
 
 def buckets(
-    asked: Collection[str], qrels: pd.DataFrame, positives: Collection[str], held_out: Collection[str] = ()
+    asked: Collection[str], qrels: pd.DataFrame, positives: Collection[str], new: Collection[str] = ()
 ) -> pd.Series[str]:
     """Tell what training saw of each query's relevant documents.
 
@@ -67,28 +70,26 @@ def buckets(
         ``query_id, document_id, relevance``; rows of other queries do not count.
     positives
         Documents that were positives in training, see :func:`trained_positives`.
-    held_out
-        Documents that training did not see at all, not even by a pseudo-query; they stand for those that are added to
-        a collection after training. Empty where there are none.
+    new
+        Documents that neither mining nor training saw, see :func:`anmi.corpus.splits.new_documents`.
 
     Returns
     -------
     pandas.Series
-        By query id, in the order asked: ``seen`` where one of its relevant documents was a positive, else ``added``
-        where all of them are held out, else ``unseen``.
+        By query id, in the order asked: ``labelled`` where one of its relevant documents was a positive, else ``new``
+        where all of them are new, else ``unlabelled``.
 
     Examples
     --------
     >>> qrels = pd.DataFrame({"query_id": ["a", "b", "b", "c"], "document_id": ["x", "x", "y", "z"], "relevance": 1})
-    >>> buckets(["a", "b", "c"], qrels, positives={"y"}, held_out={"x"}).to_dict()
-    {'a': 'added', 'b': 'seen', 'c': 'unseen'}
+    >>> buckets(["a", "b", "c"], qrels, positives={"y"}, new={"x"}).to_dict()
+    {'a': 'new', 'b': 'labelled', 'c': 'unlabelled'}
     """
     ids = pd.Index(list(asked), name="query_id")
     own = qrels[qrels.query_id.isin(ids) & (qrels.relevance > 0)]
-    seen = ids.isin(own.loc[own.document_id.isin(set(positives)), "query_id"])
-    labelled = ids.isin(own.query_id)
-    known = ids.isin(own.loc[~own.document_id.isin(set(held_out)), "query_id"])
-    found = pd.Series(UNSEEN, index=ids, name="bucket", dtype=object)
-    found[labelled & ~known] = ADDED
-    found[seen] = SEEN
+    named = ids.isin(own.loc[own.document_id.isin(set(positives)), "query_id"])
+    known = ids.isin(own.loc[~own.document_id.isin(set(new)), "query_id"])
+    found = pd.Series(UNLABELLED, index=ids, name="bucket", dtype=object)
+    found[ids.isin(own.query_id) & ~known] = NEW
+    found[named] = LABELLED
     return found

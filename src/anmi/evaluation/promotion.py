@@ -31,7 +31,7 @@ class PromotionRule(BaseModel):
     margin: float = Field(0.01, ge=0, lt=1)  # fmt: skip
     confidence: float = Field(0.95, gt=0.5, lt=1)
     min_queries: int = Field(50, ge=2)  # fmt: skip
-    min_unseen: int = Field(50, ge=2)  # fmt: skip
+    min_unlabelled: int = Field(50, ge=2)  # fmt: skip
     max_false_negative_rate: float = Field(0.05, ge=0, le=1)  # fmt: skip
 
 
@@ -80,13 +80,13 @@ def decide(
     *,
     seed: int,
     resamples: int = 10_000,
-    unseen: Collection[str] = (),
+    unlabelled: Collection[str] = (),
 ) -> Decision:
     """Apply the rule.
 
     Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate`` is None for a
-    recipe that chooses no negatives, of which none can be false. ``unseen`` are the ids of the queries whose relevant
-    documents were no positives in the challenger's training: it may lose no more on these than the margin either.
+    recipe that chooses no negatives, of which none can be false. ``unlabelled`` are the ids of the queries none of
+    whose documents a label of the challenger's training names: it may lose no more on these than the margin either.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def decide(
     ``audit.max_false_negative_rate``: nobody looks on when a model is promoted at
     night, so a doubt keeps the champion; an audit of more queries removes it.
 
-    On the unseen queries it is the mean difference itself that is held against the margin. They are a part of all
+    On these it is the mean difference itself that is held against the margin. They are a part of all
     queries, and the bound on so few would keep a champion for ever.
 
     Examples
@@ -119,7 +119,7 @@ def decide(
     compared = _compare(challenger, champion, rule, seed, resamples)
     found = [compared, _audit(rate, rule)]
     if champion is not None:
-        found.insert(1, _generalises(challenger, champion, unseen, rule))
+        found.insert(1, _generalises(challenger, champion, unlabelled, rule))
     figures = {name: value for _, _, part in found for name, value in part.items()}
     promoted = all(holds for holds, _, _ in found)
     reasons = tuple(sentence for _, sentence, _ in found if sentence)
@@ -159,20 +159,20 @@ def _compare(
 
 
 def _generalises(
-    challenger: pd.Series[Any], champion: pd.Series[Any], unseen: Collection[str], rule: PromotionRule
+    challenger: pd.Series[Any], champion: pd.Series[Any], unlabelled: Collection[str], rule: PromotionRule
 ) -> tuple[bool, str, dict[str, float]]:
-    asked = challenger.index.intersection(pd.Index(list(unseen), dtype=object))
-    figures = {"unseen_queries": float(len(asked))}
-    if len(asked) < rule.min_unseen:
+    asked = challenger.index.intersection(pd.Index(list(unlabelled), dtype=object))
+    figures = {"unlabelled_queries": float(len(asked))}
+    if len(asked) < rule.min_unlabelled:
         return True, "", figures
     difference = float((challenger[asked] - champion[asked]).mean())
     holds = difference >= -rule.margin
     sentence = (
-        f"on the {len(asked)} queries whose documents training never saw the challenger "
+        f"on the {len(asked)} queries whose documents no training label names the challenger "
         f"{'keeps' if holds else 'loses'} quality: a difference of {difference:+.4f}; allowed "
         f"loss: {rule.margin:.4f}"
     )
-    return holds, sentence, figures | {"unseen_difference": difference}
+    return holds, sentence, figures | {"unlabelled_difference": difference}
 
 
 def _audit(rate: FalseNegativeRate | None, rule: PromotionRule) -> tuple[bool, str, dict[str, float]]:

@@ -154,7 +154,7 @@ class CheckHooks:
             raise AnmiError(
                 f'no "{split}" query has a label, and no held-out document asks one in its place ({len(made)} '
                 f"pseudo-queries were made, none of them of such a document): add labels for the split, raise "
-                f"ingestion.{split}_share or adaptation.held_out, or run `--pipelines mining,adaptation,training`"
+                f"ingestion.{split}_share or ingestion.new_queries, or run `--pipelines mining,adaptation,training`"
             )
 
 

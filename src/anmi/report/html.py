@@ -111,8 +111,9 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
         ["system", *(bucket_name(name, count) for name, count in counts.items())],
         bucketed if counts else [],
         [figures.buckets(results)],
-        "Seen: one of the query's relevant documents was a positive in training. Added: all of them were held out of "
-        "training altogether, like documents that are added later. Unseen: all other queries. Values are nDCG@10.",
+        "Labelled: a training query's label names one of the query's relevant documents. New: all of them were held "
+        "out of mining and training, like documents that come later. Unlabelled: all other queries; adaptation has "
+        "read their documents. Values are nDCG@10.",
     )  # fmt: skip
     yield from _mined(inputs)
     yield Section(
@@ -177,9 +178,9 @@ def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
         told = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped) or "–"
         rows.append([kind, f"{counts['made']:,}", f"{counts['kept']:,}", told])
     said = (
-        f"{kept:,} pseudo-queries were made of {summary['documents']:,} documents and kept. Those of "
-        f"{summary['held_out']:,} documents are held out of training, to measure what it does with documents that come "
-        "later." if kinds else ""
+        f"{kept:,} pseudo-queries were made of {summary['documents']:,} documents and kept. Training "
+        f"sees nothing of {summary['new']:,} documents, to measure what it does with documents that come later."
+        if kinds else ""
     )  # fmt: skip
     return Section("What the corpus taught", [said] if said else [], ["kind", "made", "kept", "dropped"], rows)
 

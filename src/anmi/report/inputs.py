@@ -41,8 +41,8 @@ def bucket_name(name: str, count: int) -> str:
 
     Examples
     --------
-    >>> bucket_name("unseen", 104), bucket_name("added", 7)
-    ('unseen (104)', 'added (7, too few)')
+    >>> bucket_name("unlabelled", 104), bucket_name("new", 7)
+    ('unlabelled (104)', 'new (7, too few)')
     """
     return f"{name} ({count:,}{', too few' if count < FEW else ''})"
 

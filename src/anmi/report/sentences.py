@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.evaluation.generalisation import ADDED, ALL, FEW, UNSEEN
+from anmi.evaluation.generalisation import ALL, FEW, NEW, UNLABELLED
 from anmi.report.inputs import (
     BM25,
     METRIC,
@@ -27,7 +27,7 @@ from anmi.report.inputs import (
 )
 
 _PARTS: Final = {"bm25": "BM25"}
-_OF: Final = {UNSEEN: "whose documents training never saw as a positive", ADDED: "about documents held out of training"}
+_OF: Final = {UNLABELLED: "on documents that nobody labelled", NEW: "on new documents"}
 
 
 def standing_in(test_queries: str | None) -> str:
@@ -41,22 +41,29 @@ def standing_in(test_queries: str | None) -> str:
     if test_queries != "pseudo_queries":
         return ""
     return (
-        "No test query has a label: pseudo-queries made of documents that were held out of training stand in for them, "
+        "No test query has a label: pseudo-queries made of new documents stand in for them, "
         "which is a weaker proof than labels."
     )
 
 
 def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
-    """Say how what is deployed does on documents that training never saw, against every other system.
+    """Say how what is deployed does on documents that nobody labelled and on new ones, against every other system.
 
     What is deployed is the hybrid where there is one, else what was trained. Results without buckets are about all
     queries; empty where nothing was trained or compared.
     """
     counts = bucket_counts(results)
-    name = next((bucket for bucket in (UNSEEN, ADDED) if bucket in counts), None)
-    if counts and name is None:
-        return "Of every test query training saw a relevant document as a positive, so nothing is known about others."
-    bucket, names = name or ALL, systems(results)
+    found = [name for name in _OF if name in counts]
+    if counts and not found:
+        return (
+            "A training query's label names a document of every test query, so nothing is known about other documents."
+        )
+    told = [_against(results, comparisons, bucket, counts.get(bucket, 0)) for bucket in (found if counts else [ALL])]
+    return " ".join(sentence for sentence in told if sentence)
+
+
+def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, count: int) -> str:
+    names = systems(results)
     own = lookup(results, names[-1], METRIC, bucket) if names else None
     against: dict[str, list[str]] = {}
     for other in names[:-1]:
@@ -69,11 +76,11 @@ def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
             against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({told})")
     if not (own and against):
         return ""
-    asked = "On all test queries" if name is None else f"On queries {_OF[name]} ({counts[name]:,})"
-    few = "; these are too few to conclude from" if name is not None and counts[name] < FEW else ""
+    asked = "on all test queries" if bucket == ALL else f"{_OF[bucket]} ({count:,} queries)"
+    few = "; these are too few to conclude from" if bucket != ALL and count < FEW else ""
     said = "; ".join(f"{relation} {', '.join(others)}" for relation, others in against.items())
     value = f"{own['value']:.3f} [{between(own['low'], own['high'], joint=', ')}]"
-    return f"{asked}, {system_name(names[-1])} has {metric_name(METRIC)} {value}: {said}{few}."
+    return f"{asked[0].upper()}{asked[1:]}, {system_name(names[-1])} has {metric_name(METRIC)} {value}: {said}{few}."
 
 
 def composition(hybrid: Mapping[str, Any] | None) -> str:
@@ -85,30 +92,27 @@ def composition(hybrid: Mapping[str, Any] | None) -> str:
     fit = hybrid.get("fit") or {}
     if not fit.get("queries"):
         return f"hybrid: {made}, weights that no dev query chose."
-    which = " whose documents training did not know" if fit["kind"] == "unseen" else ""
+    which = " on documents that no training label names" if fit["kind"] == "unlabelled" else ""
     kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
     there = ", ".join(f"{_PARTS.get(part, part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
     return f"hybrid: {made}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there: {there}."
 
 
 def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
-    """Say that a system fell significantly below the untrained encoder where training saw no document; else nothing."""
-    counts = bucket_counts(results)
-    if counts.get(UNSEEN, 0) < FEW:
-        return ""
-    worse = []
-    for system in systems(results):
-        change = None if system in (BM25, ZERO_SHOT) else difference(comparisons, system, METRIC, UNSEEN)
-        if change and change["high"] < 0:
-            bounds = between(change["low"], change["high"], signed, ", ")
-            worse.append(
-                f"{system_name(system)} ({signed(change['difference'])} [{bounds}], {p_value(change['p_value'])})"
-            )
+    """Say that a system fell significantly below the untrained encoder where no label helped; else nothing."""
+    counts, worse = bucket_counts(results), []
+    for bucket in (name for name in _OF if counts.get(name, 0) >= FEW):
+        for system in systems(results):
+            change = None if system in (BM25, ZERO_SHOT) else difference(comparisons, system, METRIC, bucket)
+            if change and change["high"] < 0:
+                bounds = between(change["low"], change["high"], signed, ", ")
+                told = f"{signed(change['difference'])} [{bounds}], {p_value(change['p_value'])}"
+                worse.append(f"{system_name(system)} {_OF[bucket]} ({told})")
     if not worse:
         return ""
     return (
-        f"Warning: on queries {_OF[UNSEEN]}, training lost quality against zero-shot: {', '.join(worse)}. What was "
-        "gained elsewhere may not reach new questions."
+        f"Warning: training lost quality against zero-shot: {', '.join(worse)}. What was gained elsewhere may not "
+        "reach new questions."
     )
 
 

@@ -23,7 +23,7 @@ STEPS: Final = 20
 STEPS_OF_MORE: Final = 10
 CUT: Final = 10
 # Fewer say less than all queries together do, though those are of another kind.
-ENOUGH_UNSEEN: Final = 30
+ENOUGH: Final = 30
 _RESAMPLES: Final = 1000
 _CELLS: Final = 4_000_000
 
@@ -41,7 +41,7 @@ class FittedWeights:
     queries
         How many the weights were fitted on.
     kind
-        ``unseen``: of whose relevant documents training saw none as a positive; ``all`` where those are too few;
+        ``unlabelled``: of whose relevant documents training saw none as a positive; ``all`` where those are too few;
         ``none`` without a query.
     curve
         Weights in the order of the parts, and the mean nDCG@10 of these queries by them.
@@ -53,7 +53,7 @@ class FittedWeights:
     low: dict[str, float]
     high: dict[str, float]
     queries: int
-    kind: Literal["unseen", "all", "none"]
+    kind: Literal["unlabelled", "all", "none"]
     curve: tuple[tuple[tuple[float, ...], float], ...]
     ndcg: dict[str, float]
 
@@ -93,7 +93,7 @@ def fit_weights(
     spreads: Spreads,
     labelled: NDArray[np.int32],
     grades: NDArray[np.float32],
-    unseen: NDArray[np.bool_],
+    unlabelled: NDArray[np.bool_],
     *,
     seed: int,
 ) -> FittedWeights:
@@ -107,7 +107,7 @@ def fit_weights(
         Their labelled documents, int32 [Q, P], padded with -1.
     grades
         Of these documents, float32 [Q, P]; above 0 is relevant.
-    unseen
+    unlabelled
         [Q]; whether training saw none of the query's relevant documents as a positive. Where there are at least 30 of
         them, only they count: a retriever is better on documents that it was trained to find, and would get a weight
         that it does not deserve on all others.
@@ -129,9 +129,9 @@ def fit_weights(
     >>> truth, grades = np.full((90, 1), 1, np.int32), np.ones((90, 1), np.float32)
     >>> found = fit_weights({"bm25": wrong, "dense": right}, {}, truth, grades, np.ones(90, bool), seed=1)
     >>> found.weights["dense"] > 0.6, found.queries, found.kind
-    (True, 90, 'unseen')
+    (True, 90, 'unlabelled')
     """
-    chosen = unseen if int(unseen.sum()) >= ENOUGH_UNSEEN else np.ones(len(unseen), bool)
+    chosen = unlabelled if int(unlabelled.sum()) >= ENOUGH else np.ones(len(unlabelled), bool)
     count = int(chosen.sum())
     if not count:
         return FittedWeights.unknown(lists)
@@ -146,7 +146,7 @@ def fit_weights(
     alone = {name: float(ndcg_by_weights({name: part}, *asked, np.ones((1, 1))).mean()) for name, part in lists.items()}
     together = float(ndcg_by_weights(lists, *asked, weights[None]).mean())
     low, high = np.quantile(best, [0.025, 0.975], axis=0)
-    kind: Literal["unseen", "all"] = "unseen" if chosen is unseen else "all"
+    kind: Literal["unlabelled", "all"] = "unlabelled" if chosen is unlabelled else "all"
     given, least, most = (dict(zip(lists, of.tolist(), strict=True)) for of in (weights, low, high))
     curve = tuple(
         (tuple(point), value) for point, value in zip(points.tolist(), values.mean(axis=1).tolist(), strict=True)

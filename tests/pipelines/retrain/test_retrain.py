@@ -63,7 +63,7 @@ def decided(
         champion,
         champion_metrics=before,
         query_metrics=mine,
-        query_buckets=mine[["query_id"]].assign(bucket="unseen") if buckets is None else buckets,
+        query_buckets=mine[["query_id"]].assign(bucket="unlabelled") if buckets is None else buckets,
         audited=audited,
         drawn=drawn,
         equivalents=equivalents,
@@ -417,10 +417,10 @@ def test_a_recipe_that_draws_from_the_corpus_is_judged_by_what_it_drew(
     assert reason in made["reasons"][1]
 
 
-@pytest.mark.parametrize(("bucket", "decision"), [("seen", "promoted"), ("unseen", "kept")])
-def test_a_loss_counts_for_itself_where_documents_are_unseen(trained: Path, bucket: str, decision: str) -> None:
+@pytest.mark.parametrize(("bucket", "decision"), [("labelled", "promoted"), ("unlabelled", "kept"), ("new", "kept")])
+def test_a_loss_counts_for_itself_where_no_label_names_the_documents(trained: Path, bucket: str, decision: str) -> None:
     ids = [f"q{i}" for i in range(200)]
     before = pd.DataFrame({"query_id": ids, "ndcg@10": 0.5, "system": "champion"})
     mine = pd.DataFrame({"query_id": ids, "ndcg@10": [0.45] * 60 + [0.7] * 140, "system": "hybrid"})
-    kinds = pd.DataFrame({"query_id": ids, "bucket": [bucket] * 60 + ["added"] * 140})
+    kinds = pd.DataFrame({"query_id": ids, "bucket": [bucket] * 60 + ["labelled"] * 140})
     assert decided(FIRST | {"version": 1}, before, mine, AUDITED, trained, buckets=kinds)["decision"] == decision

@@ -47,6 +47,7 @@ def ask_corpus(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     related_documents: pd.DataFrame,
+    new_documents: pd.DataFrame,
     info: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
@@ -57,7 +58,8 @@ def ask_corpus(
 ) -> dict[str, Any]:
     """Make the pseudo-queries that the recipe trains on; none where it trains on labels alone.
 
-    None has the text of a dev or test query: titles and templates may ask what people asked.
+    None has the text of a dev or test query: titles and templates may ask what people asked. Those of new documents
+    have the split of these, and are never trained on.
 
     Returns
     -------
@@ -70,8 +72,8 @@ def ask_corpus(
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
     barred = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
     made = make_pseudo_queries(
-        corpus, kinds, language=info["language"], seed=seed, views=params.views, held_out=params.held_out,
-        most_documents=params.max_documents, copies=copies, barred=barred, filters=params.filters,
+        corpus, kinds, language=info["language"], seed=seed, views=params.views, most_documents=params.max_documents,
+        new=dict(new_documents.to_numpy().tolist()), copies=copies, barred=barred, filters=params.filters,
         question=params.question, writer=_writer(params, store) if "llm" in kinds else None,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():

@@ -23,7 +23,6 @@ class AdaptationParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     views: int = Field(5, ge=1, le=100)
-    held_out: float = Field(0.1, ge=0, lt=1)
     max_documents: int = Field(100_000, ge=1)
     question: QuestionOptions = QuestionOptions()
     llm: WriterOptions | None = None

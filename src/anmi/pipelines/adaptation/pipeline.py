@@ -14,7 +14,8 @@ def create_pipeline() -> Pipeline:
         Node(
             ask_corpus,
             inputs=by_name(
-                "corpus", "queries", "related_documents", "params:recipe", "params:recipes", "params:seed", "store",
+                "corpus", "queries", "related_documents", "new_documents", "params:recipe", "params:recipes",
+                "params:seed", "store",
                 options="params:training.options", info="collection_info", params="params:adaptation",
             ),
             outputs=by_name("pseudo_queries", "dropped_pseudo_queries", "pseudo_query_summary"),

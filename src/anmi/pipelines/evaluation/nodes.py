@@ -13,7 +13,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import Knowledge
-from anmi.pipelines.adaptation.params import AdaptationParams
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import HYBRID, asked_of
@@ -104,26 +103,19 @@ def bucket_queries(
     pseudo_queries: pd.DataFrame,
     training_rows: pd.DataFrame,
     training_summary: Mapping[str, Any],
-    adaptation: AdaptationParams,
+    new_documents: pd.DataFrame,
     seed: int,
 ) -> pd.DataFrame:
-    """Tell for every query that was scored what training saw of its relevant documents: ``query_id, bucket``.
-
-    Only a run that trained on pseudo-queries held documents out, so only there a query can be of the bucket ``added``.
-    """
-    from anmi.adaptation.held_out import splits, unlabelled_splits, with_pseudo_tests
-    from anmi.corpus.texts import document_texts
+    """Tell for every query that was scored what training saw of its relevant documents: ``query_id, bucket``."""
+    from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
     from anmi.evaluation.generalisation import buckets, trained_positives
     from anmi.pipelines.training.nodes import labels_used
 
     labels = (training_summary.get("options") or {}).get("labels", 1.0)
     _, known = labels_used(training_rows[:0], queries, labels, seed)
     positives = trained_positives(known, qrels, ("train",), training_rows)
-    away: set[str] = set()
-    if training_summary.get("adapted", False):
-        away = set(corpus.document_id[splits(document_texts(corpus), seed, adaptation.held_out) != "train"])
     _, _, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels))
-    return buckets(scores.query_id.unique(), qrels, positives, away).reset_index()
+    return buckets(scores.query_id.unique(), qrels, positives, new_documents.document_id).reset_index()
 
 
 def compare_systems(

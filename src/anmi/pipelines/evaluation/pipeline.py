@@ -56,7 +56,7 @@ def create_pipeline() -> Pipeline:
             bucket_queries,
             inputs=by_name(
                 "corpus", "queries", "qrels", "pseudo_queries", "training_rows", "training_summary",
-                "params:adaptation", "params:seed", scores="query_metrics",
+                "new_documents", "params:seed", scores="query_metrics",
             ),
             outputs="query_buckets",
             name="bucket_queries",

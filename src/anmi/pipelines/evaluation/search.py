@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from anmi.adaptation.held_out import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
@@ -51,7 +51,7 @@ def kind_of_queries(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> K
 def asked_of(
     corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, pseudo_queries: pd.DataFrame | None, split: str
 ) -> Asked:
-    """Return the queries of a split; where none has a label, those made of the documents held out for it."""
+    """Return the queries of a split; where none has a label, those made of the documents that are new for it."""
     kind = kind_of_queries(queries, qrels, split)
     if kind == "pseudo_queries" and pseudo_queries is not None:
         corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])
@@ -86,7 +86,7 @@ def build_search(
 
     Dev queries are those that retrievers were not trained on when they were asked, see the artifact ``dev_run``.
     """
-    from anmi.adaptation.held_out import with_pseudo_tests
+    from anmi.adaptation.stand_in import with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.search.fit import fit_on_dev
     from anmi.search.retriever import companion_of

@@ -12,12 +12,13 @@ log = logging.getLogger(__name__)
 
 
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
-    """Read, check and split the collection named by one string, and find near-duplicates and siblings in it."""
+    """Read, check and split the collection named by one string; find near-duplicates, siblings, what is to be new."""
     from anmi.corpus.marks import Mark, files_of_marks, read_log, standing, with_marks
     from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.raw import FieldNames
     from anmi.corpus.related import COPY, find_related, parents_of
     from anmi.corpus.sources import fingerprint, load_collection
+    from anmi.corpus.splits import new_documents
 
     cap = params.api_docs_queries if collection == "api_docs" else 0
     caps = [value for value in (cap, params.max_queries) if value]
@@ -48,6 +49,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         least_words=params.near_least_words,
         parents=parents,
     )
+    new = new_documents(found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed)
     counts = found.queries.groupby("split").size().to_dict()
     info = {
         "collection": found.name,
@@ -55,6 +57,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "fingerprint": fingerprint(found),
         "documents": len(found.corpus),
         "queries": {str(split): int(count) for split, count in counts.items()},
+        "new_documents": {str(split): int(count) for split, count in new.groupby("split").size().items()},
         "quarantined": counts_by_reason(found.quarantine),
         "duplicates": len(found.duplicates),
         "related": {str(kind): int(count) for kind, count in related.groupby("kind").size().items() if kind != COPY},
@@ -71,6 +74,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "equivalents": found.equivalents,
         "knowledge": Knowledge(found.entities, found.graph, found.facts),
         "related_documents": related,
+        "new_documents": new,
         "quarantine": found.quarantine,
         "collection_info": info,
     }

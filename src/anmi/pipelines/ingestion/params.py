@@ -20,6 +20,7 @@ class IngestionParams(BaseModel):
     max_quarantine: float = Field(0.01, ge=0, le=1)
     dev_share: float = Field(0.15, gt=0, lt=1)
     test_share: float = Field(0.2, gt=0, lt=1)
+    new_queries: int = Field(100, ge=0)
     language: str | None = None
     marks: str | None = Field(None, min_length=1)
     id_column: str | None = Field(None, min_length=1)

@@ -11,8 +11,8 @@ from anmi.pipelines.wiring import by_name, stage
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     outputs = [
-        "corpus", "queries", "qrels", "marks", "equivalents", "knowledge", "related_documents", "quarantine",
-        "collection_info",
+        "corpus", "queries", "qrels", "marks", "equivalents", "knowledge", "related_documents", "new_documents",
+        "quarantine", "collection_info",
     ]  # fmt: skip
     return stage("ingestion", [
         Node(

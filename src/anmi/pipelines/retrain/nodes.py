@@ -23,7 +23,7 @@ from anmi.datasets.model_registry import (
     read_beside,
 )
 from anmi.errors import AnmiError
-from anmi.evaluation.generalisation import UNSEEN
+from anmi.evaluation.generalisation import LABELLED
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.fingerprint import hash_value
 from anmi.pipelines.audit.nodes import audit_recipes
@@ -247,9 +247,9 @@ def decide_promotion(
         rate: FalseNegativeRate | None = rate_of_drawn(drawn, equivalents, qrels, seed)
     else:
         rate = rate_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
-    unseen = query_buckets.query_id[query_buckets.bucket == UNSEEN].tolist()
+    unlabelled = query_buckets.query_id[query_buckets.bucket != LABELLED].tolist()
     found = decide(
-        challenger, before, rate, params.rule, seed=seed, resamples=evaluation.resamples, unseen=unseen
+        challenger, before, rate, params.rule, seed=seed, resamples=evaluation.resamples, unlabelled=unlabelled
     )  # fmt: skip
     decision, reasons = found.decision, list(found.reasons)
     fingerprint = _fingerprint(trained_model)

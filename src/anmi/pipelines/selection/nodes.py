@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
@@ -20,6 +21,8 @@ from anmi.selection.export import Exports
 from anmi.selection.recipe import RecipeBook, Runner
 from anmi.selection.row_table import TrainingRows
 
+# Why a document that is to be new is no negative.
+NEW: Final = "held out of mining and training, to measure what becomes of documents that come later"
 _LOG = logging.getLogger(__name__)
 _AS_THE_RECIPE_SAYS = TrainingParams()
 
@@ -27,13 +30,15 @@ _AS_THE_RECIPE_SAYS = TrainingParams()
 def select_negatives(
     candidates: CandidateShards,
     *,
+    corpus: pd.DataFrame,
+    new_documents: pd.DataFrame,
     recipe: str,
     recipes: RecipeBook,
     seed: int,
     engine: EngineParams = IN_PROCESS,
     **columns: ColumnShards,
 ) -> CandidateShards:
-    """Run the recipe: verdicts and weights for every candidate."""
+    """Run the recipe: verdicts and weights for every candidate; what is to be new to training is rejected first."""
     from anmi.selection.rated import believed, needed, rated
 
     runner = Runner(recipes.get(recipe), seed)
@@ -41,7 +46,8 @@ def select_negatives(
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
     read = found.only(*needed(runner.recipe.requires), "p_heldout")
     runner.fit(read.map(believed))
-    return map_blocks(engine, _Selecting(runner), found, description="selecting")
+    new = corpus.document_id.isin(new_documents.document_id).to_numpy(bool)
+    return map_blocks(engine, _Selecting(runner, new), found, description="selecting")
 
 
 @outside_python
@@ -50,11 +56,12 @@ class _Selecting:
     """Applies a fitted recipe to a block."""
 
     runner: Runner
+    new: NDArray[np.bool_]
 
     def __call__(self, block: Candidates) -> Candidates:
         from anmi.selection.rated import believed
 
-        return self.runner.apply(believed(block))
+        return self.runner.apply(believed(block).rejected("new document", self.new[block.documents], NEW))
 
 
 def make_training_rows(

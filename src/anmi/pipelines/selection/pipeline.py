@@ -22,7 +22,7 @@ def create_pipeline() -> Pipeline:
     return stage("selection", [
         Node(
             select_negatives,
-            inputs=recipe | by_name(*RATED, "params:seed", "params:engine"),
+            inputs=recipe | by_name(*RATED, "corpus", "new_documents", "params:seed", "params:engine"),
             outputs="selection",
             name="select_negatives",
         ),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection, Sequence
-from itertools import compress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,6 +53,7 @@ def train_retriever(
     variants: pd.DataFrame,
     related_documents: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
+    new_documents: pd.DataFrame,
     encoder: str,
     recipe: str,
     recipes: RecipeBook,
@@ -61,8 +61,6 @@ def train_retriever(
     dense: DenseParams,
     seed: int,
     store: Store,
-    held_out: float,
-    mining_seed: int | None = None,
 ) -> dict[str, Any]:
     """Train the encoder on the rows of training queries, epochs chosen on dev.
 
@@ -70,13 +68,11 @@ def train_retriever(
     of the first.
 
     Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries where nobody
-    labelled any. Documents held out of adaptation are then no negatives either: they are to be new to the model. Which
-    they are goes by the seed of mining, where that is another than that of training.
+    labelled any. New documents are not seen: neither as negatives nor by the statistics of a sparse retriever's terms.
 
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
-    from anmi.adaptation.held_out import splits, unlabelled_splits, with_pseudo_tests
-    from anmi.corpus.texts import document_texts
+    from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
     from anmi.evaluation.retrieval import dev_metric
     from anmi.training.loop import CheckpointPlan, digest_tables
     from anmi.training.mixed import Stock
@@ -91,20 +87,19 @@ def train_retriever(
     pseudo = _pseudo_rows(
         pseudo_queries, merged.pseudo_queries.kinds, corpus, related_documents, labelled=len(rows) > 0
     )
-    if pseudo is not None:
-        away = splits(document_texts(corpus), seed if mining_seed is None else mining_seed, held_out) != "train"
-        rows = without_documents(rows, set(corpus.document_id[away]))
+    old = corpus[~corpus.document_id.isin(new_documents.document_id)]
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed)
-    mixed = merged.sources.kind == "mixed"
-    told = list(dev_tables[1:])
+    told, stock = [*dev_tables[1:], new_documents], None
     if pseudo is not None:
         told += [pseudo_queries, related_documents]
-    if mixed:
+    if merged.sources.kind == "mixed":
         told += [corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents]
+        # What is related to a new document is new as well.
+        related = related_documents[related_documents.document_id.isin(old.document_id)]
+        stock = Stock.from_tables(old, knowledge, variants, related)
     facts = {"recipe": recipe, "dev documents": str(params.dev_documents), "tables": digest_tables(told)}
-    stock = Stock.from_tables(corpus, knowledge, variants, related_documents) if mixed else None
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     summaries, results = [], []
@@ -114,7 +109,7 @@ def train_retriever(
         options = complete_options(asked, rows, len(corpus))
         log.info("Training a %s retriever", options.retriever)
         result = train(
-            rows, encoder=_start(encoder, options, dense, corpus, store), options=options, output=output,
+            rows, encoder=_start(encoder, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
             stock=stock, pseudo=pseudo,
         )  # fmt: skip
@@ -189,28 +184,6 @@ def labels_used(
     place = position(seed, "training/labels", [normalised(text) for text in queries.text])
     kept = queries[(queries.split == "test") | (place < share)]
     return rows[rows.query_id.isin(kept.query_id)].reset_index(drop=True), kept
-
-
-def without_documents(rows: pd.DataFrame, documents: Collection[str]) -> pd.DataFrame:
-    """Return the rows with these documents neither among their negatives nor among what is learned from otherwise.
-
-    Positives stay: a document that somebody labelled is known.
-    """
-    made = rows.copy()
-    for ids, beside in (
-        ("negative_ids", [name for name in rows.columns if name in ("negatives", "weights", "sources")
-                          or (name.startswith("negative_") and name != "negative_ids")]),
-        ("uncertain_ids", [name for name in ("uncertain", "uncertain_p") if name in rows.columns]),
-    ):  # fmt: skip
-        if ids not in rows.columns:
-            continue
-        kept = [[document not in documents for document in line] for line in rows[ids]]
-        for name in (ids, *beside):
-            made[name] = pd.Series(
-                [list(compress(line, chosen)) for line, chosen in zip(rows[name], kept, strict=True)],
-                index=rows.index, dtype=object,
-            )  # fmt: skip
-    return made
 
 
 def _pseudo_rows(
