@@ -70,10 +70,6 @@ MATRICES: Final = {
         ["anmi", "anmi_and_sparse"],
         ["scifact", "api_docs", "medquad", "sae4k_ko", "xquad/es", "kg_webnlg/beir_en"], "1", "encoder=static",
     ),
-    "claims": Matrix(
-        ["naive_top", "in_batch", "nv_retriever", "simans", "progcl", "rocketqa", "clean_top", "anmi_2_0", "anmi_2_1",
-         "hans", "hans_as_published", "anmi_labels_only", "anmi_2_0_as_published", "anmi_2_1_as_published"], FOUR[:3],
-    ),
     "dnh": Matrix(
         [dnh("random", 1, 0, 0), dnh("random_graph", 0.3, 0.7, 0), dnh("random_latent", 0.4, 0, 0.6),
          "linear=dnh_linear", "step=dnh_linear:training.options.curriculum=step", "triggered=dnh_triggered"],

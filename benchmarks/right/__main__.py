@@ -22,6 +22,7 @@ from typing import Any, Final
 RESULT: Final = Path(__file__).parents[1] / "results" / "right.json"
 # Module and the function that returns its rows (``case, value, unit, note``).
 CASES: Final = {
+    "new_documents": "new_documents_share",
     "two_runs": "two_runs_equal_alone",
     "hindi": "hindi_ndcg10",
     "copies": "copies",

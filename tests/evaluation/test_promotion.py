@@ -147,6 +147,16 @@ def test_a_loss_on_unlabelled_documents_keeps_the_champion(old: pd.Series) -> No
     assert decide(new, old, CLEAN, PromotionRule(margin=0.03), seed=1, unlabelled=unlabelled).decision == "promoted"
 
 
+def test_what_the_seed_alone_makes_may_be_lost_and_is_said() -> None:
+    base = scores(np.linspace(0, 1, 400))
+    noisy = PromotionRule(training_noise=0.01)
+    lost = decide(base - 0.02, base, CLEAN, noisy, seed=1)
+    assert lost.decision == "promoted" and any("may be luck" in reason for reason in lost.reasons)
+    assert lost.figures["margin"] == pytest.approx(stats.norm.ppf(0.95) * np.sqrt(2) * 0.01)
+    quiet = decide(base - 0.02, base, CLEAN, PromotionRule(training_noise=0.005), seed=1)
+    assert quiet.decision == "kept" and not any("may be luck" in reason for reason in quiet.reasons)
+
+
 def test_few_unlabelled_queries_do_not_decide(old: pd.Series) -> None:
     new = old + 0.05
     new[old.index[:30]] -= 0.5

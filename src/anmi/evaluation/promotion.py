@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
+from scipy.stats import norm
 
 from anmi.errors import AnmiError
 from anmi.evaluation.significance import interval
@@ -29,10 +30,21 @@ class PromotionRule(BaseModel):
 
     system: Literal["hybrid", "dense"] = "hybrid"  # fmt: skip
     margin: float = Field(0.01, ge=0, lt=1)  # fmt: skip
+    training_noise: float = Field(0.004, ge=0, lt=1)
     confidence: float = Field(0.95, gt=0.5, lt=1)
     min_queries: int = Field(50, ge=2)  # fmt: skip
     min_unlabelled: int = Field(50, ge=2)  # fmt: skip
     max_false_negative_rate: float = Field(0.05, ge=0, le=1)  # fmt: skip
+
+    @property
+    def luck(self) -> float:
+        """Difference of two trainings that the seed alone makes, exceeded by a share of 1 − confidence."""
+        return float(norm.ppf(self.confidence)) * math.sqrt(2) * self.training_noise
+
+    @property
+    def allowed(self) -> float:
+        """Loss that keeps nobody from being promoted: the margin, or what the seed causes where that is more."""
+        return max(self.margin, self.luck)
 
 
 @dataclass(frozen=True)
@@ -86,7 +98,7 @@ def decide(
 
     Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate`` is None for a
     recipe that chooses no negatives, of which none can be false. ``unlabelled`` are the ids of the queries none of
-    whose documents a label of the challenger's training names: it may lose no more on these than the margin either.
+    whose documents a label of the challenger's training names: it may lose no more on these than is allowed either.
 
     Raises
     ------
@@ -147,13 +159,15 @@ def _compare(
         )
     difference = (challenger - champion.reindex(challenger.index)).to_numpy()
     mean, bound, _ = interval(difference, seed=seed, resamples=resamples, confidence=2 * rule.confidence - 1)
-    figures |= {"difference": mean, "bound": bound, "margin": rule.margin}
-    holds = bound >= -rule.margin
+    figures |= {"difference": mean, "bound": bound, "margin": rule.allowed, "luck": rule.luck}
+    holds = bound >= -rule.allowed
     verdict = "not inferior" if holds else "not shown to be non-inferior"
     sentence = (
         f"the challenger is {verdict}: nDCG@10 {figures['challenger']:.4f} against {figures['champion']:.4f} on the "
         f"same {len(challenger)} queries, a difference of {mean:+.4f} that is with {rule.confidence:.0%} confidence at "
-        f"least {bound:+.4f}; allowed loss: {rule.margin:.4f}"
+        f"least {bound:+.4f}; allowed loss: {rule.allowed:.4f}; the seed alone makes trainings on the same data differ "
+        f"by up to {rule.luck:.4f} (retrain.rule.training_noise)"
+        + (", so the difference may be luck" if abs(mean) <= rule.luck else "")
     )
     return holds, sentence, figures
 
@@ -166,11 +180,11 @@ def _generalises(
     if len(asked) < rule.min_unlabelled:
         return True, "", figures
     difference = float((challenger[asked] - champion[asked]).mean())
-    holds = difference >= -rule.margin
+    holds = difference >= -rule.allowed
     sentence = (
         f"on the {len(asked)} queries whose documents no training label names the challenger "
         f"{'keeps' if holds else 'loses'} quality: a difference of {difference:+.4f}; allowed "
-        f"loss: {rule.margin:.4f}"
+        f"loss: {rule.allowed:.4f}"
     )
     return holds, sentence, figures | {"unlabelled_difference": difference}
 
