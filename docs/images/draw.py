@@ -280,7 +280,7 @@ def measured(pairs: str) -> str:
     """Return a table of benchmarks/results/letter.json for pairs such as ``simans over naive_top; …``."""
     rows = [
         row for row in _results("letter.json")["rows"]
-        if (row["measure"], row["bucket"]) == ("relative ndcg@10, %", "unseen")
+        if (row["measure"], row["bucket"]) == ("relative ndcg@10, %", "unlabelled")
     ]  # fmt: skip
     heads = " | ".join(COLLECTIONS.values())
     lines = [f"| measured | over | {heads} |", "|---|---|" + "---|" * len(COLLECTIONS)]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, Final, Literal
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
-from scipy.stats import norm
 
 from anmi.errors import AnmiError
 from anmi.evaluation.significance import interval
@@ -39,7 +39,7 @@ class PromotionRule(BaseModel):
     @property
     def luck(self) -> float:
         """Difference of two trainings that the seed alone makes, exceeded by a share of 1 − confidence."""
-        return float(norm.ppf(self.confidence)) * math.sqrt(2) * self.training_noise
+        return NormalDist().inv_cdf(self.confidence) * math.sqrt(2) * self.training_noise
 
     @property
     def allowed(self) -> float:
