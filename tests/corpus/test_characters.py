@@ -1,12 +1,25 @@
 from __future__ import annotations
 
+import multiprocessing
 import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.hardness import read_characters, split_words
+from anmi.adaptation.kinds import crop
+from anmi.adaptation.kinds.keyphrase import keyphrase
+from anmi.adaptation.views import Document, Material
+from anmi.corpus.duplicates import normalised
+from anmi.corpus.hardness import hardness, read_characters, split_words
+from anmi.corpus.jsonl import clean, to_json
+from anmi.corpus.language import detect_language
+from anmi.corpus.plain_text import of_html, of_markdown
+from anmi.corpus.related import near_duplicates
+from anmi.corpus.sentences import count_words, sentences
+from anmi.retrieval.tokenize import tokenizer
 
 
 def words_of(texts: list[str]) -> list[list[str]]:
@@ -54,3 +67,47 @@ def test_any_text_gives_words_of_letters_and_digits_only(texts: list[str]) -> No
     for text, words in zip(texts, found, strict=True):
         kept = [c for c in text if unicodedata.category(c)[0] in "LMN" and c not in "'’"]
         assert [c for word in words for c in word if unicodedata.category(c)[0] in "LMN" and c not in "'’"] == kept
+
+
+CHARACTERS = [
+    *(" ", "\n", ". ", ".", '"', "'", "`", "“", "«", "「", "[", "(", "<a>", "*", "_", "-", "a", "1. "),
+    *("e\u0301", "\u0301", "漢", "가", "ก", "क्", "ﷺ", "😀", "👩\u200d", "\u200b", "\ufeff", "\\"),
+]
+# Each with the characters that it is given: where libraries need about a second for 100 kB of prose, fewer.
+BOMBS: dict[str, tuple[int, Callable[[str], Any]]] = {
+    "sentences": (1_000_000, lambda text: sentences(text, "en")),
+    "clauses": (1_000_000, lambda text: sentences(text, "th")),
+    "words": (1_000_000, count_words),
+    "normalised": (1_000_000, normalised),
+    "json": (1_000_000, lambda text: to_json({"text": clean(text)})),
+    "language": (1_000_000, lambda text: detect_language([text])),
+    "code mixing": (200_000, lambda text: hardness([text])),
+    "duplicates": (1_000_000, lambda text: near_duplicates([text, f"{text} x"], least_words=1)),
+    "markdown": (100_000, lambda text: of_markdown(text.encode())),
+    "html": (1_000_000, lambda text: of_html(text.encode())),
+    "keyphrase": (1_000_000, lambda text: keyphrase(Material([Document("d", "", text, "en")], "en"))),
+    "crop": (1_000_000, lambda text: crop(Document("d", "", text, "en"), 3, 1)),
+    "snowball": (1_000_000, lambda text: tokenizer("snowball", "en")([text])),
+    "ngram": (1_000_000, lambda text: tokenizer("ngram", "ja")([text])),
+    "jieba": (300_000, lambda text: tokenizer("jieba", "zh")([text])),
+    "kiwi": (100_000, lambda text: tokenizer("kiwi", "ko")([text])),
+}
+
+
+def take_all(name: str) -> None:
+    size, function = BOMBS[name]
+    for character in CHARACTERS:
+        function(character * (size // len(character)))
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("name", BOMBS)
+def test_no_character_is_a_time_bomb(name: str) -> None:
+    # What takes time by the square of its input needs many minutes for one of them.
+    process = multiprocessing.get_context("spawn").Process(target=take_all, args=(name,))
+    process.start()
+    process.join(240)
+    alive = process.is_alive()
+    process.kill()
+    process.join()
+    assert not alive and process.exitcode == 0

@@ -337,7 +337,8 @@ def _in_another_language(
     wordfreq = _wordfreq()
     distinct, place = np.unique(tokens, return_inverse=True)
     listed = [
-        [wordfreq.word_frequency(word, language, minimum=_UNLISTED) for language in languages] for word in distinct
+        [wordfreq.word_frequency(word[:100], language, minimum=_UNLISTED) for language in languages]
+        for word in distinct
     ]
     likelihood = np.log10(np.array(listed))[place]
     of_text = np.zeros((int(text.max()) + 1, len(languages)))
@@ -352,6 +353,6 @@ def _wordfreq() -> Any:
     except ImportError as error:
         raise AnmiError(
             'telling the languages of words apart needs the package wordfreq: pip install "anmi[code-mix]", or set '
-            "code_mix to script"
+            "evaluation.hardness.code_mix to script"
         ) from error
     return wordfreq

@@ -28,6 +28,7 @@ _BLOCKS: Final = frozenset({
     *_HEADINGS,
     *_TIGHT,
 })  # fmt: skip
+_LONGEST_PARAGRAPH: Final = 20_000
 # What is not read by whoever reads the page, and the menus that stand on every page of a site.
 _UNREAD: Final = frozenset({
     *("button", "footer", "head", "iframe", "nav", "noscript", "object", "script", "select", "style", "svg"),
@@ -211,8 +212,23 @@ def _front_matter(source: str) -> tuple[str, str]:
 @lru_cache
 def _markdown() -> MarkdownIt:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_core import StateCore
+    from markdown_it.token import Token
 
-    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+    def inline(state: StateCore) -> None:
+        """Look for marks in paragraphs; brackets take time by the square of their number, so not in endless ones."""
+        for token in state.tokens:
+            if token.type == "inline":
+                token.children = []
+                if len(token.content) <= _LONGEST_PARAGRAPH:
+                    reader.inline.parse(token.content, reader, state.env, token.children)
+                else:
+                    token.children.append(Token("text", "", 0, content=token.content))
+
+    reader.core.ruler.at("inline", inline)
+    return reader
 
 
 def _markdown_blocks(source: str) -> list[_Block]:

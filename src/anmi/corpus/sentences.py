@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+import regex
+
 # Thai to Tibetan, Myanmar, Khmer, kana and Han: no blanks between words.
 UNSPACED: Final = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -24,6 +26,13 @@ _BLANK: Final = re.compile(r"[ \t]+")
 # A line that is no continuation of the one before: after a colon, at another indentation, or as an item of a list.
 _ITEM: Final = re.compile(r"(?:[-*+•·‣◦–—#>|]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s")
 _LINE: Final = re.compile(r"[^\n]+")
+# Sentencex looks for the other end of each quote, bracket and backtick in all of a text. Texts with more of them than
+# any page has come to it in parts of that many characters: cut at an empty line, or else where a sentence seems to end,
+# or at a blank, in the last quarter of a part.
+_QUOTE: Final = regex.compile(r"[\p{Ps}\p{Pe}\p{Pi}\p{Pf}\"'`]")
+_MOST_QUOTES: Final = 500
+_PART: Final = 4_000
+_ENDS: Final = tuple(map(re.compile, (r"\n\s*\n", r"[.!?…。！？]\s", r"\n", r"\s")))
 # No sentence: lines of a list without punctuation, which are cut apart at every line break.
 _LONGEST: Final = 400
 
@@ -50,20 +59,35 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
     >>> [text[start:end] for start, end in sentences(text, "en")]
     ['See Fig. 2 for it.', 'It is new!', '- one', '- two']
     """
-    from sentencex import get_sentence_boundaries
-
     # A lone surrogate, which no encoding knows, has the length of what stands for it here.
     known = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     found: list[tuple[int, int]] = []
-    for piece in get_sentence_boundaries(language, known):
-        first, last = _stripped(text, piece["start_index"], piece["end_index"])
+    for begin, end in _pieces(known, language):
+        first, last = _stripped(text, begin, end)
         if language not in _BLANK_ENDS and text.find("\n", first, last) < 0:
             # Nothing to cut, as most often.
             found.append((first, last))
             continue
-        parts = _parts(text, piece["start_index"], piece["end_index"], language)
+        parts = _parts(text, begin, end, language)
         found += (_stripped(text, start, end) for start, end in parts)
     return [(start, end) for start, end in found if start < end]
+
+
+def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
+    """Yield where sentences start and end for sentencex."""
+    from sentencex import get_sentence_boundaries
+
+    start, longest = 0, len(text)
+    if len(text) > _PART and len(_QUOTE.findall(text)) > _MOST_QUOTES:
+        longest = _PART
+    while start < len(text):
+        end = min(start + longest, len(text))
+        if end < len(text):
+            last = ([*each.finditer(text, end - _PART // 4, end)][-1:] for each in _ENDS)
+            end = next((match.end() for listed in last for match in listed), end)
+        for piece in get_sentence_boundaries(language, text[start:end]):
+            yield start + piece["start_index"], start + piece["end_index"]
+        start = end
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:

@@ -171,6 +171,10 @@ def _module(name: str, extra: str) -> Any:
         raise AnmiError(f'this collection needs the package {name}: pip install "anmi[{extra}]"') from error
 
 
+# Both take time by the square of what no blank interrupts; no word is that long.
+_UNBROKEN: Final = re.compile(r"\S{300}")
+
+
 def _kiwi(language: str) -> Tokenize:
     # All cores; the order and the morphemes are the same with any number of them.
     kiwi = _module("kiwipiepy", "korean").Kiwi(num_workers=-1)
@@ -178,7 +182,10 @@ def _kiwi(language: str) -> Tokenize:
     kept = ("N", "V", "M", "X", "SL", "SN", "SH")
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        return [[t.form.lower() for t in row if t.tag.startswith(kept)] for row in kiwi.tokenize(list(texts))]
+        return [
+            [t.form.lower() for t in row if t.tag.startswith(kept)]
+            for row in kiwi.tokenize([_UNBROKEN.sub(r"\g<0> ", text) for text in texts])
+        ]
 
     return tokenize
 
@@ -190,7 +197,8 @@ def _jieba(language: str) -> Tokenize:
     jieba.setLogLevel(logging.WARNING)
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        return [[word for word in jieba.cut(text.lower()) if _WORD.search(word) or word.isalnum()] for text in texts]
+        found = (jieba.cut(_UNBROKEN.sub(r"\g<0> ", text.lower())) for text in texts)
+        return [[word for word in each if _WORD.search(word) or word.isalnum()] for each in found]
 
     return tokenize
 

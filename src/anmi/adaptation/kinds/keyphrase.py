@@ -58,7 +58,7 @@ def keyphrase(material: Material) -> Make:
     [View(query='moon cold', positive='The moon is cold; moons orbit the sun.')]
     """
     forms = _Forms(material.language)
-    cut = [forms.of(_text(document)) for document in material.documents]
+    cut = forms.of([_text(document) for document in material.documents])
     best = dict(zip((document.document_id for document in material.documents), _best(cut, forms), strict=True))
 
     def make(document: Document, most: int, seed: int) -> list[View]:
@@ -85,14 +85,18 @@ class _Forms:
         self._number: defaultdict[str, int] = defaultdict()
         self._number.default_factory = self._number.__len__
 
-    def of(self, text: str) -> NDArray[np.int32]:
-        """Return the number of each word of a text."""
-        if self._kind in ("kiwi", "jieba"):
-            # Their tokens are words as they are written.
-            found = self._tokenize([text])[0]
-        else:
-            found = _ascii_words(text) if text.isascii() else _WORD.findall(text)
-        return np.fromiter(map(self._number.__getitem__, found), np.int32)
+    def of(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Return the number of each word of each text."""
+        found: list[NDArray[np.int32]] = []
+        for start in range(0, len(texts), _DOCUMENTS):
+            some = texts[start : start + _DOCUMENTS]
+            if self._kind in ("kiwi", "jieba"):
+                # Their tokens are words as they are written; of many texts at once, each core has some.
+                words = self._tokenize(some)
+            else:
+                words = [_ascii_words(text) if text.isascii() else _WORD.findall(text) for text in some]
+            found += [np.fromiter(map(self._number.__getitem__, each), np.int32) for each in words]
+        return found
 
     def words(self) -> list[str]:
         """Return the words by number."""
