@@ -28,6 +28,7 @@ CASES: Final = {
     "copies": "copies",
     "bad_inputs": "bad_inputs",
     "many_positives": "many_positives",
+    "interval_coverage": "interval_coverage",
 }
 PACKAGES: Final = ("anmi", "kedro", "numpy", "torch", "sentence-transformers", "bm25s", "pytrec-eval-terrier")
 

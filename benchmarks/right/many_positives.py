@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).parents[2]
 NEGATIVES = 15
 
-TOPICS, ASPECTS, WORDS = 60, 4, 12
+ASPECTS, WORDS = 4, 12
 HELD_OUT = 20
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "al", "en", "or", "is")]
 
@@ -65,31 +65,31 @@ def _lines(path: Path, rows: list[dict[str, str]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def made(relevant: int, documents: int = 3600, queries: int = 290, seed: int = 1) -> Made:
+def made(relevant: int, documents: int = 3600, queries: int = 290, seed: int = 1, topics: int = 60) -> Made:
     """Make a collection about topics.
 
     A document is about one topic, and a little about another; a topic has aspects with words of their own, and a query
     asks for one of them in a few words, so that some relevant documents hold none of its words and many others do.
     """
     draw = np.random.default_rng(seed)
-    lexicon = words(4000 + TOPICS * ASPECTS * WORDS, draw)
-    common, topical = lexicon[:4000], np.array(lexicon[4000:]).reshape(TOPICS, ASPECTS, WORDS)
+    lexicon = words(4000 + topics * ASPECTS * WORDS, draw)
+    common, topical = lexicon[:4000], np.array(lexicon[4000:]).reshape(topics, ASPECTS, WORDS)
     zipf = 1 / np.arange(1, 4001) ** 0.9
     zipf /= zipf.sum()
-    shares = np.zeros((documents, TOPICS * ASPECTS))
+    shares = np.zeros((documents, topics * ASPECTS))
     texts = []
     for number in range(documents):
-        main, other = number % TOPICS, int(draw.integers(TOPICS))
+        main, other = number % topics, int(draw.integers(topics))
         for topic, weight in ((main, 0.8), (other, 0.2)):
             shares[number, topic * ASPECTS : (topic + 1) * ASPECTS] += weight * draw.dirichlet([0.5] * ASPECTS)
         length = int(draw.integers(50, 130))
-        about = draw.choice(TOPICS * ASPECTS, int(0.5 * length), p=shares[number])
+        about = draw.choice(topics * ASPECTS, int(0.5 * length), p=shares[number])
         picked = [topical[a // ASPECTS, a % ASPECTS, min(int(draw.geometric(0.2)) - 1, WORDS - 1)] for a in about]
         tokens = [*picked, *draw.choice(common, length - len(picked), p=zipf)]
         texts.append(" ".join(np.array(tokens)[draw.permutation(len(tokens))].tolist()))
-    asked, wanted = [], np.zeros((queries, TOPICS * ASPECTS))
+    asked, wanted = [], np.zeros((queries, topics * ASPECTS))
     for number in range(queries):
-        topic, aspect = int(draw.integers(TOPICS)), int(draw.integers(ASPECTS))
+        topic, aspect = int(draw.integers(topics)), int(draw.integers(ASPECTS))
         wanted[number, topic * ASPECTS : (topic + 1) * ASPECTS] = 0.35
         wanted[number, topic * ASPECTS + aspect] = 1.0
         tokens = [*draw.choice(topical[topic, aspect], 3, replace=False), *draw.choice(topical[topic].ravel(), 2)]

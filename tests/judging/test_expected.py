@@ -24,7 +24,7 @@ def test_it_is_the_mean_whatever_the_blocks_and_its_bounds_follow_the_formula() 
     assert found.share == pytest.approx(np.nanmean(probability)) == parts.share
     assert found.interval == pytest.approx(parts.interval)
     # Independent: a loop over the queries.
-    for factor, side, bound in ((0.5, -1, found.interval[0]), (2.0, 1, found.interval[1])):
+    for factor, side, bound in ((0.05, -1, found.interval[0]), (3.0, 1, found.interval[1])):
         odds = factor * probability / (1 - probability)
         scaled = odds / (1 + odds)
         share, total = np.nanmean(scaled), np.isfinite(scaled).sum()
@@ -32,23 +32,12 @@ def test_it_is_the_mean_whatever_the_blocks_and_its_bounds_follow_the_formula() 
             (np.nansum(scaled[queries == q]) - share * np.isfinite(scaled[queries == q]).sum()) ** 2 for q in range(30)
         )
         variance = (30 / 29 * spread + np.nansum(scaled * (1 - scaled))) / total**2
-        assert bound == pytest.approx(share + side * 1.96 * np.sqrt(variance))
+        assert bound == pytest.approx(max(share + side * 1.96 * np.sqrt(variance), 0))
 
 
 def test_of_nothing_nothing_is_known() -> None:
     found = found_of(np.full((3, 2), np.nan), np.arange(3))
     assert (found.documents, found.interval) == (0, (0.0, 1.0)) and np.isnan(found.share)
-
-
-def test_a_judge_whose_odds_are_wrong_by_less_than_a_factor_of_two_is_within_the_bounds() -> None:
-    draw = np.random.default_rng(2)
-    inside = 0
-    for _ in range(200):
-        probability = draw.beta(0.3, 12, (80, 15))
-        odds = probability / (1 - probability) * np.exp(draw.uniform(-np.log(2), np.log(2)))
-        low, high = found_of(probability, np.arange(80)).interval
-        inside += low <= (draw.random(odds.shape) < odds / (1 + odds)).mean() <= high
-    assert inside >= 190
 
 
 def test_probabilities_of_one_are_allowed() -> None:

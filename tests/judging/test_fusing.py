@@ -88,6 +88,11 @@ def fitted(collection: Collection, block: Candidates, encoder: str = "minilm", *
     return judge
 
 
+def chances(judge: FusedJudge, collection: Collection, block: Candidates) -> NDArray[np.float64]:
+    """By the coefficients alone: here whatever is of the positive's topic is a group that counts as relevant."""
+    return judge.probability(gather(block, collection.material))
+
+
 def test_with_one_positive_everywhere_shipped_coefficients_are_used_and_said_to_be(
     collection: Collection, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -115,7 +120,7 @@ def test_the_share_of_relevant_documents_is_the_collections_own(
     block = collection.block(known=1)
     judge, shared = fitted(collection, block), transferred("minilm")
     assert judge.models[0].coefficients == shared.coefficients
-    found = judge(block).columns["p_evidence"]
+    found = chances(judge, collection, block)
     known, least = judge.summary["prior_by_known"], judge.summary["estimated_prior"]
     assert known == pytest.approx(0.2, abs=0.1)
     assert least == pytest.approx(max(known / 2.5, base_rate("minilm"), judge.summary["prior_by_judge"]))
@@ -123,16 +128,16 @@ def test_the_share_of_relevant_documents_is_the_collections_own(
     assert "relevant ones among the most similar documents" in caplog.text
     before = fitted(collection, block, prior="shipped")
     assert before.models == [shared] and "estimated_prior" not in before.summary
-    assert judge.summary["prior_by_judge"] == pytest.approx(before(block).columns["p_evidence"].mean(), rel=1e-4)
+    assert judge.summary["prior_by_judge"] == pytest.approx(chances(before, collection, block).mean(), rel=1e-4)
     all_of_it = fitted(collection, block, overshoot=1.0)
-    assert all_of_it(block).columns["p_evidence"].mean() == pytest.approx(known, rel=1e-4)
+    assert chances(all_of_it, collection, block).mean() == pytest.approx(known, rel=1e-4)
 
 
 def test_probabilities_are_raised_and_never_lowered(collection: Collection) -> None:
     """Here the judge alone finds more relevant documents than there are elsewhere; that is what it goes by."""
     block = collection.block(known=1)
     plain, own = fitted(collection, block, prior="shipped"), fitted(collection, block, overshoot=1e9)
-    mean = float(plain(block).columns["p_evidence"].mean())
+    mean = float(chances(plain, collection, block).mean())
     assert own.summary["estimated_prior"] == pytest.approx(max(mean, base_rate("minilm")), rel=1e-4)
     assert own.models[0].intercept >= plain.models[0].intercept
 
@@ -243,7 +248,7 @@ def test_no_query_is_judged_by_coefficients_fitted_on_it(collection: Collection)
         for other in range(3):
             same = spoilt.models[other] == honest.models[other]
             assert same == (other == number), f"fold {number} spoilt, coefficients for fold {other}"
-        seen = spoilt(swapped).columns["p_evidence"]
+        seen = chances(spoilt, collection, swapped)
         evidence = features(gather(swapped, collection.material))
         expected = honest.models[number](evidence[own])
         np.testing.assert_allclose(seen[own], expected, rtol=1e-5)

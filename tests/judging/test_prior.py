@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import FEATURES, FusedModel, features
-from anmi.judging.prior import most_similar, raised, share_by_known
+from anmi.judging.prior import as_relevant, clusters, most_similar, raised, share_by_known
 
 WIDTH = len(FEATURES)
 
@@ -78,14 +78,14 @@ def test_only_the_most_similar_are_looked_at() -> None:
     documents[0, 2] = PADDING
     block = replace(block, documents=documents)
     whole = features(gather(block, material))
-    found = most_similar([block.take(slice(0, 2)), block.take(slice(2, None))], material, 5)
+    parts = most_similar([block.take(slice(0, 2)), block.take(slice(2, None))], material, 5)
+    found = np.concatenate([features(part)[part.filled] for part in parts])
     expected = []
     for row in range(6):
         there = [place for place in range(12) if block.documents[row, place] != PADDING]
         near = sorted(there, key=lambda place: -block.columns["dense"][row, place])[:5]
         expected += [whole[row, place] for place in near]
     np.testing.assert_allclose(found, np.array(expected), rtol=1e-5)
-    assert most_similar([], material, 5).shape == (0, WIDTH)
 
 
 def test_too_few_known_positives_among_the_most_similar_say_nothing() -> None:
@@ -98,3 +98,43 @@ def test_too_few_known_positives_among_the_most_similar_say_nothing() -> None:
     assert share_by_known([far], material, least=1, **ask) is None, "none of them would have been found"
     halves = [block.take(slice(0, 11)), block.take(slice(11, None))]
     assert share_by_known(halves, material, least=30, **ask) == pytest.approx(share, rel=1e-3), "whatever the shards"
+
+
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 99))
+def test_a_positive_is_one_of_at_most_so_many_as_relevant(relevant: int, shard: int, seed: int) -> None:
+    """Of ``relevant`` documents before all others one is labelled: it is first in one of so many queries."""
+    draw = np.random.default_rng(seed)
+    queries, width = 60 * relevant, 130
+    order = np.arange(width)[None, :].repeat(queries, axis=0)
+    place = np.tile(np.arange(relevant), 60)
+    score = (width - order).astype(np.float32)
+    own = np.take_along_axis(score, place[:, None], axis=1)
+    rest = order != place[:, None]
+    nothing = draw.random((queries, width)).astype(np.float32)
+    block = Candidates(
+        query_ids=np.array([f"q{number}" for number in range(queries)]),
+        positives=np.zeros((queries, 1), np.int32),
+        documents=(1 + order[rest]).reshape(queries, width - 1).astype(np.int32),
+        source=np.zeros((queries, width - 1), np.uint8),
+        columns={"dense": score[rest].reshape(queries, -1), "bm25": nothing[:, 1:]},
+        positive_columns={"dense": own, "bm25": nothing[:, :1]},
+    )
+    count, reached = as_relevant([block.take(slice(at, None, shard)) for at in range(shard)], 100)
+    assert (count, reached) == (pytest.approx(relevant), 1.0), "the better of the rankings counts, whatever the shards"
+    hopeless, reached = as_relevant([replace(block, positive_columns=dict.fromkeys(("dense", "bm25"), 0 * own))], 100)
+    assert (hopeless, reached) == (2 * queries, 0.0)
+
+
+def test_a_group_is_what_is_far_more_like_the_positive_than_all_others() -> None:
+    group, others = np.linspace(0.9, 0.4, 20), np.linspace(0.19, 0.0, 40)
+    cases = [
+        (np.concatenate([group, others]), 20),
+        (np.concatenate([group[:2], np.full(18, 0.19), others]), 0),
+        (np.concatenate([group / 3, others / 3]), 0),
+        (np.linspace(0.9, 0.2, 60), 0),
+        (np.append(np.full(59, np.nan), 0.9), 0),
+    ]
+    order = np.random.default_rng(3).permutation(60)
+    found = clusters(np.array([values[order] for values, _ in cases], np.float32))
+    for row, (values, size) in zip(found, cases, strict=True):
+        assert set(np.flatnonzero(row)) == set(np.flatnonzero(np.isin(order, np.argsort(-values)[:size])))

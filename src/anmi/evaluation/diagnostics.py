@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -152,12 +153,25 @@ class Origins:
         return {"sources": dict(self._sources.most_common()), "tiers": dict(self._tiers.most_common())}
 
 
+# A share of relevant ones among the negatives that never goes out without a warning.
+_LARGE: Final = 0.05
+_MANY: Final = "that is many; lower the step's max_expected_share, or label more documents"
+_BASES: Final = {"transfer": "other collections", "hidden": "labels"}
+
+
 class Expected:
-    """Finds which share of the selected negatives the judge itself expects to be relevant, by ``p_relevant``."""
+    """Finds which share of the selected negatives the judge itself expects to be relevant, by ``p_relevant``.
+
+    Parameters
+    ----------
+    judge
+        Summary of the fused judge, for what it assumed and what it could not tell.
+    """
 
     columns: tuple[str, ...] = ("p_relevant", "tier")
 
-    def __init__(self) -> None:
+    def __init__(self, judge: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self._judge = judge
         self._share, self._total, self._doubtful = ExpectedShare(), 0, 0
 
     def see(self, block: Candidates) -> None:
@@ -173,13 +187,17 @@ class Expected:
         """Return ``share`` in [0, 1] with its bounds, the ``judged`` negatives it is of, all (``total``) and doubtful.
 
         ``low`` and ``high`` are from :class:`anmi.judging.expected.ExpectedShare`; ``doubtful`` are those of the last
-        tier. None where no negative was judged.
+        tier. The share goes by a ``basis``: hidden ``labels``, ``other collections``, or ``nothing`` where it cannot be
+        estimated. ``warning`` says why, or that it is large; else None. None where no negative was judged.
         """
         if not self._share.documents:
             return None
         low, high = self._share.interval
         counts = {"judged": self._share.documents, "total": self._total, "doubtful": self._doubtful}
-        return {"share": self._share.share, "low": low, "high": high, **counts}
+        warning = self._judge.get("warning")
+        basis = "nothing" if warning else _BASES.get(self._judge.get("mode", ""))
+        told = {"basis": basis, "warning": warning or (_MANY if self._share.share > _LARGE else None)}
+        return {"share": self._share.share, "low": low, "high": high, **counts, **told}
 
 
 class BySource:

@@ -19,15 +19,31 @@ from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability, weighted_auc
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, gather
-from anmi.judging.fused import FusedModel, base_rate, features, shipped, transferred
+from anmi.judging.fused import FEATURES, FusedModel, base_rate, features, shipped, transferred
 from anmi.judging.hidden import Examples, examples, hidden_evidence, joined, reached
-from anmi.judging.prior import Contaminated, fit_contaminated, labelled_chance, most_similar, raised, share_by_known
+from anmi.judging.prior import (
+    Contaminated,
+    as_relevant,
+    clusters,
+    fit_contaminated,
+    labelled_chance,
+    most_similar,
+    raised,
+    share_by_known,
+)  # fmt: skip
 
 log = logging.getLogger(__name__)
 # Queries whose labelled document is among the most similar ones, below which nothing is learned from them.
 _LEAST_REACHED: Final = 50
 # A mean over the candidates of this many queries is known to within a few per cent of itself.
 _FOR_A_MEAN: Final = 1000
+# Documents that may be as relevant as the known positive, from which on nothing is known of them: twice as many as seem
+# to be where one is, and the encoder is weak. Six real collections have 1.6 to 6.3.
+_TOO_MANY: Final = 25
+# Share of the queries with a group of documents like the positive from which on these are relevant, too.
+_CLUSTERED: Final = 0.4
+_AS_LIKELY: Final = 0.5
+_MOST: Final = 0.9
 
 
 class FusedOptions(BaseModel):
@@ -104,6 +120,7 @@ class FusedJudge:
     collection: str = ""
     models: list[FusedModel] = field(default_factory=list)
     queries: int = 0
+    clustered: bool = False
     summary: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -149,11 +166,50 @@ class FusedJudge:
                 reason = f"{found} queries have a further positive among the most similar documents"
                 if self.options.mode == "hidden":
                     raise AnmiError(f"denoising.fused.mode is hidden, but {reason}; use mode: transfer, or auto")
+        some = min(self.options.most_queries, _FOR_A_MEAN)
+        near = most_similar(
+            (self._sample(block, self.queries, some) for block in ahead(shards.only("dense"))),
+            self.material,
+            self.options.depth,
+        )
         if reason:
-            self._transfer(shards, reason)
+            self._transfer(shards, near, reason)
+        self._doubt(shards, near)
         self.summary["models"] = [model.as_dict() for model in self.models]
 
-    def _transfer(self, shards: CandidateShards, reason: str) -> None:
+    def _doubt(self, shards: CandidateShards, near: list[Candidates]) -> None:
+        """Look for what coefficients cannot see: groups that are like the positive, and too many that are as near."""
+        queries = sum(len(block) for block in near)
+        if queries < _LEAST_REACHED:
+            return
+        groups = [clusters(block.columns["likeness_terms"]) for block in near]
+        grouped = sum(int(each.any(axis=1).sum()) for each in groups) / queries
+        self.clustered = grouped >= _CLUSTERED
+        if self.clustered:
+            log.info(
+                "fused judge: for %.0f %% of the queries a group of documents is far more like the positive than all "
+                "others; they count as relevant", 100 * grouped,
+            )  # fmt: skip
+        values, filled = (
+            _inputs(near),
+            np.concatenate([each[block.filled] for each, block in zip(groups, near, strict=True)]),
+        )
+        count, reached_share = as_relevant(ahead(shards.only("dense", "bm25")), self.options.depth)
+        chance = np.nanmean([model(values) for model in self.models], axis=0)
+        mean = float(np.nanmean(np.where(filled & self.clustered, np.fmax(chance, _AS_LIKELY), chance)))
+        share = min((count - 1) * reached_share * queries / max(len(values), 1), _MOST)
+        self.summary |= {"as_relevant": count, "grouped": grouped, "warning": None}
+        if count < _TOO_MANY or share < 2 * mean:
+            return
+        if self.options.prior == "estimated":
+            self.models = [raised(model, values, share)[0] for model in self.models]
+        self.summary["warning"] = (
+            f"it cannot be estimated, since labelled documents rank no higher than {count:.0f} others of a query, any "
+            "of which may be as relevant; so negatives are drawn far away"
+        )
+        log.warning("fused judge: how many documents are relevant: %s", self.summary["warning"])
+
+    def _transfer(self, shards: CandidateShards, near: list[Candidates], reason: str) -> None:
         shared, known = transferred(self.encoder, self.without), self.encoder in shipped()["models"]
         self.summary |= {"mode": "transfer", "provenance": shipped()["provenance"]}
         log.info(
@@ -162,22 +218,16 @@ class FusedJudge:
             reason,
         )
         if self.options.prior == "estimated":
-            shared = self._with_prior(shared, shards)
+            shared = self._with_prior(shared, shards, _inputs(near))
         self.models = [shared]
 
-    def _with_prior(self, shared: FusedModel, shards: CandidateShards) -> FusedModel:
+    def _with_prior(self, shared: FusedModel, shards: CandidateShards, values: NDArray[np.float32]) -> FusedModel:
         """Raise the shipped probabilities to the share of relevant documents that is to be reckoned with."""
         base, options = base_rate(self.encoder, self.without), self.options
         known = share_by_known(
             (self._sample(block, self.queries) for block in ahead(shards.only("dense"))), self.material,
             depth=options.depth, ridge=options.ridge, expected=base, least=self._least_reached,
         )  # fmt: skip
-        some = min(options.most_queries, _FOR_A_MEAN)
-        values = most_similar(
-            (self._sample(block, self.queries, some) for block in ahead(shards.only("dense"))),
-            self.material,
-            options.depth,
-        )
         mean = raised(shared, values, 0.0)[1]
         model, share = raised(shared, values, max(base, (known or 0.0) / options.overshoot))
         self.summary |= {
@@ -285,7 +335,16 @@ class FusedJudge:
             held[row, place] = self.probability(hidden)[:, 0]
         block = gather(block, self.material)
         probability = np.where(block.filled, self.probability(block), np.nan)
+        if self.clustered:
+            group = clusters(block.columns["likeness_terms"])
+            probability = np.where(group, np.fmax(probability, _AS_LIKELY), probability)
         return block.with_columns({"p_evidence": probability}, {"p_evidence": held, "p_heldout": held})
+
+
+def _inputs(blocks: list[Candidates]) -> NDArray[np.float32]:
+    """Inputs of the judge of the candidates of blocks, float32 [n, K]."""
+    parts = [features(block)[block.filled] for block in blocks]
+    return np.concatenate([np.zeros((0, len(FEATURES)), np.float32), *parts])
 
 
 def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> dict[str, NDArray[np.float64]]:

@@ -168,14 +168,21 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
     --------
     >>> expected_sentence({"share": 0.021, "low": 0.01, "high": 0.042, "judged": 150, "total": 150, "doubtful": 30})
     'selected negatives that are expected to be relevant: 2.1 % (1 to 4.2) of 150 judged; 30 were taken in doubt'
+    >>> expected_sentence({"share": 0.2, "low": 0.1, "high": 0.4, "judged": 9, "doubtful": 0, "warning": "many"})
+    'selected negatives that are expected to be relevant: 20 % (10 to 40) of 9 judged. Warning: many'
     """
     if not expected:
         return ""
     share = expected["share"]
     # Runs of earlier versions have no bounds.
     told = share_sentence(share, expected["low"], expected["high"]) if "low" in expected else f"{100 * share:.2g} %"
+    if expected.get("basis") == "nothing":
+        told = f"at most {100 * expected['high']:.2g} %"
     sentence = f"selected negatives that are expected to be relevant: {told} of {expected['judged']:,} judged"
-    return sentence + (f"; {expected['doubtful']:,} were taken in doubt" if expected["doubtful"] else "")
+    if expected.get("basis") == "other collections":
+        sentence += ", assumed as on other collections since few queries have several labels"
+    sentence += f"; {expected['doubtful']:,} were taken in doubt" if expected["doubtful"] else ""
+    return sentence + (f". Warning: {expected['warning']}" if expected.get("warning") else "")
 
 
 def hits_table(question: str, hits: Sequence[Hit], kinds: Sequence[str] = ("dense",)) -> Table:

@@ -212,7 +212,7 @@ def summarise_selection(
         BySource(rows, source_of, info["collection"]),
         Origins(),
         Funnel(wanted),
-        Expected(),
+        Expected(fused_judge),
         *(Gap(column) for column in ("dense", "elo")),
         RelevanceByNearness(equivalents, document_ids),
         *([] if marks is None or marks.empty else [AgainstMarks(marks, document_ids)]),
@@ -226,9 +226,10 @@ def summarise_selection(
             "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said",
             compared["relevant"] + compared["not_relevant"], compared["relevant"], compared["brier"],
         )  # fmt: skip
-    for line in [*source_lines(found["by_source"]), expected_sentence(found["expected"])]:
-        if line:
-            _LOG.info("%s", line)
+    for line in source_lines(found["by_source"]):
+        _LOG.info("%s", line)
+    if said := expected_sentence(found["expected"]):
+        _LOG.log(logging.WARNING if found["expected"]["warning"] else logging.INFO, "%s", said)
     counted = false_negatives(labelled, equivalents, qrels) if len(equivalents) and wanted else None
     return {
         "recipe": recipe,

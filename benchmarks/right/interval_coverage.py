@@ -1,0 +1,214 @@
+"""Whether the share of relevant negatives lies where the judge says, on collections whose whole truth is known.
+
+Made collections (2,400 documents, 200 queries) with 1 to 600 relevant documents a query of which 1 to 20 are labelled,
+and with groups of 2 to 50 paraphrases, one labelled, by other words and by another order of the same; and six real ones
+with all but one of the known positives hidden, or half. Each is mined in this process, by the default recipe and the
+static encoder. ``HELD_OUT`` names what was not looked at before all choices had been made. Run from the repository's
+root: ``python benchmarks/right/interval_coverage.py [PART OF A NAME ...]``; ten minutes on one core.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import yaml
+from numpy.typing import NDArray
+
+ROOT: Final = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks")]
+
+from many_positives import Made, made, some_known, words  # noqa: E402
+
+from anmi.candidates import PADDING, Candidates, CandidateShards  # noqa: E402
+from anmi.corpus.duplicates import find_duplicates, normalised_forms  # noqa: E402
+from anmi.corpus.related import find_related  # noqa: E402
+from anmi.evaluation.diagnostics import Expected, diagnose  # noqa: E402
+from anmi.judging.evidence import Material, Terms  # noqa: E402
+from anmi.judging.fusing import FusedJudge, FusedOptions  # noqa: E402
+from anmi.retrieval.bm25 import BM25Index  # noqa: E402
+from anmi.retrieval.encoders import encode, load_encoder  # noqa: E402
+from anmi.retrieval.related import RelatedDocuments  # noqa: E402
+from anmi.retrieval.retrieve import Queries, Retrieve  # noqa: E402
+from anmi.selection.recipe import Runner, recipe_book  # noqa: E402
+
+DOCUMENTS, QUERIES, SEED = 2400, 200, 42
+HELD_OUT: Final = ("200_relevant", "5_by_", "medquad", "sae4k_ko")
+STORE: Final = Path(os.environ.get("ANMI_STORE", ROOT / "data" / "store"))
+MODELS = STORE / "models"
+BOOK: Final = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"])
+PARAPHRASES: Final = [
+    (f"{size}_by_{kind}{'_and_copies' if near else ''}", size, kind, near)
+    for size in (2, 5, 20, 50)
+    for kind in ("words", "order")
+    for near in (False, True)
+]
+MANY: Final = [
+    (f"{relevant}_relevant_{known}_labelled", relevant, known)
+    for relevant in (1, 5, 40, 200, 600)
+    for known in (1, 5, 20)
+    if known <= relevant
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A block of candidates beside what they are judged by, and which of all documents are relevant, bool [Q, N]."""
+
+    name: str
+    block: Candidates
+    material: Material
+    truth: NDArray[np.bool_]
+    without: str | None = None
+
+
+def paraphrased(size: int, kind: str, near: bool, seed: int = 5) -> Made:
+    """Make groups of documents that say the same, by synonyms or in another order; ``near`` adds copies but for a word.
+
+    A query asks in words that any of the group may have used; with copies, in those of the document that is labelled.
+    """
+    draw = np.random.default_rng(seed)
+    groups = min(60, DOCUMENTS * 9 // 10 // size)
+    lexicon = np.array(words(9000, draw)).reshape(3000, 3)
+    rank = 1 / np.arange(1, 3001) ** 0.7
+    rank /= rank.sum()
+
+    def told(meanings: NDArray[np.int64]) -> list[str]:
+        forms = draw.integers(3, size=len(meanings)) if kind == "words" else np.zeros(len(meanings), int)
+        some = lexicon[meanings, forms]
+        return [str(each) for each in (draw.permutation(some) if kind == "order" else some)]
+
+    meant = [draw.choice(3000, 60, p=rank) for _ in range(groups)]
+    texts = [told(meant[group]) for group in range(groups) for _ in range(size)]
+    of = np.repeat(np.arange(groups), size)
+    if near:
+        copied = draw.choice(len(texts), min(len(texts) // 5, DOCUMENTS - len(texts)), replace=False)
+        texts += [[*texts[each][:-1], str(draw.choice(lexicon[:, 0], p=rank))] for each in copied]
+        of = np.concatenate([of, of[copied]])
+    others = DOCUMENTS - len(texts)
+    texts += [told(draw.choice(3000, 60, p=rank)) for _ in range(others)]
+    of = np.concatenate([of, np.full(others, -1)])
+    asked, relevance = [], np.zeros((QUERIES, DOCUMENTS), np.int8)
+    for query in range(QUERIES):
+        group = query % groups
+        known = int(draw.choice(np.flatnonzero(of == group)))
+        rare = np.argsort(rank[meant[group]])[:12]
+        picked = draw.choice(rare, 4, replace=False)
+        asked.append(
+            " ".join(np.array(texts[known])[picked] if near and kind == "words" else told(meant[group][picked]))
+        )
+        relevance[query, of == group] = 1
+        relevance[query, known] = 2
+    return Made([" ".join(text) for text in texts], asked, relevance)
+
+
+def mined(name: str, each: Made, known: NDArray[np.bool_]) -> Case:
+    """Retrieve candidates as a run does."""
+    ids, asked = [f"d{n}" for n in range(len(each.documents))], [f"q{n}" for n in range(len(each.queries))]
+    corpus = pd.DataFrame({"document_id": ids, "title": "", "text": each.documents})
+    related = find_related(
+        corpus.assign(metadata="{}"), normalised_forms(corpus.text), find_duplicates(corpus.document_id, corpus.text)
+    )
+    model = load_encoder("static", MODELS, 256)
+    vectors = encode(model, each.documents, None, role="document")
+    terms = Terms.cut(each.documents, "en", "auto")
+    width = int(known.sum(axis=1).max())
+    positives = np.full((len(asked), width), PADDING, np.int32)
+    for row, mine in enumerate(known):
+        positives[row, : mine.sum()] = np.flatnonzero(mine)
+    search = Retrieve(
+        bm25=BM25Index.of_terms(terms), vectors=vectors, approximate=None,
+        related=RelatedDocuments.from_table(related, ids), bm25_depth=100, dense_depth=100, random=32, seed=SEED,
+        dense_ranks=100,
+    )  # fmt: skip
+    own = np.full(len(asked), PADDING, np.int32)
+    block = search(Queries(asked, each.queries, positives, own, encode(model, each.queries, None, role="query")))
+    material = Material(terms, dict(zip(asked, each.queries, strict=True)), vectors)
+    return Case(name, block, material, each.relevance > 0)
+
+
+def made_cases(wanted: tuple[str, ...]) -> Iterator[Case]:
+    """All made collections whose name has one of the given parts."""
+    for name, relevant, known in MANY:
+        if any(part in name for part in wanted):
+            each = made(relevant, DOCUMENTS, QUERIES, topics=min(60, max(DOCUMENTS // relevant, 2)))
+            yield mined(name, each, some_known(each.relevance, known))
+    for name, size, kind, near in PARAPHRASES:
+        if any(part in name for part in wanted):
+            each = paraphrased(size, kind, near)
+            yield mined(name, each, each.relevance == 2)
+
+
+def real_cases(wanted: tuple[str, ...], work: Path) -> Iterator[Case]:
+    """Collections with planted truth; see benchmarks/calibration.py."""
+    from planted import COLLECTIONS, Opened, planted
+
+    for name in COLLECTIONS:
+        for half in (False, True):
+            full = f"{name}, {'half' if half else 'all but one'} hidden"
+            if not any(part in full for part in wanted):
+                continue
+            (each,) = planted([name], "static", work, half)
+            material = Opened.of(name, "static", work).material(each.block.query_ids.tolist())
+            truth = np.zeros((len(each.block), int(each.block.documents.max()) + 1), bool)
+            row, place = np.nonzero(each.truth)
+            truth[row, each.block.documents[row, place]] = True
+            unrelated = {"related": np.zeros(each.block.documents.shape, np.float32)}
+            yield Case(full, each.block.with_columns(unrelated), material, truth, name)
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Mine by the default recipe; what is said, and what is true."""
+    judge = FusedJudge(FusedOptions(without=case.without), case.material, "static", SEED)
+    judge.fit(CandidateShards.of([case.block]))
+    block = judge(case.block)
+    block = block.with_columns({"p_relevant": block.columns["p_evidence"]})
+    runner = Runner(BOOK.get("anmi"), SEED)
+    shards = runner.run(CandidateShards.of([block]))
+    (said,) = diagnose(shards, Expected(judge.summary))
+    chosen = shards.whole()
+    number = {query: row for row, query in enumerate(case.block.query_ids.tolist())}
+    row, place = np.nonzero(chosen.negatives)
+    query = np.array([number[each] for each in chosen.query_ids.tolist()])[row]
+    true = float(case.truth[query, chosen.documents[row, place]].mean()) if len(row) else 0.0
+    return {
+        "case": case.name, "true": true, **(said or {}), "filled": float((chosen.negatives.sum(axis=1) >= 15).mean()),
+        "grouped": judge.summary.get("grouped", 0.0), "as_relevant": judge.summary.get("as_relevant", 0.0),
+    }  # fmt: skip
+
+
+def measured(wanted: tuple[str, ...] = ("",)) -> Iterator[dict[str, Any]]:
+    """Measure the collections whose name has one of the given parts, and print them."""
+    for source in (made_cases(wanted), real_cases(wanted, STORE / "coverage")):
+        for case in source:
+            found = measure(case)
+            print("{case:<45} true {true:7.2%} said {share:7.2%} ({low:.2%} to {high:.2%}) rows filled {filled:.0%} as "
+                  "relevant {as_relevant:.1f} grouped {grouped:.0%} {warning}".format(**found), flush=True)  # fmt: skip
+            yield found
+
+
+def interval_coverage() -> list[dict[str, Any]]:
+    """Measure all and return rows of ``case, value, unit, note``."""
+    found = list(measured())
+    inside = np.array([each["low"] <= each["true"] <= each["high"] for each in found])
+    held = np.array([any(part in each["case"] for part in HELD_OUT) for each in found])
+    warned = [bool(each["warning"]) for each in found if each["true"] > 0.05]
+    needless = sum(bool(each["warning"]) for each in found if each["true"] <= 0.05)
+    worst = max(each["true"] for each in found if not each["warning"])
+    note = (
+        f"of {len(found)} collections; {inside[held].mean():.2f} of the {held.sum()} held out; {sum(warned)} of "
+        f"{len(warned)} with a true share above 5 % warned, and {needless} of the others; without a warning at most "
+        f"{worst:.1%} of the negatives were relevant"
+    )
+    return [{"case": "interval_coverage", "value": round(float(inside.mean()), 4), "unit": "share", "note": note}]
+
+
+if __name__ == "__main__":
+    for _ in measured(tuple(sys.argv[1:]) or ("",)):
+        pass
