@@ -254,6 +254,7 @@ PARAMETERS: Final = _of_parameters({
     "collection=${nothing}": ('"collection"', "nothing", "cannot be resolved"),
     "collection=${oc.env:ANMI_NOPE}": ('"collection"', "ANMI_NOPE", "environment"),
     "recipe=${globals:nope}": ('"recipe"', "nope"), "recipe=${nope:x}": ('"recipe"', "nope"),
+    "collection=beir:a,b": ("`b`", "conf/local/parameters.yml"),
     "seed": ("`seed`", "separated by `=`"), "=3": ("cannot be an empty string",), ".=3": ('no parameter ""',),
     # Names that do not exist.
     "colection=x": ('"colection"', 'did you mean "collection"'), "bm25.k=1": ('"bm25.k"', "k1"),

@@ -136,12 +136,20 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
+def reweigh(folder: Path, weights: list[float]) -> None:
+    settings = json.loads((folder / "hybrid.json").read_text())
+    settings["weights"] = dict(zip(settings["weights"], weights, strict=False))
+    (folder / "hybrid.json").write_text(json.dumps(settings))
+
+
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
         (lambda f: (f / "hybrid.json").unlink(), "has no hybrid.json, so it is no search folder or only half of one"),
         (shutil.rmtree, "is not there"),
         (lambda f: (f / "hybrid.json").write_text("{"), "hybrid.json is damaged"),
+        (lambda f: reweigh(f, [9, -5]), "hybrid.json has the weights .*numbers from 0 to 1 that add up to 1"),
+        (lambda f: reweigh(f, [0.9, 0.9]), "hybrid.json has the weights"),
         (lambda f: (f / "dense" / "vectors.npy").unlink(), "vectors.npy is missing"),
         (lambda f: (f / "documents.parquet").write_bytes(b"PAR1"), "documents.parquet has 4 bytes and had"),
         (lambda f: damage(f / "model" / "model.safetensors"), "model.safetensors is damaged, since its SHA-256"),

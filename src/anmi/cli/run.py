@@ -28,8 +28,11 @@ def split_params(context: click.Context, option: click.Parameter, value: Any) ->
     """
     try:
         return _split_params(context, option, value)
-    except click.ClickException:
-        raise
+    except click.ClickException as error:
+        if "," not in str(value):
+            raise
+        told = f"{error.message.rstrip('.')}; a value that holds a comma, such as a path, goes into"
+        raise click.UsageError(f"{told} conf/local/parameters.yml", context) from None
     except Exception as error:
         raise click.ClickException(str(AnmiError(_sentence(str(value), error)))) from None
 

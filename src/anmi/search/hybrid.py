@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -227,6 +228,12 @@ class HybridSearch:
         """
         folder = Path(path)
         settings = opened(folder)
+        weights = settings["weights"]
+        if not all(0 <= weight <= 1 for weight in weights.values()) or not math.isclose(sum(weights.values()), 1):
+            raise AnmiError(
+                f"{folder / 'hybrid.json'} has the weights {weights}; numbers from 0 to 1 that add up to 1 were "
+                "expected: export it again (`kedro run --pipelines evaluation`)"
+            )
         retrievers = [
             Retriever(folder / place["model"], load_index(folder / place["index"]), settings["encoder"])
             for place in settings["retrievers"]
