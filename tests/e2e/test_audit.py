@@ -78,7 +78,7 @@ def test_an_audit_from_start_to_gate(
     known = set(zip(qrels.query_id, qrels.document_id, strict=True))
     assert planted | known == {pair for pair in labelled if pair[0] in set(truth.query_id)}
     assert summary["audit"]["found"] > 0.9
-    own = recipes[recipes.default].set_index("recipe")
+    own = recipes.set_index("recipe")
     assert own.false_negative_rate["naive_top"] > 0.1, "the other answers are the nearest"
     assert {"naive_top", "nv_retriever", "anmi_2_0", "anmi_2_1", "bm25_random"} <= set(own.index)
     assert "in_batch" not in own.index

@@ -21,7 +21,6 @@ from anmi.pipelines.audit.nodes import gate, ingest_all, plant_truth
 from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.selection.recipe import RecipeBook, recipe_book
-from anmi.selection.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 MINING = ("bm25", "consistency", "dense", "denoising", "elo")
@@ -173,7 +172,7 @@ def test_planting_is_keyed_by_the_seed_and_capped() -> None:
 
 def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_default() -> None:
     recipes = pd.DataFrame([{
-        "recipe": name, "default": True, "false_negative_rate": leak, "false_negative_rate_low": 0.0,
+        "recipe": name, "false_negative_rate": leak, "false_negative_rate_low": 0.0,
         "false_negative_rate_high": 1.0, "false_negatives": 1, "negatives": 9,
         "setting": "", "failed": "",
     } for name, leak in (("clean", 0.01), ("dirty", 0.2))])  # fmt: skip
@@ -183,18 +182,3 @@ def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_defa
     gate(recipes, nothing, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean"))
     with pytest.raises(AnmiError, match=r'"dirty" has 20\.00% false negatives'):
         gate(recipes, nothing, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1))
-
-
-def test_every_threshold_is_a_parameter_of_its_step_and_can_take_the_values_tried() -> None:
-    book = recipe_book({"any": {"description": "Loads the steps.", "steps": {"random": {}}}})
-    assert book.get("any").main_threshold is None
-    swept = {(kind.name, found.parameter) for kind in STEPS.values() for found in kind.thresholds}
-    assert swept >= {
-        ("max_ratio", "max_ratio"), ("margin", "margin"), ("denoise", "threshold"), ("elo_gap", "danger"),
-        ("rank_window", "first"), ("min_weight", "weight"),
-    }  # fmt: skip
-    for kind in STEPS.values():
-        for found in kind.thresholds:
-            assert list(found.grid) == sorted(set(found.grid))
-            for value in found.grid:
-                assert getattr(kind.params(**{found.parameter: value}), found.parameter) == value

@@ -34,13 +34,12 @@ _NO_JUDGMENTS: Final = ("fused", "choice")
 
 @dataclass
 class _Point:
-    """One recipe at one value of its threshold, and what it chose."""
+    """One recipe, and what it chose."""
 
     recipe: str
     runner: Runner
     setting: str = ""
     threshold: float = math.nan
-    default: bool = True
     rows: int = 0
     full: int = 0
     gap: float = 0.0
@@ -69,7 +68,7 @@ def audit_recipes(
     seed: int,
     column: str = "dense",
 ) -> pd.DataFrame:
-    """Run every recipe that chooses negatives, as it is and over a sweep of its main threshold.
+    """Run every recipe that chooses negatives, and count.
 
     The main threshold is that of the recipe's last step that has one (``StepType.thresholds``).
 
@@ -89,8 +88,8 @@ def audit_recipes(
     Returns
     -------
     pandas.DataFrame
-        A row per recipe and threshold: ``recipe, setting`` (``step.parameter``, empty without one), ``threshold``,
-        ``default`` (the recipe as it is), ``false_negative_rate`` (share of the chosen negatives that are planted, NaN
+        A row per recipe: ``recipe, setting`` (``step.parameter``, empty without one), ``threshold``,
+        ``false_negative_rate`` (share of the chosen negatives that are planted, NaN
         where none was chosen) with its interval ``false_negative_rate_low, false_negative_rate_high`` and the
         ``design_effect`` from :func:`anmi.evaluation.shares.share`, ``false_negatives`` (their number), ``gap`` (mean
         of positive minus negative),
@@ -115,10 +114,8 @@ def audit_recipes(
             if not point.failed:
                 _guarded(point, lambda p, b=block, m=mask, g=gaps: p.add(b, m, g))
     rows = np.concatenate(queries) if queries else np.zeros(0, np.str_)
-    # Of a sweep only what ran is of use; that the recipe itself cannot run is a finding.
     names, cluster = np.unique(rows, return_inverse=True)
-    kept = [point for point in points if point.default or not point.failed]
-    table = pd.DataFrame([_row(point, names, cluster, seed) for point in kept])
+    table = pd.DataFrame([_row(point, names, cluster, seed) for point in points])
     if table.empty or (table["failed"] != "").all():
         reasons = "; ".join(table["failed"]) if len(table) else "no recipe of the book chooses negatives"
         raise AnmiError(f"the audit has no recipe to measure: {reasons}")
@@ -126,7 +123,7 @@ def audit_recipes(
 
 
 def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Point]:
-    """Return every recipe with every value of its main threshold, fitted, in the order of the values."""
+    """Return every recipe that chooses negatives, fitted."""
     points = []
     for name in recipes.names():
         recipe = recipes.get(name)
@@ -135,24 +132,12 @@ def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Po
         base = _Point(name, Runner(recipe, seed))
         _guarded(base, lambda point: point.runner.fit(shards))
         place = recipe.main_threshold
-        threshold = None if place is None else recipe.steps[place].threshold
-        if place is None or threshold is None or base.failed:
-            points.append(base)
-            continue
-        own = getattr(recipe.steps[place].params, threshold.parameter)
-        base.setting = f"{recipe.steps[place].name}.{threshold.parameter}"
-        base.threshold = math.nan if own is None else float(own)
-        sweep = [base]
-        for value in threshold.grid:
-            if value != own:
-                try:
-                    runner = base.runner.varied(place, threshold.parameter, value)
-                except AnmiError:
-                    continue  # such as a first rank behind the recipe's last one
-                sweep.append(_Point(name, runner, base.setting, float(value), default=False))
-                _guarded(sweep[-1], lambda point: point.runner.fit(shards))
-        # A threshold that is not set has no place among the others and goes first.
-        points += sorted(sweep, key=lambda point: -math.inf if math.isnan(point.threshold) else point.threshold)
+        parameter = None if place is None else recipe.steps[place].threshold
+        if place is not None and parameter is not None:
+            own = getattr(recipe.steps[place].params, parameter)
+            base.setting = f"{recipe.steps[place].name}.{parameter}"
+            base.threshold = math.nan if own is None else float(own)
+        points.append(base)
     return points
 
 
@@ -161,15 +146,14 @@ def _guarded(point: _Point, act: Any) -> None:
     try:
         act(point)
     except AnmiError as error:
-        if point.default:
-            log.warning("recipe %s cannot be audited: %s", point.recipe, error)
+        log.warning("recipe %s cannot be audited: %s", point.recipe, error)
         point.failed = str(error)
 
 
 def _row(point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], seed: int) -> dict[str, Any]:
     if point.failed:
         # What it counted before it failed would be the figures of a part.
-        keys = ("recipe", "runner", "setting", "threshold", "default", "failed")
+        keys = ("recipe", "runner", "setting", "threshold", "failed")
         point = _Point(**{key: getattr(point, key) for key in keys})
     nothing = [np.zeros(len(cluster), np.int64)]
     negatives, false_negatives = (
@@ -182,7 +166,6 @@ def _row(point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], s
         "recipe": point.recipe,
         "setting": point.setting,
         "threshold": point.threshold,
-        "default": point.default,
         "false_negative_rate": found.value,
         "false_negative_rate_low": found.low,
         "false_negative_rate_high": found.high,
@@ -303,7 +286,7 @@ def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
 
 def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, found: float) -> dict[str, Any]:
     """Return the audit as nested numbers, ready for JSON and for tracking; ``found`` is from :func:`found_share`."""
-    own = recipes[recipes["default"] & (recipes["failed"] == "")].set_index("recipe")
+    own = recipes[recipes["failed"] == ""].set_index("recipe")
     numbers = [
         "false_negative_rate",
         "false_negative_rate_low",
@@ -339,7 +322,7 @@ def check_false_negatives(recipes: pd.DataFrame, recipe: str, limit: float) -> N
     AnmiError
         It lets more through, or how many is not known.
     """
-    own = recipes[(recipes["recipe"] == recipe) & recipes["default"]]
+    own = recipes[recipes["recipe"] == recipe]
     if own.empty:
         raise AnmiError(
             f'audit.max_false_negative_rate: recipe "{recipe}" chooses no negatives before training, so an '

@@ -12,7 +12,7 @@ from anmi.candidates import Candidates, CandidateShards
 from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.selection.contradictions import contradiction
-from anmi.selection.steps import STEPS, Context, StepType, Threshold
+from anmi.selection.steps import STEPS, Context, StepType
 
 
 class Step(BaseModel):
@@ -46,10 +46,10 @@ class Step(BaseModel):
         return STEPS[self.name]
 
     @property
-    def threshold(self) -> Threshold | None:
+    def threshold(self) -> str | None:
         """The step's threshold: of several that exclude each other the one that is set, else the first."""
         known = self.type.thresholds
-        given = [found for found in known if getattr(self.params, found.parameter) is not None]
+        given = [found for found in known if getattr(self.params, found) is not None]
         return next(iter(given or known), None)
 
 
@@ -177,7 +177,7 @@ class Recipe(BaseModel):
 
     @property
     def main_threshold(self) -> int | None:
-        """Place of the step whose threshold an audit sweeps; None where no step has one.
+        """Place of the step whose threshold an audit shows; None where no step has one.
 
         It is the last that goes by a probability of relevance, and without such a step the last that has a threshold.
         """
@@ -339,24 +339,6 @@ class Runner:
     def apply(self, block: Candidates) -> Candidates:
         """Return a block with verdicts and weights set; the steps must be fitted."""
         return self._apply(block, len(self.recipe.steps))
-
-    def varied(self, place: int, parameter: str, value: float) -> Runner:
-        """Return a runner that differs in one parameter of one step; what was fitted before that step is kept.
-
-        Raises
-        ------
-        AnmiError
-            The step does not take the value beside its other parameters.
-        """
-        changed = self.recipe.steps[place]
-        given = changed.params.model_dump(exclude_unset=True) | {parameter: value}
-        try:
-            changed = changed.model_copy(update={"params": changed.type.params(**given)})
-        except ValidationError as error:
-            raise AnmiError(f'step "{changed.name}" with {parameter} {value:g}: {_sentence(error)}') from error
-        steps = (*self.recipe.steps[:place], changed, *self.recipe.steps[place + 1 :])
-        fitted = {earlier: found for earlier, found in self._fitted.items() if earlier < place}
-        return Runner(self.recipe.model_copy(update={"steps": steps}), self.seed, fitted)
 
     def _context(self, place: int) -> Context:
         return Context(self.seed, self.recipe.pool or self.recipe.negatives, self._fitted.get(place))

@@ -63,7 +63,7 @@ def audit_recipes(
     seed: int,
     **columns: ColumnShards,
 ) -> pd.DataFrame:
-    """Run every recipe over a sweep of its threshold and count what of the planted truth it takes for negatives."""
+    """Run every recipe and count what of the planted truth it takes for negatives."""
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
     from anmi.selection.rated import believed, rated

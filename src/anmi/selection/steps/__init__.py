@@ -12,6 +12,6 @@ from anmi.selection.steps import (  # noqa: F401
     simans,
     weighters,
 )
-from anmi.selection.steps.registry import STEPS, Context, Params, StepType, Threshold, step
+from anmi.selection.steps.registry import STEPS, Context, Params, StepType, step
 
-__all__ = ["STEPS", "Context", "Params", "StepType", "Threshold", "step"]
+__all__ = ["STEPS", "Context", "Params", "StepType", "step"]

@@ -10,12 +10,9 @@ from pydantic import Field, field_validator, model_validator
 
 from anmi.candidates import Candidates
 from anmi.errors import nearest
-from anmi.selection.steps.registry import Context, Params, Threshold, step
+from anmi.selection.steps.registry import Context, Params, step
 
 # What an audit tries, made for cosines.
-_CEILING = Threshold("max_score", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
-_RATIO = Threshold("max_ratio", (0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0))
-_MARGIN = Threshold("margin", (0.0, 0.01, 0.02, 0.05, 0.075, 0.1, 0.15, 0.2))
 # Named by what they do: the ratio is a ceiling, so a larger one is bolder. Notes that advise 0.98 for medical text
 # and 0.90 for bold mining have it the wrong way round.
 PRESETS: Final = {"strict": 0.90, "balanced": 0.95, "bold": 0.98}
@@ -41,7 +38,7 @@ class MaxScore(Params):
     max_score: float = Field(0.7, description="Keep candidates below it; 0.7 is NV-Retriever's for cosines.")
 
 
-@step("max_score", MaxScore, requires=lambda p: {p.column}, thresholds=(_CEILING,))
+@step("max_score", MaxScore, requires=lambda p: {p.column}, thresholds=("max_score",))
 def max_score(block: Candidates, params: MaxScore, context: Context) -> Candidates:
     """Keep s < ceiling, whatever the positive's score (NV-Retriever's TopK-Abs; methods §6)."""
     rule = f"{params.column} ≥ {params.max_score:g}"
@@ -80,7 +77,7 @@ class MaxRatio(Params):
         return self
 
 
-@step("max_ratio", MaxRatio, requires=lambda p: {p.column}, thresholds=(_RATIO,))
+@step("max_ratio", MaxRatio, requires=lambda p: {p.column}, thresholds=("max_ratio",))
 def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidates:
     """Keep s < s⁺ − |s⁺|(1 − p) for the ratio p (NV-Retriever's TopK-PercPos; methods §3.2).
 
@@ -108,7 +105,7 @@ class Margin(Params):
     reference: Reference = Field("own", description=_REFERENCE)
 
 
-@step("margin", Margin, requires=lambda p: {p.column}, thresholds=(_MARGIN,))
+@step("margin", Margin, requires=lambda p: {p.column}, thresholds=("margin",))
 def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
     """Keep s < s⁺ − margin (NV-Retriever's TopK-MarginPos; methods §3.2)."""
     ceiling = reference(block, params.column, params.reference) - params.margin

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from anmi.candidates import Candidates
-from anmi.selection.steps.registry import Context, Params, Threshold, step
+from anmi.selection.steps.registry import Context, Params, step
 
-_DANGER = Threshold("danger", (0, 50, 100, 150, 200, 300, 400, 600))
 # Danger | soft | Goldilocks | medium | easy.
 BORDERS: Final = (100.0, 200.0, 400.0, 600.0)
 
@@ -37,7 +36,7 @@ class EloGap(Params):
     )
 
 
-@step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"}, thresholds=(_DANGER,))
+@step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"}, thresholds=("danger",))
 def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
     """Reject candidates too close to the positive in Elo, by estimate or by interval (methods §2)."""
     distance = gap(block)

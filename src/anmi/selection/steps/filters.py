@@ -8,13 +8,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from anmi.candidates import SOURCES, Candidates
-from anmi.selection.steps.registry import Context, Params, Threshold, step
+from anmi.selection.steps.registry import Context, Params, step
 
 # What an audit tries.
-_FIRST_RANK = Threshold("first", (1, 2, 5, 10, 20, 30, 50, 80))
-_SKIP = Threshold("skip", (0, 1, 2, 5, 10, 20, 30, 50, 80))
-_PROBABILITY = Threshold("threshold", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
-_WEIGHT = Threshold("weight", (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 
 
 class Consistency(Params):
@@ -58,7 +54,7 @@ class RankWindow(Params):
         return self
 
 
-@step("rank_window", RankWindow, requires=lambda p: {p.column}, thresholds=(_FIRST_RANK,))
+@step("rank_window", RankWindow, requires=lambda p: {p.column}, thresholds=("first",))
 def rank_window(block: Candidates, params: RankWindow, context: Context) -> Candidates:
     """Reject candidates outside a window of ranks; an unknown rank is outside."""
     rank = block.columns[params.column]
@@ -80,7 +76,7 @@ class Shift(Params):
         return self
 
 
-@step("shift", Shift, requires=lambda p: {p.column}, thresholds=(_SKIP,))
+@step("shift", Shift, requires=lambda p: {p.column}, thresholds=("skip",))
 def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
     """Reject the nearest N candidates of each row, and those beyond a rank (NV-Retriever's Shift-N; methods §6).
 
@@ -121,7 +117,7 @@ class Denoise(Params):
     )
 
 
-@step("denoise", Denoise, requires=lambda p: {p.column}, thresholds=(_PROBABILITY,))
+@step("denoise", Denoise, requires=lambda p: {p.column}, thresholds=("threshold",))
 def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     """Reject candidates that the judge calls relevant (RocketQA; methods §3.1)."""
     probability = block.columns[params.column]
@@ -139,7 +135,7 @@ class MinWeight(Params):
     weight: float = Field(0.1, ge=0, lt=1, description="Candidates at or below it teach next to nothing.")
 
 
-@step("min_weight", MinWeight, thresholds=(_WEIGHT,))
+@step("min_weight", MinWeight, thresholds=("weight",))
 def min_weight(block: Candidates, params: MinWeight, context: Context) -> Candidates:
     """Reject candidates whose weight has fallen to the bar or below."""
     return block.rejected("min_weight", ~(block.weight > params.weight), f"weight ≤ {params.weight:g}")

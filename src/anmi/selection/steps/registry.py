@@ -41,26 +41,11 @@ Fit = Callable[[Iterable[Candidates], Any, Context], Any]
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """The parameter by which a step trades false negatives against hardness.
-
-    Attributes
-    ----------
-    parameter
-        Name in the step's parameters.
-    grid
-        Values an audit tries besides the recipe's own.
-    """
-
-    parameter: str
-    grid: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class StepType:
     """A kind of step.
 
-    Its parameters, the columns it reads, what it does to a block, what an audit sweeps, the columns it makes for
+    Its parameters, the columns it reads, what it does to a block, the parameters by which it trades false
+    negatives against hardness, the columns it makes for
     later steps, and whether it draws the negatives.
     """
 
@@ -69,7 +54,7 @@ class StepType:
     apply: Apply
     requires: Callable[[Any], set[str]]
     fit: Fit | None = None
-    thresholds: tuple[Threshold, ...] = ()
+    thresholds: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
     sampler: bool = False
 
@@ -82,7 +67,7 @@ def step(
     params: type[Params],
     requires: Callable[[Any], set[str]] = lambda p: set(),
     fit: Fit | None = None,
-    thresholds: tuple[Threshold, ...] = (),
+    thresholds: tuple[str, ...] = (),
     makes: tuple[str, ...] = (),
     sampler: bool = False,
 ) -> Callable[[Apply], Apply]:

@@ -18,12 +18,9 @@ from anmi.candidates import OPEN, Candidates
 from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.judging.targets import threshold_for
 from anmi.selection.steps.back_off import TIERS
-from anmi.selection.steps.registry import Context, Params, Threshold, step
+from anmi.selection.steps.registry import Context, Params, step
 
 log = logging.getLogger(__name__)
-_EXPECTED: Final = Threshold("max_expected_share", (0.0003, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05))
-_RATE: Final = Threshold("max_false_negative_rate", (0.01, 0.02, 0.05, 0.1, 0.2, 0.3))
-_BAR: Final = Threshold("negative", (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9))
 # Bars that are tried, from and to which log-odds, and how many: what is no longer a negative up to an even chance,
 # what is a positive from it.
 _BARS: Final = (-9.0, 0.0, 73)
@@ -319,7 +316,7 @@ def _wide(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     Route,
     requires=lambda p: {p.column, "dense"},
     fit=fit_route,
-    thresholds=(_BAR, _EXPECTED, _RATE),
+    thresholds=("negative", "max_expected_share", "max_false_negative_rate"),
 )
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Send each judged candidate one of three ways; one nobody judged is not known to be clean, so it is not used."""
