@@ -106,7 +106,7 @@ class TrainingOptions(BaseModel):
     )
     loss: LossOptions = Field(
         InfoNCEOptions(),
-        description="infonce, hybrid, entity, debiased, hard_debiased, triplet, distillation or margin_mse. infonce: "
+        description="infonce, hybrid, entity, debiased, hard_debiased, triplet or distillation. infonce: "
         "on SciFact better than debiased by 0.03 to 0.04 on dev.",
     )
     temperature: TemperatureOptions = Field(
@@ -246,7 +246,7 @@ class TrainingOptions(BaseModel):
                     raise ValueError(
                         f"draw simans chooses the negatives of a step, and so does {name} {kind}; take one"
                     )
-            if self.loss.kind in ("triplet", "margin_mse"):
+            if self.loss.kind == "triplet":
                 raise ValueError(
                     f"draw simans learns by the weights of negatives, which {self.loss.kind} has no place for"
                 )

@@ -179,23 +179,6 @@ class EntityOptions(PartOptions):
     )
 
 
-class MarginMSEOptions(PartOptions):
-    """Learns the judges' margins between positive and negative (MarginMSE)."""
-
-    kind: Literal["margin_mse"] = _kind("margin_mse")
-    column: Literal["p_relevant", "cross", "elo"] = Field(
-        "p_relevant",
-        description="Whose margins. p_relevant: they lie within [-1, 1], so that the margins of cosines can reach "
-        "them; those of a cross-encoder's logits, the paper's, are far wider and want a `scale`.",
-    )
-    scale: float = Field(1.0, gt=0, description="Judgments are multiplied by it. 1: right for probabilities.")
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The margins."""
-        return (self.column,)
-
-
 LossOptions = Annotated[
     InfoNCEOptions
     | HybridOptions
@@ -203,12 +186,11 @@ LossOptions = Annotated[
     | DebiasedOptions
     | HardDebiasedOptions
     | TripletOptions
-    | DistillationOptions
-    | MarginMSEOptions,
+    | DistillationOptions,
     Field(discriminator="kind"),
     _named(
         InfoNCEOptions, HybridOptions, EntityOptions, DebiasedOptions, HardDebiasedOptions, TripletOptions,
-        DistillationOptions, MarginMSEOptions,
+        DistillationOptions,
     ),
 ]  # fmt: skip
 

@@ -148,7 +148,7 @@ def test_a_positive_without_elo_leaves_infonce_alone():
     torch.testing.assert_close(loss(*block, facts), 0.5 * WeightedInfoNCE(loss.temperature)(*block))
 
 
-@pytest.mark.parametrize("loss", ["distillation", "margin_mse", "hybrid"])
+@pytest.mark.parametrize("loss", ["distillation", "hybrid"])
 def test_rows_that_nobody_judged_are_refused_before_the_first_step(loss):
     loss = build_loss(TrainingOptions(loss=loss))
     judged = {loss.columns[0]: (1.0, (math.nan, math.nan))}

@@ -21,7 +21,6 @@ LOSSES = {
     "hard_debiased": {"hard_debiased": {"tau_plus": 0.1, "beta": 0.5}},
     "triplet": "triplet",
     "distillation": {"distillation": {"column": "cross"}},
-    "margin_mse": "margin_mse",
 }
 
 

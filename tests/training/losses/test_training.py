@@ -22,7 +22,6 @@ LOSSES = {
     "hard_debiased": {"hard_debiased": {"tau_plus": 0.01, "beta": 0.2}},
     "triplet": "triplet",
     "distillation": {"distillation": {"label_temperature": 0.3}},
-    "margin_mse": "margin_mse",
 }
 LOGGED = {
     "hybrid": "elo_error",

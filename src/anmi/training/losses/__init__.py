@@ -31,7 +31,7 @@ from anmi.training.losses.contrastive import (
     WeightedInfoNCE,
 )
 from anmi.training.losses.drawn import DrawnBySimAns, LearnableSimAns
-from anmi.training.losses.judged import Distillation, EntityClassification, Hybrid, MarginMSE
+from anmi.training.losses.judged import Distillation, EntityClassification, Hybrid
 from anmi.training.losses.temperature import build_temperature
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import (
@@ -42,7 +42,6 @@ from anmi.training.parts import (
     HardDebiasedOptions,
     HybridOptions,
     InfoNCEOptions,
-    MarginMSEOptions,
     SimAnsDraw,
     TripletOptions,
 )
@@ -56,7 +55,6 @@ __all__ = [
     "Facts",
     "HardDebiasedContrastive",
     "Hybrid",
-    "MarginMSE",
     "TauPlus",
     "Triplet",
     "WeightedInfoNCE",
@@ -94,8 +92,6 @@ def _build(options: TrainingOptions, dimensions: int | None) -> nn.Module:
             made = WeightedInfoNCE(temperature)
         case TripletOptions() as loss:
             made = Triplet(loss.margin)
-        case MarginMSEOptions() as loss:
-            made = MarginMSE(loss.column, loss.scale)
         case HybridOptions() as loss:
             made = Hybrid(temperature, loss.alpha)
         case HardDebiasedOptions() as loss:
