@@ -27,7 +27,6 @@ CASES: Final = {
     "hindi": "hindi_ndcg10",
     "copies": "copies",
     "bad_inputs": "bad_inputs",
-    "many_positives": "many_positives",
     "interval_coverage": "interval_coverage",
 }
 PACKAGES: Final = ("anmi", "kedro", "numpy", "torch", "sentence-transformers", "bm25s", "pytrec-eval-terrier")

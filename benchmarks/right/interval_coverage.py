@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 ROOT: Final = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks")]
 
-from many_positives import Made, made, some_known, words  # noqa: E402
 
 from anmi.candidates import PADDING, Candidates, CandidateShards  # noqa: E402
 from anmi.corpus.duplicates import find_duplicates, normalised_forms  # noqa: E402
@@ -55,6 +54,69 @@ MANY: Final = [
     for known in (1, 5, 20)
     if known <= relevant
 ]
+
+
+ASPECTS, WORDS = 4, 12
+SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "al", "en", "or", "is")]
+
+
+def words(count: int, draw: np.random.Generator) -> list[str]:
+    """Make distinct words of two to four syllables."""
+    made: dict[str, None] = {}
+    while len(made) < count:
+        made["".join(draw.choice(SYLLABLES, draw.integers(2, 5)))] = None
+    return list(made)
+
+
+@dataclass(frozen=True)
+class Made:
+    """Texts, and how relevant every document is to every query: 0, 1 or 2, int8 [Q, N]."""
+
+    documents: list[str]
+    queries: list[str]
+    relevance: NDArray[np.int8]
+
+
+def made(relevant: int, documents: int, queries: int, topics: int, seed: int = 1) -> Made:
+    """Make a collection about topics.
+
+    A document is about one topic, and a little about another; a topic has aspects with words of their own, and a query
+    asks for one of them in a few words, so that some relevant documents hold none of its words and many others do.
+    """
+    draw = np.random.default_rng(seed)
+    lexicon = words(4000 + topics * ASPECTS * WORDS, draw)
+    common, topical = lexicon[:4000], np.array(lexicon[4000:]).reshape(topics, ASPECTS, WORDS)
+    zipf = 1 / np.arange(1, 4001) ** 0.9
+    zipf /= zipf.sum()
+    shares = np.zeros((documents, topics * ASPECTS))
+    texts = []
+    for number in range(documents):
+        main, other = number % topics, int(draw.integers(topics))
+        for topic, weight in ((main, 0.8), (other, 0.2)):
+            shares[number, topic * ASPECTS : (topic + 1) * ASPECTS] += weight * draw.dirichlet([0.5] * ASPECTS)
+        length = int(draw.integers(50, 130))
+        about = draw.choice(topics * ASPECTS, int(0.5 * length), p=shares[number])
+        picked = [topical[a // ASPECTS, a % ASPECTS, min(int(draw.geometric(0.2)) - 1, WORDS - 1)] for a in about]
+        tokens = [*picked, *draw.choice(common, length - len(picked), p=zipf)]
+        texts.append(" ".join(np.array(tokens)[draw.permutation(len(tokens))].tolist()))
+    asked, wanted = [], np.zeros((queries, topics * ASPECTS))
+    for number in range(queries):
+        topic, aspect = int(draw.integers(topics)), int(draw.integers(ASPECTS))
+        wanted[number, topic * ASPECTS : (topic + 1) * ASPECTS] = 0.35
+        wanted[number, topic * ASPECTS + aspect] = 1.0
+        tokens = [*draw.choice(topical[topic, aspect], 3, replace=False), *draw.choice(topical[topic].ravel(), 2)]
+        tokens += draw.choice(common, int(draw.integers(0, 3)), p=zipf).tolist()
+        asked.append(" ".join(tokens))
+    affinity = wanted @ shares.T + 0.15 * draw.normal(size=(queries, documents))
+    place = np.argsort(np.argsort(-affinity, axis=1), axis=1)
+    relevance = (place < relevant).astype(np.int8) + (place < relevant / 4).astype(np.int8)
+    return Made(texts, asked, relevance)
+
+
+def some_known(truth: NDArray[np.int8], count: int, seed: int = 2) -> NDArray[np.bool_]:
+    """Keep ``count`` labels of each query, drawn at random."""
+    draws = np.where(truth > 0, np.random.default_rng(seed).random(truth.shape), 2.0)
+    return (np.argsort(np.argsort(draws, axis=1), axis=1) < count) & (truth > 0)
 
 
 @dataclass(frozen=True)
@@ -137,7 +199,7 @@ def made_cases(wanted: tuple[str, ...]) -> Iterator[Case]:
     """All made collections whose name has one of the given parts."""
     for name, relevant, known in MANY:
         if any(part in name for part in wanted):
-            each = made(relevant, DOCUMENTS, QUERIES, topics=min(60, max(DOCUMENTS // relevant, 2)))
+            each = made(relevant, DOCUMENTS, QUERIES, min(60, max(DOCUMENTS // relevant, 2)))
             yield mined(name, each, some_known(each.relevance, known))
     for name, size, kind, near in PARAPHRASES:
         if any(part in name for part in wanted):
