@@ -47,7 +47,7 @@ def tokenizer_row(tokenizer: str) -> dict[str, Any]:
     within, pairs_within, matched_any = [], [], []
     for start in range(0, len(queries), SHARD):
         part = queries.iloc[start : start + SHARD]
-        positives = pool.positives_of(part.query_id.tolist(), found.qrels, position)
+        positives = pool.Positives(found.qrels, position).of(part.query_id.tolist())
         result = index.retrieve(part.text.tolist(), DEPTH, positives)
         # A positive that shares no term is tied with all that share none.
         good = (result.given_scores > 0) & (result.given_ranks <= TOP)

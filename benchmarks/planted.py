@@ -144,7 +144,7 @@ def plant(name: str, kind: str, encoder: str, work: Path, seed: int = 42) -> Pla
         labels = pd.concat([labels, found]).drop_duplicates(["query_id", "document_id"])
     ids = _queries(train, labels, read.equivalents, kind, (COLLECTIONS | UNTUNED)[name][2], seed)
     number = {document: row for row, document in enumerate(read.corpus.document_id)}
-    positives = pool.positives_of(ids, labels, number)
+    positives = pool.Positives(labels, number).of(ids)
     known, hidden = positives, np.full((len(ids), 0), PADDING)
     if kind in ("hidden", "half"):
         known, hidden = _split(ids, positives, seed, half=kind == "half")
@@ -215,7 +215,7 @@ def _split(
 
 def _equivalents(ids: Sequence[str], equivalents: pd.DataFrame, number: dict[str, int]) -> NDArray[np.int32]:
     table = equivalents[equivalents.query_id.isin(set(ids))].assign(relevance=1)
-    return pool.positives_of(list(ids), table, number)
+    return pool.Positives(table, number).of(list(ids))
 
 
 def _grouped(documents: NDArray[np.int32], group: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -29,7 +29,7 @@ from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.dense.nodes import retrieve
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.selection.nodes import make_training_rows
-from anmi.retrieval.pool import positives_of
+from anmi.retrieval import pool
 from anmi.selection.recipe import recipe_book
 from anmi.training.batch import Row, assemble, read_rows
 
@@ -86,12 +86,13 @@ def _rows(read: Collection) -> pd.DataFrame:
     train = read.queries[read.queries.split == "train"]
     ids, place = train.query_id.tolist(), dict(zip(read.corpus.document_id, range(len(read.corpus)), strict=True))
     nothing = np.full((len(ids), 1), -1, np.int32)
-    positives = positives_of(ids, read.qrels, place)
-    block = Candidates(np.array(ids), positives, nothing, np.zeros(nothing.shape, np.uint8)).by_positive()
+    positives = pool.Positives(read.qrels, place).of(ids)
+    block = Candidates(np.array(ids), positives, nothing, np.zeros(nothing.shape, np.uint8))
     return make_training_rows(
         selection=CandidateShards.of([block]),
         corpus=read.corpus,
         queries=read.queries,
+        qrels=read.qrels,
         related_documents=_related(read),
         recipe="in_batch",
         recipes=BOOK,

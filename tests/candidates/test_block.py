@@ -1,4 +1,4 @@
-"""The block of candidates: round trips, rows per positive, verdicts, stacking."""
+"""The block of candidates: round trips, verdicts, stacking."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ def test_a_block_survives_a_parquet_file(rows: list[Row]) -> None:
     for name in ("positives", "documents", "source", "verdict", "weight", "query_verdict"):
         assert getattr(back, name).dtype == getattr(block, name).dtype
     assert {c.dtype for c in [*back.columns.values(), *back.query_columns.values()]} == {np.dtype(np.float32)}
-    back.by_positive()
 
 
 def test_missing_measurements_stay_missing() -> None:
@@ -91,7 +90,7 @@ def test_missing_measurements_stay_missing() -> None:
 def test_a_shard_without_rows_still_has_a_place_for_the_own_positive() -> None:
     back = Candidates.from_table(block_of([]).to_table())
     assert len(back) == 0 and back.positives[:, 0].tolist() == []
-    assert back.by_positive().positive_columns["dense"].shape == (0, 1)
+    assert back.positive_columns["dense"].shape == (0, 1)
 
 
 def test_padding_inside_a_row_is_closed_up_for_all_columns_alike() -> None:
@@ -104,27 +103,6 @@ def test_padding_inside_a_row_is_closed_up_for_all_columns_alike() -> None:
 def test_a_column_of_the_wrong_shape_is_refused() -> None:
     with pytest.raises(ValueError, match="dense"):
         block_of([([1], [40, 41])], columns={"dense": np.zeros((1, 3), np.float32)})
-
-
-@given(ROWS)
-@settings(max_examples=60, deadline=None)
-def test_by_positive_gives_each_positive_its_row_and_keeps_the_others(rows: list[Row]) -> None:
-    split = block_of(rows).by_positive()
-    expected = [
-        (f"q{i}", [own, *(p for p in positives if p != own)], documents)
-        for i, (positives, documents) in enumerate(rows)
-        for own in positives
-    ]
-    found = [
-        (str(split.query_ids[i]), [p for p in split.positives[i].tolist() if p >= 0],
-         split.documents[i][split.filled[i]].tolist())
-        for i in range(len(split))
-    ]  # fmt: skip
-    assert found == expected
-    known = split.positives != PADDING
-    assert np.array_equal(split.positive_columns["dense"][known], (split.positives[known] / 100).astype(np.float32))
-    assert np.isnan(split.positive_columns["dense"][~known]).all()
-    assert np.array_equal(split.columns["dense"][split.filled], (split.documents[split.filled] / 100).astype("f4"))
 
 
 def test_the_first_verdict_stands() -> None:

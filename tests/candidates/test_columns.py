@@ -97,16 +97,16 @@ def test_joined_columns_are_those_that_were_added_and_only_what_is_asked_for_is_
     tmp_path_factory: pytest.TempPathFactory, found: list, asked: set[str]
 ) -> None:
     blocks = [block(rows, first=10 * number) for number, rows in enumerate(found)]
-    at_once = [C(B(A(each)).by_positive()) for each in blocks]
+    at_once = [C(B(A(each))) for each in blocks]
     folder = tmp_path_factory.mktemp("columns")
     for candidates in (CandidateShards.of(blocks), on_disk(blocks, folder / "candidates")):
         first = add_columns(IN_PROCESS, A, candidates)
         second = add_columns(IN_PROCESS, B, candidates.joined(first))
-        third = add_columns(IN_PROCESS, C, candidates.joined(first, second).by_positive())
+        third = add_columns(IN_PROCESS, C, candidates.joined(first, second))
         made = enumerate((first, second, third))
         saved = [stored(each, folder / f"{number}-{id(candidates)}") for number, each in made]
         for one, two, last in ((first, second, third), saved):
-            joined = candidates.joined(one, two, ColumnShards.none()).by_positive().joined(last)
+            joined = candidates.joined(one, two, ColumnShards.none(), last)
             assert as_bytes(joined) == as_bytes(CandidateShards.of(at_once))
             some = joined.only(*asked)
             expected = as_bytes(CandidateShards.of([each.only(asked) for each in at_once]))
@@ -128,12 +128,12 @@ def test_workers_add_what_this_process_adds(tmp_path: Path) -> None:
     for engine in (IN_PROCESS, TWO_WORKERS):
         candidates = on_disk(blocks, tmp_path / f"candidates-{engine.workers}")
         first = stored(add_columns(engine, A, candidates), tmp_path / f"a-{engine.workers}")
-        by_positive = candidates.joined(first).by_positive()
-        last = stored(add_columns(engine, C, by_positive), tmp_path / f"c-{engine.workers}")
-        chosen = map_blocks(engine, Same(), by_positive.joined(last).only("a", "c"))
+        judged = candidates.joined(first)
+        last = stored(add_columns(engine, C, judged), tmp_path / f"c-{engine.workers}")
+        chosen = map_blocks(engine, Same(), judged.joined(last).only("a", "c"))
         found.append(([*first.parts()], [*last.parts()], [*chosen.parts()]))
     assert found[0] == found[1]
-    assert as_bytes(CandidateShards.of([C(A(each).by_positive()).only(("a", "c")) for each in blocks])) == as_bytes(
+    assert as_bytes(CandidateShards.of([C(A(each)).only(("a", "c")) for each in blocks])) == as_bytes(
         CandidateShards.of([Candidates.from_bytes(part) for part in found[0][2]])
     )
 
@@ -152,7 +152,7 @@ def a_candidate_less(block: Candidates) -> Candidates:
     return Candidates(block.query_ids, block.positives, block.documents[:, :2], block.source[:, :2])
 
 
-@pytest.mark.parametrize("change", [other_queries, other_candidates, a_candidate_less, Candidates.by_positive])
+@pytest.mark.parametrize("change", [other_queries, other_candidates, a_candidate_less])
 @pytest.mark.parametrize("alone", [True, False])
 def test_columns_of_other_candidates_are_refused_in_one_sentence(
     change: Callable[[Candidates], Candidates], alone: bool

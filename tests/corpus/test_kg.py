@@ -11,7 +11,7 @@ from anmi.corpus.checks import superset_of_triples
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.sources import fingerprint, load_collection
 from anmi.errors import AnmiError
-from anmi.retrieval.pool import positives_of
+from anmi.retrieval.pool import Positives
 
 BASE = "http://x.org/r/"
 
@@ -328,7 +328,7 @@ def test_what_webnlg_entails_is_what_its_equivalents_are(webnlg):
     assert len(known.triples) == 4351
     row = {name: index for index, name in enumerate(ids)}
     queries = {name: index for index, name in enumerate(webnlg.queries.query_id)}
-    positives = positives_of(list(queries), webnlg.qrels, row)
+    positives = Positives(webnlg.qrels, row).of(list(queries))
     found = known.entailing(positives).tocoo()
     expected = {
         (queries[query], row[document])

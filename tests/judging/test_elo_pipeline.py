@@ -68,7 +68,7 @@ def run(params: EloParams, store: Store, recipe: str = "by_elo") -> tuple[Candid
     }  # fmt: skip
     catalog = DataCatalog({name: MemoryDataset(value, copy_mode="assign") for name, value in inputs.items()})
     made = SequentialRunner().run(create_pipeline(), catalog)
-    shards = inputs["candidates"].by_positive().joined(made["ratings"].load())
+    shards = inputs["candidates"].joined(made["ratings"].load())
     return shards.whole(), made["elo_summary"].load()
 
 

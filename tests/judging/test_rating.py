@@ -48,12 +48,12 @@ def block(seed: int = 0, queries: int = 12, width: int = 16, missing: float = 0.
 def rated(candidates: Candidates, shards: list[Candidates] | None = None, **options: object) -> Candidates:
     rater = Rater(RatingOptions(**options), seed=5)  # type: ignore[arg-type]
     rater.fit(CandidateShards.of(shards or [candidates]))
-    return rater(candidates.by_positive())
+    return rater(candidates)
 
 
-def test_there_is_a_row_per_positive_and_ratings_follow_quality() -> None:
+def test_a_query_is_rated_once_and_ratings_follow_quality() -> None:
     found = rated(block())
-    assert len(found) == 16
+    assert len(found) == 12, "a query stands once, however many positives it has"
     judged = found.filled
     assert np.isfinite(found.columns["elo"][judged]).all() and np.isnan(found.columns["elo"][~judged]).all()
     assert np.corrcoef(found.columns["elo"][judged], found.columns["quality"][judged])[0, 1] > 0.8
@@ -106,7 +106,7 @@ def test_few_candidates_can_be_rated(width: int) -> None:
         {name: column[:, :width] for name, column in candidates.columns.items()}, candidates.positive_columns,
     )  # fmt: skip
     found = rated(narrow, [candidates])
-    assert found.columns["elo"].shape == (16, width)
+    assert found.columns["elo"].shape == (12, width)
     assert (np.isfinite(found.columns["elo"]) == found.filled).all()
 
 
@@ -284,7 +284,7 @@ def read(candidates: Candidates, texts: Texts, reader: Reader, **options: object
     settings = RatingOptions(pairwise_judges={"reader": 1.0}, **options)  # type: ignore[arg-type]
     rater = Rater(settings, seed=5, pairwise={"reader": reader}, texts=texts)
     rater.fit(CandidateShards.of([candidates]))
-    return rater(candidates.by_positive())
+    return rater(candidates)
 
 
 def test_pairwise_judges_alone_rate_by_what_the_texts_say() -> None:
@@ -331,7 +331,7 @@ def test_ratings_by_pairwise_judges_do_not_depend_on_shards_either() -> None:
         shards = [candidates.take(cut) for cut in cuts]
         rater = Rater(options, seed=5, pairwise={"reader": Reader()}, texts=texts)
         rater.fit(CandidateShards.of(shards))
-        results.append(Candidates.concatenate([rater(shard.by_positive()) for shard in shards]))
+        results.append(Candidates.concatenate([rater(shard) for shard in shards]))
     for name in ("elo", "elo_se", "gap_se"):
         np.testing.assert_allclose(results[1].columns[name], results[0].columns[name], atol=1e-2)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.candidates import SOURCES, Candidates
+from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.dense.nodes import build_dense_index, retrieve
 from anmi.pipelines.dense.params import DenseParams
+from anmi.retrieval.pool import Positives
 from anmi.selection.recipe import recipe_book
+from anmi.selection.rows import training_rows
 
 DOCUMENTS, QUERIES, DEPTH = 120, 9, 6
 Merge = Callable[..., Candidates]
@@ -47,14 +50,15 @@ def merge() -> Merge:
     vectors, asked = (rng.normal(size=(count, 16)).astype(np.float32) for count in (DOCUMENTS, QUERIES))
     vectors, asked = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, asked))
 
-    def merged(
+    def shards(
         random: int,
         shard: int = 4,
         documents: int = DOCUMENTS,
         pairs: list[tuple[str, str, str]] | None = None,
         recipe: str = "both",
         splits: list[str] | None = None,
-    ) -> Candidates:
+        labels: pd.DataFrame = qrels,
+    ) -> CandidateShards:
         part = corpus[:documents]
         table = pd.DataFrame([*copies, *(pairs or [])], columns=["document_id", "other_id", "kind"])
         bm25, params = BM25Params(depth=DEPTH, shard=shard), DenseParams(depth=DEPTH, random=random)
@@ -70,16 +74,40 @@ def merge() -> Merge:
             ],
             corpus=part,
             queries=told,
-            qrels=qrels,
+            qrels=labels,
             related_documents=table[table.document_id.isin(part.document_id)],
             recipe=recipe,
             recipes=BOOK,
             bm25=bm25,
             dense=params,
             seed=1,
-        ).whole()
+        )
 
-    return merged
+    def whole(*args: Any, **options: Any) -> Candidates:
+        return shards(*args, **options).whole()
+
+    whole.shards = shards  # type: ignore[attr-defined]
+    return whole
+
+
+def test_a_query_with_many_positives_costs_what_one_with_eight_does(merge: Merge) -> None:
+    many = [f"d{place}" for place in range(100)]
+    labels = pd.DataFrame({"query_id": [f"q{n}" for n in range(QUERIES)], "document_id": [f"d{n}" for n in range(9)]})
+    labels = pd.concat([labels[1:], pd.DataFrame({"query_id": "q0", "document_id": many})]).assign(relevance=1)
+    blocks = [*merge.shards(DOCUMENTS, shard=6, labels=labels)]  # type: ignore[attr-defined]
+    assert [len(block) for block in blocks] == [3, 6], "who has many shares a shard with few"
+    first = blocks[0]
+    assert first.positives.shape == (3, 8) and first.columns["dense"].shape[1] <= DOCUMENTS
+    assert not set(first.documents[0].tolist()) & set(range(100)), "no labelled document is a candidate"
+    own = first.positive_columns["dense"][0]
+    assert own[0] == np.sort(own)[3], "the lower median of eight stands first"
+    assert first.query_columns["best_bm25"][0] >= first.positive_columns["bm25"][0].max()
+    rows = training_rows(
+        CandidateShards.of(blocks), [f"d{n}" for n in range(DOCUMENTS)], [""] * DOCUMENTS,
+        {f"q{n}": "" for n in range(QUERIES)}, labels=Positives(labels, {f"d{n}": n for n in range(DOCUMENTS)}),
+    ).to_pandas()  # fmt: skip
+    assert rows.query_id.value_counts()["q0"] == 8 and len(rows) == 8 + QUERIES - 1
+    assert set(rows.positive_ids[0]) == set(many), "none of which is ever a negative"
 
 
 def test_random_documents_come_last_and_leave_the_retrieved_as_they_are(merge: Merge) -> None:

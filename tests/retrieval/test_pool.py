@@ -38,7 +38,7 @@ def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(rows: li
     pairs += [("stranger", "d1", 1), ("q0", "d3", 0)]
     pairs = [pairs[i] for i in np.random.default_rng(seed).permutation(len(pairs))]
     qrels = pd.DataFrame(pairs, columns=["query_id", "document_id", "relevance"])
-    found = pool.positives_of(queries, qrels, {f"d{d}": d for d in range(N)})
+    found = pool.Positives(qrels, {f"d{d}": d for d in range(N)}).of(queries)
     assert unpadded(found) == [[int(d[1:]) for q, d, r in pairs if q == query and r > 0] for query in queries]
     assert found.shape[1] >= 1
 

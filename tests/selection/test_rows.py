@@ -27,7 +27,7 @@ def selected() -> Candidates:
     """Row a: negatives 5 then 4; row b: none; row c: dropped though it has one."""
     block = Candidates(
         query_ids=np.array(["a", "b", "c"]),
-        positives=np.array([[1, 0], [2, PADDING], [3, PADDING]], np.int32),
+        positives=np.array([[1], [2], [3]], np.int32),
         documents=np.array([[4, 5, 6], [7, PADDING, PADDING], [8, 9, PADDING]], np.int32),
         source=np.array([[1, 3, 2], [1, 0, 0], [2, 2, 0]], np.uint8),
         columns={
@@ -35,7 +35,7 @@ def selected() -> Candidates:
             "gap_se": np.array([[40, 50, 60], [70, np.nan, np.nan], [80, 90, np.nan]], np.float32),
             "choice": np.array([[2, 1, np.nan], [np.nan] * 3, [1, np.nan, np.nan]], np.float32),
         },
-        positive_columns={"dense": np.array([[0.1, 0.0], [0.2, np.nan], [0.3, np.nan]], np.float32)},
+        positive_columns={"dense": np.array([[0.1], [0.2], [0.3]], np.float32)},
         weight=np.array([[0.25, 1.0, 1.0], [1, 1, 1], [1, 1, 1]], np.float32),
         verdict=np.array([[1, 1, 0], [2, 0, 0], [1, 0, 0]], np.int16),
         legend=("open", "negative", "denoise"),
@@ -50,7 +50,7 @@ def rows_of(*blocks: Candidates) -> pd.DataFrame:
 def test_a_row_holds_its_negatives_in_the_order_of_choice() -> None:
     row = rows_of(selected()).iloc[0]
     assert (row.query_id, row["query"], row.positive_id, row.positive) == ("a", "query a", "d1", "text 1")
-    assert row.positive_ids == ["d1", "d0"]
+    assert row.positive_ids == ["d1"]
     assert row.negative_ids == ["d5", "d4"] and row.negatives == ["text 5", "text 4"]
     assert row.weights == [1.0, 0.25]
     assert row.sources == ["bm25+dense", "bm25"]
@@ -123,19 +123,19 @@ def test_without_any_negative_there_are_no_pairs_but_all_their_columns() -> None
 def routed() -> Candidates:
     """Query a has two positives, so two rows: 4 is promoted, 5 its negative, 6 unsafe, 7 uncertain; query b takes 6."""
     block = Candidates(
-        query_ids=np.array(["a", "a", "b"]),
-        positives=np.array([[1, 0], [0, 1], [2, PADDING]], np.int32),
-        documents=np.array([[4, 5, 6, 7], [4, 5, 6, 7], [6, 4, PADDING, PADDING]], np.int32),
-        source=np.ones((3, 4), np.uint8),
+        query_ids=np.array(["a", "b"]),
+        positives=np.array([[1, 0], [2, PADDING]], np.int32),
+        documents=np.array([[4, 5, 6, 7], [6, 4, PADDING, PADDING]], np.int32),
+        source=np.ones((2, 4), np.uint8),
         columns={
-            "dense": np.array([[0.4, 0.5, 0.6, 0.7]] * 2 + [[0.2, 0.1, np.nan, np.nan]], np.float32),
-            "p_relevant": np.array([[0.75, 0.0, 0.3, 0.4]] * 2 + [[0.1, 0.1, np.nan, np.nan]], np.float32),
-            "choice": np.array([[np.nan, 1, np.nan, np.nan]] * 2 + [[1, np.nan, np.nan, np.nan]], np.float32),
+            "dense": np.array([[0.4, 0.5, 0.6, 0.7], [0.2, 0.1, np.nan, np.nan]], np.float32),
+            "p_relevant": np.array([[0.75, 0.0, 0.3, 0.4], [0.1, 0.1, np.nan, np.nan]], np.float32),
+            "choice": np.array([[np.nan, 1, np.nan, np.nan], [1, np.nan, np.nan, np.nan]], np.float32),
         },
-        positive_columns={"dense": np.array([[0.8, 0.9], [0.9, 0.8], [0.3, np.nan]], np.float32)},
-        query_columns={"weight": np.array([0.5, 0.5, 1.0], np.float32)},
+        positive_columns={"dense": np.array([[0.8, 0.9], [0.3, np.nan]], np.float32)},
+        query_columns={"weight": np.array([0.5, 1.0], np.float32)},
     )
-    first = np.array([[True], [True], [False]])
+    first = np.array([[True], [False]])
     block = block.rejected("promote", first & (block.documents == 4), "p ≥ 0.7", "promoted", in_batch=True)
     block = block.rejected("denoise", first & (block.documents == 6), "p ≥ 0.2", "unsafe", in_batch=True)
     block = block.rejected("uncertain", first & (block.documents == 7), "", "uncertain", in_batch=True)
@@ -157,13 +157,11 @@ def test_what_may_be_relevant_here_and_stands_in_another_row_is_excluded() -> No
     rows = rows_of(routed())
     assert sorted(rows.excluded_ids[0]) == ["d4", "d6"], "7 is in no row, so no batch can hold it"
     assert rows.excluded_ids[3] == []
-    assert rows.uncertain_ids.tolist() == [["d7"], ["d7"], ["d7"], []] and rows.uncertain[0] == ["text 7"]
-    assert rows.uncertain_p[0] == pytest.approx([0.4])
 
 
 def test_a_document_that_is_only_close_to_the_positive_may_meet_the_query_in_a_batch() -> None:
-    close = routed().rejected("max_ratio", np.ones((3, 4), bool), "dense ≥ 0.95 of the positive's", "unsafe")
-    assert close.legend[close.verdict[2, 1]] == "max_ratio", "document 4, which is a positive of query a"
+    close = routed().rejected("max_ratio", np.ones((2, 4), bool), "dense ≥ 0.95 of the positive's", "unsafe")
+    assert close.legend[close.verdict[1, 1]] == "max_ratio", "document 4, which is a positive of query a"
     assert rows_of(close).excluded_ids[3] == []
 
 

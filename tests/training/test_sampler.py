@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from anmi.training.batch import Row
 from anmi.training.curriculum import build_curriculum
 from anmi.training.options import TrainingOptions
-from anmi.training.sampling import build_sampler
+from anmi.training.sampling import InTurn, build_sampler
 
 GAPS = range(100, 900, 50)
 
@@ -51,3 +54,14 @@ def test_judgments_that_only_the_draw_reads_are_left_behind():
     curriculum = build_curriculum(chosen.curriculum, 100, 1, 3)
     (left,) = build_sampler(ROWS, chosen, curriculum, 1, keep=("cross",))(np.array([0]), 0)
     assert set(left.judged) == {"cross"}
+
+
+def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
+    known = pd.DataFrame({"query_id": "q", "document_id": [f"d{n}" for n in range(20)], "text": "of the document"})
+    rows = [replace(ROWS[0], query_id="q", positive_id=f"d{n}", judged={}) for n in (3, 7, 9)]
+    rows += [replace(rows[0], positive_id="promoted"), replace(rows[0], judged=ROWS[0].judged)]
+    sampler = InTurn(lambda numbers, step: [rows[number] for number in numbers], rows, known, seed=1, steps=2)
+    epochs = [[row.positive_id for row in sampler(np.arange(5), step)] for step in range(0, 14, 2)]
+    assert all(len(set(shown[:3])) == 3 and shown[3:] == ["promoted", "d3"] for shown in epochs)
+    assert {name for shown in epochs for name in shown[:3]} == set(known.document_id)
+    assert [row.positive_id for row in sampler(np.arange(5), 1)] == epochs[0]

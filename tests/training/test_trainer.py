@@ -1,5 +1,6 @@
 import json
 import os
+from copy import deepcopy
 from pathlib import Path
 
 import pandas as pd
@@ -28,7 +29,7 @@ def table(rows: int = 20, negatives: int = 2, **changes) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "query_id": f"q{i}",
+                "query_id": f"q{i:02}",
                 "query": f"w{i}",
                 "positive_id": f"d{i}",
                 "positive": document(i),
@@ -116,6 +117,13 @@ def test_same_seed_gives_the_same_weights_and_another_seed_others(encoder):
     assert not torch.equal(results[0], results[2])
 
 
+def test_rows_in_another_order_give_the_same_weights(encoder):
+    start, rows = deepcopy(encoder), table(40)
+    first = fit(encoder, rows).model[0].embedding.weight
+    again = fit(start, rows.sample(frac=1, random_state=3)).model[0].embedding.weight
+    assert torch.equal(first, again)
+
+
 def test_dev_chooses_the_epoch_that_is_kept(encoder):
     seen = []
 
@@ -158,7 +166,7 @@ def test_nothing_to_learn_from_is_refused(encoder):
 def test_nan_loss_names_the_queries(encoder):
     with torch.no_grad():
         encoder[0].embedding.weight[4] = float("nan")  # the row of w3
-    with pytest.raises(AnmiError, match=r"queries (.*, )?q3\b"):
+    with pytest.raises(AnmiError, match=r"queries (.*, )?q03\b"):
         fit(encoder, table(negatives=0), in_batch="positives")
 
 

@@ -11,9 +11,9 @@ from anmi.candidates.block import (
     Kind,
     Rule,
 )
-from anmi.candidates.shards import CandidateShards, Columns, ColumnShards, Layout
+from anmi.candidates.shards import CandidateShards, Columns, ColumnShards, block_of
 
 __all__ = [
     "MARKED", "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SOURCES", "CandidateShards", "Candidates", "ColumnShards",
-    "Columns", "Kind", "Layout", "Rule",
+    "Columns", "Kind", "Rule", "block_of",
 ]  # fmt: skip

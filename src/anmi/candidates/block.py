@@ -67,9 +67,10 @@ class Candidates:
     Attributes
     ----------
     query_ids
-        Q identifiers. After :meth:`by_positive` a query stands once per positive.
+        Q identifiers; a query stands once, however many positives it has.
     positives
-        Document indexes of the known positives, int32 [Q, P], padded with -1.
+        Document indexes of the known positives that are measured, int32 [Q, P], padded with -1; of many some are drawn.
+        The first is the one that bars relative to "the positive" go by: of those measured the median by similarity.
     documents
         Document indexes of the candidates, int32 [Q, M], padded with -1; never a positive, no repeats in a row.
     columns
@@ -248,25 +249,6 @@ class Candidates:
             verdict=taken(self.verdict, 0),
             weight=taken(self.weight, 0),
             columns={name: taken(column, np.nan) for name, column in self.columns.items()},
-        )
-
-    def by_positive(self) -> Candidates:
-        """Return one row per (query, positive): the row's own positive first, the others behind it.
-
-        A threshold relative to "the positive" is then relative to column 0 of the positive arrays.
-        """
-        row, place = np.nonzero(self.positives != PADDING)
-        block = self.take(row)
-        width = np.arange(self.positives.shape[1])
-        order = np.where(width[None, :] == 0, place[:, None], width[None, :] - (width[None, :] <= place[:, None]))
-
-        def first(values: NDArray[Any]) -> NDArray[Any]:
-            return np.take_along_axis(values, order, axis=1)
-
-        return replace(
-            block,
-            positives=first(block.positives),
-            positive_columns={name: first(column) for name, column in block.positive_columns.items()},
         )
 
     @staticmethod

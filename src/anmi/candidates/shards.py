@@ -190,26 +190,12 @@ Second = TypeVar("Second")
 Layers = tuple[Source, ...]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How a block is put together from its layers: the block of retrieval, then the columns of stages.
-
-    Attributes
-    ----------
-    expanded
-        Number of layers behind which the block is turned to one row per (query, positive); None for never.
-    """
-
-    expanded: int | None = None
-
-    def __call__(self, layers: Layers) -> Candidates:
-        """Return the block."""
-        block = Candidates.from_bytes(read(layers[0]))
-        for number, layer in enumerate(layers[1:], start=1):
-            if number == self.expanded:
-                block = block.by_positive()
-            block = Columns.from_bytes(read(layer)).onto(block)
-        return block.by_positive() if self.expanded == len(layers) else block
+def block_of(layers: Layers) -> Candidates:
+    """Put a block together: that of retrieval, and the columns that stages added to it."""
+    block = Candidates.from_bytes(read(layers[0]))
+    for layer in layers[1:]:
+        block = Columns.from_bytes(read(layer)).onto(block)
+    return block
 
 
 class CandidateShards:
@@ -230,12 +216,8 @@ class CandidateShards:
         narrow: Callable[[Sequence[str]], CandidateShards] | None = None,
         layers: Callable[[], Iterator[Layers]] | None = None,
         files: Sequence[Path] | None = None,
-        layout: Layout = Layout(),
-        depth: int = 1,
     ) -> None:
-        self._blocks, self.files = blocks, files
-        self._narrow = narrow
-        self._layers, self.layout, self._depth = layers, layout, depth
+        self._blocks, self._narrow, self._layers, self.files = blocks, narrow, layers, files
 
     @staticmethod
     def of(blocks: Sequence[Candidates]) -> CandidateShards:
@@ -266,14 +248,13 @@ class CandidateShards:
         return write_all(self.parts(), folder)
 
     def layers(self) -> Iterator[Layers]:
-        """Yield what each block is put together from by ``layout``; what is stored is not read for it."""
+        """Yield what :func:`block_of` puts each block together from; what is stored is not read for it."""
         return self._layers() if self._layers is not None else ((block.to_bytes(),) for block in self)
 
     def parts(self) -> Iterator[bytes]:
         """Yield each block as :meth:`Candidates.to_bytes` writes it; what is stored so is not decoded for it."""
         for layers in self.layers():
-            plain = len(layers) == 1 and self.layout.expanded is None
-            yield read(layers[0]) if plain else self.layout(layers).to_bytes()
+            yield read(layers[0]) if len(layers) == 1 else block_of(layers).to_bytes()
 
     def __iter__(self) -> Iterator[Candidates]:
         return self._blocks()
@@ -299,18 +280,6 @@ class CandidateShards:
             lambda: (columns.onto(block) for block, columns in _side_by_side(self, added)),
             narrow,
             lambda: ((*layers, part) for layers, part in _side_by_side(self.layers(), added.sources())),
-            layout=self.layout,
-            depth=self._depth + 1,
-        )
-
-    def by_positive(self) -> CandidateShards:
-        """Return the blocks with one row per (query, positive); see :meth:`Candidates.by_positive`."""
-        return CandidateShards(
-            lambda: (block.by_positive() for block in self),
-            lambda names: self.only(*names).by_positive(),
-            self.layers,
-            layout=Layout(self._depth),
-            depth=self._depth,
         )
 
     def map(self, function: Callable[[Candidates], Candidates]) -> CandidateShards:

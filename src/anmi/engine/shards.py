@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
-from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, Layout
+from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, block_of
 from anmi.candidates.parts import read
 from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, limited
 from anmi.errors import AnmiError
@@ -244,11 +244,10 @@ def _connected(engine: EngineParams) -> Any:
 
 @dataclass(frozen=True)
 class _Part:
-    """Makes the bytes of a block of an item; with a layout, of a block by its layers, or of what is added to that."""
+    """Makes the bytes of a block of an item, or of a block that is put together from layers, or what is added to it."""
 
     function: Made
-    layout: Layout | None = None
-    added: bool = False
+    of: Literal["item", "block", "columns"] = "item"
 
     @property
     def in_threads_below(self) -> int:
@@ -256,11 +255,11 @@ class _Part:
         return getattr(self.function, "in_threads_below", 0)
 
     def __call__(self, item: Any) -> bytes:
-        if self.layout is None:
+        if self.of == "item":
             return self.function(item).to_bytes()
-        block = self.layout(item)
+        block = block_of(item)
         made = self.function(block)
-        return Columns.added(block, made).to_bytes(block) if self.added else made.to_bytes()
+        return Columns.added(block, made).to_bytes(block) if self.of == "columns" else made.to_bytes()
 
 
 def _parts(
@@ -268,7 +267,7 @@ def _parts(
 ) -> Callable[[], Iterator[bytes]]:
     def parts() -> Iterator[bytes]:
         sent: Iterable[Any] = items()
-        if engine.kind == "ray" and made.layout is not None:
+        if engine.kind == "ray" and made.of != "item":
             # Workers on other machines do not reach the files of this one.
             sent = (tuple(read(layer) for layer in layers) for layers in sent)
         with tqdm(total=total, desc=description, unit="query", disable=not description or None, delay=2) as bar:
@@ -305,7 +304,7 @@ def map_blocks(
 
     Parameters are those of :func:`make_blocks`, but for the shards in place of the items.
     """
-    return CandidateShards.of_parts(_parts(engine, _Part(function, shards.layout), shards.layers, description, total))
+    return CandidateShards.of_parts(_parts(engine, _Part(function, "block"), shards.layers, description, total))
 
 
 def add_columns(
@@ -315,4 +314,4 @@ def add_columns(
 
     Parameters are those of :func:`map_blocks`; the function returns the block that it is given with columns added.
     """
-    return ColumnShards(_parts(engine, _Part(function, shards.layout, added=True), shards.layers, description, total))
+    return ColumnShards(_parts(engine, _Part(function, "columns"), shards.layers, description, total))

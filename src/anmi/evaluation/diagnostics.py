@@ -63,7 +63,7 @@ class Funnel:
     positives) or ``rejected``; ``undecided`` (passed every filter, not drawn); ``negative`` (drawn; queries with at
     least one); ``complete`` (negatives of queries that have ``n``). In the row of a verdict ``candidates`` are those
     that carry it plus the still open ones of queries it dropped, and ``queries`` are those it dropped. The candidates
-    of verdicts + undecided + negative add up to the total. A query that stands once per positive counts as often.
+    of verdicts + undecided + negative add up to the total.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def false_negatives_of_pairs(
 
 
 class Gap:
-    """Measures how far the selected negatives lie below the positive of their row, by a measurement of both.
+    """Measures how far the selected negatives lie below their query's first positive, by a measurement of both.
 
     It finds ``column, count, mean, median``, and a histogram of ``counts`` between ``edges``; nothing where no selected
     negative has the measurement.
@@ -344,17 +344,15 @@ class AgainstMarks:
         place = dict(zip(document_ids, range(len(document_ids)), strict=True))
         rows = relevant["document_id"].map(place).tolist()
         self._relevant = set(zip(relevant["query_id"].tolist(), rows, strict=True))
-        # By pair, since a query stands once per positive.
         self._seen: dict[tuple[str, int], tuple[float, bool]] = {}
 
     def see(self, block: Candidates) -> None:
-        """Look at a block after selection, of which each row's own positive comes first."""
+        """Look at a block after selection."""
         if MARKED in block.columns and "p_judged" in block.columns:
             self._note(block, block.documents, block.columns["p_judged"], block.columns[MARKED] == 0, known=False)
         if self._relevant and "p_relevant" in block.positive_columns:
             asked = np.isin(block.query_ids, [query for query, _ in self._relevant])
             own = (block.positives != PADDING) & asked[:, None]
-            own[:, 1:] = False
             self._note(block, block.positives, block.positive_columns["p_relevant"], own, known=True)
 
     def _note(
@@ -399,8 +397,8 @@ _COUNTS: Final = ("candidates", "judged", "expected", "known", "relevant")
 class RelevanceByNearness:
     """Counts which share of the chosen and of the rejected candidates is relevant, by how near they are.
 
-    Near is the similarity ``dense`` of a candidate less that of its row's positive: above 0 the candidate is nearer to
-    the query than the positive, the harder a negative. It finds ``edges`` of n bins, of which the outermost ones hold
+    Near is the similarity ``dense`` of a candidate less that of the query's first positive: above 0 it is nearer to the
+    query than the positive, and the harder a negative. It finds ``edges`` of n bins, of which the outermost ones hold
     all beyond, and for ``chosen`` and ``rejected`` lists of n: ``candidates``; those ``judged`` and their ``expected``
     share of relevant ones (mean ``p_relevant``, None of none); those of queries for which unlabelled relevant documents
     are ``known``, and how many of them are ``relevant`` in truth. None where nothing was compared.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,40 +113,40 @@ def hide(
     ([[5], [3]], [[3, 2], [5, 2]], [0, 1])
     """
     known = block.positives != PADDING
-    several = np.nonzero(known.sum(axis=1) > 1)[0]
-    row, place = np.nonzero(known[several])
-    row, rows = several[row], block.take(several).by_positive()
-    if most is not None and len(row):
+    hidden = known & (known.sum(axis=1, keepdims=True) > 1)
+    if most is not None:
         draws = np.where(known, seeds.uniform(seed, "judging/hidden", block.query_ids.tolist(), block.positives), 2.0)
-        kept = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1)[row, place] < most
-        row, place, rows = row[kept], place[kept], rows.take(kept)
-    return _beside(rows, rows.positives[:, 1:], depth), row, place
+        hidden &= np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < most
+    row, place = np.nonzero(hidden)
+    # In the place of each hidden one and behind it stand those that come after it.
+    others = np.arange(max(known.shape[1] - 1, 0))
+    return _beside(block, row, place, others + (others >= place[:, None]), depth), row, place
 
 
 def shown(block: Candidates, depth: int) -> Candidates:
     """Return a row for each known positive: the positive first, behind it the ``depth`` most similar candidates."""
-    rows = block.by_positive()
-    return _beside(rows, rows.positives[:, :0], depth)
+    row, place = np.nonzero(block.positives != PADDING)
+    return _beside(block, row, place, np.zeros((len(row), 0), np.int64), depth)
 
 
-def _beside(rows: Candidates, known: NDArray[np.int32], depth: int) -> Candidates:
-    """Put each row's own positive before its nearest candidates; ``known`` [R, P'], its last positives, stay known."""
-    near = nearest(rows, depth)
-    shared = [name for name in rows.columns if name in rows.positive_columns]
-    documents = np.concatenate([rows.positives[:, :1], np.take_along_axis(rows.documents, near, axis=1)], axis=1)
+def _beside(
+    block: Candidates, row: NDArray[np.int64], place: NDArray[np.int64], others: NDArray[np.int64], depth: int
+) -> Candidates:
+    """Put positives [R] before their rows' nearest candidates; those at the places ``others`` [R, P'] stay known."""
+    near = nearest(block, depth)
 
-    def columns(name: str) -> NDArray[np.float32]:
-        others = np.take_along_axis(rows.columns[name], near, axis=1)
-        return np.concatenate([rows.positive_columns[name][:, :1], others], axis=1)
+    def placed(own: NDArray[Any], candidates: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([own[row, place][:, None], np.take_along_axis(candidates, near, axis=1)[row]], axis=1)
 
-    first = rows.positives.shape[1] - known.shape[1]
+    shared = block.columns.keys() & block.positive_columns.keys()
+    documents = placed(block.positives, block.documents)
     return Candidates(
-        query_ids=rows.query_ids,
-        positives=known,
+        query_ids=block.query_ids[row],
+        positives=block.positives[row[:, None], others],
         documents=documents,
         source=np.zeros(documents.shape, np.uint8),
-        columns={name: columns(name) for name in shared},
-        positive_columns={name: rows.positive_columns[name][:, first:] for name in shared},
+        columns={name: placed(block.positive_columns[name], block.columns[name]) for name in sorted(shared)},
+        positive_columns={name: block.positive_columns[name][row[:, None], others] for name in sorted(shared)},
     )
 
 

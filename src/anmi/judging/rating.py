@@ -281,7 +281,7 @@ class Rater:
         agreement = Agreement(list(self._weights.values()))
         for block in shards:
             draw = seeds.uniform(self.seed, "elo/agreement", list(block.query_ids), np.zeros((len(block), 1), np.int32))
-            sample = block.take(draw[:, 0] * queries < _AGREEMENT_QUERIES).by_positive()
+            sample = block.take(draw[:, 0] * queries < _AGREEMENT_QUERIES)
             if len(sample) == 0:
                 continue
             panel, sizes = self._panel(sample, pairwise=False)
@@ -295,7 +295,7 @@ class Rater:
         return agreement.votes(self.options.common_error)
 
     def _panel(self, block: Candidates, pairwise: bool = True) -> tuple[Panel, NDArray[np.int64]]:
-        """The judges of a block with one row per (query, positive), and the number of nodes of each row."""
+        """The judges of a block, and the number of nodes of each row."""
         sizes = 1 + block.filled[:, : self.options.depth].sum(axis=1)
         depth = int(sizes.max(initial=1)) - 1
 
@@ -320,12 +320,11 @@ class Rater:
         return panel, sizes
 
     def __call__(self, block: Candidates) -> Candidates:
-        """Return a block of one row per (query, positive) with ``elo``, ``elo_se``, ``gap_se`` and ``p_preferred``.
+        """Return a block with ``elo``, ``elo_se``, ``gap_se`` and ``p_preferred``.
 
-        Node 0 of each comparison graph is the row's own positive, the others its rated candidates; ``gap_se`` is the
-        standard error of Elo(own positive) − Elo(candidate), and ``p_preferred`` the model's P(candidate ≻ own
-        positive). A document that no chain of answered comparisons joins to the positive has no gap to it, and stays
-        NaN.
+        Node 0 of each comparison graph is the query's first positive, the others its rated candidates; ``gap_se`` is
+        the standard error of Elo(positive) − Elo(candidate), and ``p_preferred`` the model's P(candidate ≻ positive). A
+        document that no chain of answered comparisons joins to the positive has no gap to it, and stays NaN.
         """
         if not self._weights and not self.options.pairwise_judges:
             raise AnmiError("the rater was not fitted")

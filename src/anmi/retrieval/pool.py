@@ -14,27 +14,78 @@ from anmi.candidates import PADDING, SOURCES
 from anmi.corpus.related import copies
 
 RECIPROCAL_RANK_CONSTANT = 60.0
+# Up to so many documents, comparing with one after the other costs less than sorting.
+_FEW: Final = 16
 
 
-def positives_of(query_ids: list[str], qrels: pd.DataFrame, document_index: Mapping[str, int]) -> NDArray[np.int32]:
-    """Return the known positives of each query, int32 [Q, P], padded with -1, in the order of the qrels.
+class Positives:
+    """The known positives of queries, held by label and padded for those alone that are asked for.
 
     Examples
     --------
     >>> qrels = pd.DataFrame({"query_id": ["a", "b", "b"], "document_id": ["x", "x", "y"], "relevance": [1, 1, 1]})
-    >>> positives_of(["a", "b"], qrels, {"x": 0, "y": 1}).tolist()
-    [[0, -1], [0, 1]]
+    >>> positives = Positives(qrels, {"x": 0, "y": 1})
+    >>> positives.of(["a", "b"]).tolist(), positives.counts(["c", "b"]).tolist()
+    ([[0, -1], [0, 1]], [0, 2])
     """
-    row = pd.Series(np.arange(len(query_ids)), index=query_ids)
-    known = qrels[(qrels.relevance > 0) & qrels.query_id.isin(row.index)]
-    rows = row.loc[known.query_id].to_numpy()
-    order = np.argsort(rows, kind="stable")
-    rows, documents = rows[order], known.document_id.map(document_index).to_numpy(np.int64)[order]
-    counts = np.bincount(rows, minlength=len(query_ids))
-    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    result = np.full((len(query_ids), max(int(counts.max(initial=0)), 1)), PADDING, np.int32)
-    result[rows, place] = documents
-    return result
+
+    def __init__(self, qrels: pd.DataFrame, document_index: Mapping[str, int]) -> None:
+        places = qrels.document_id.map(document_index)
+        there = (qrels.relevance > 0) & places.notna()
+        codes, names = pd.factorize(qrels.query_id[there])
+        order = np.argsort(codes, kind="stable")
+        self._names = pd.Index(names)
+        self._starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        self._documents = places[there].to_numpy(np.int32)[order]
+
+    def _places(self, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        row = self._names.get_indexer(pd.Series(list(query_ids), dtype=object))
+        return self._starts[row], np.where(row < 0, 0, self._starts[row + 1] - self._starts[row])
+
+    def counts(self, query_ids: Sequence[str]) -> NDArray[np.int64]:
+        """Return how many each query has."""
+        return self._places(query_ids)[1]
+
+    def of(self, query_ids: Sequence[str]) -> NDArray[np.int32]:
+        """Return those of Q queries, int32 [Q, P], padded with -1, in the order of the qrels; P is at least 1."""
+        start, count = self._places(query_ids)
+        slots = np.arange(max(int(count.max(initial=0)), 1))
+        held = slots < count[:, None]
+        result = np.full(held.shape, PADDING, np.int32)
+        result[held] = self._documents[(start[:, None] + slots)[held]]
+        return result
+
+
+def some_of(seed: int, query_ids: list[str], positives: NDArray[np.int32], most: int) -> NDArray[np.int32]:
+    """Return at most so many positives of each query, drawn by its own stream, in the order that they had.
+
+    Examples
+    --------
+    >>> some_of(1, ["a", "b"], np.array([[3, 5, 7], [4, -1, -1]], np.int32), 2).tolist()
+    [[5, 7], [4, -1]]
+    """
+    if positives.shape[1] <= most:
+        return positives
+    draws = np.where(positives == PADDING, 2.0, seeds.uniform(seed, "positives", query_ids, positives))
+    drawn = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < most
+    return compacted(np.where(drawn, positives, np.int32(PADDING)))[0]
+
+
+def median_first(positives: NDArray[np.int32], values: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the order that puts the positive of the median value first and leaves the others, int64 [Q, P].
+
+    Of an even number it is the lower of the two in the middle, and of equal ones that of the smaller index.
+
+    Examples
+    --------
+    >>> median_first(np.array([[4, 5, 6, 7]], np.int32), np.array([[0.9, 0.3, 0.5, np.nan]], np.float32)).tolist()
+    [[2, 0, 1, 3]]
+    """
+    known = np.isfinite(values)
+    ranked = np.lexsort((positives, np.where(known, values, np.inf)), axis=1)
+    middle = np.maximum(known.sum(axis=1, keepdims=True) - 1, 0) // 2
+    place = np.take_along_axis(ranked, middle, axis=1)
+    return np.argsort(np.arange(positives.shape[1]) != place, axis=1, kind="stable")
 
 
 def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> NDArray[np.int32]:
@@ -59,6 +110,11 @@ def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> N
 def without(documents: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
     """Blank the excluded documents of each row: int32 [Q, M] with -1 where a document is in ``excluded`` [Q, P]."""
     result = documents.copy()
+    if excluded.shape[1] > _FEW:
+        size = int(max(documents.max(initial=0), excluded.max(initial=0))) + 1
+        row = np.arange(len(documents), dtype=np.int64)[:, None] * size
+        result[np.isin(row + documents, (row + excluded)[excluded != PADDING]) & (documents != PADDING)] = PADDING
+        return result
     for column in excluded.T:
         result[(documents == column[:, None]) & (column != PADDING)[:, None]] = PADDING
     return result

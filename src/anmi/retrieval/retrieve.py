@@ -25,7 +25,7 @@ class Queries(NamedTuple):
     query_ids, texts
         Of Q queries.
     positives
-        Their relevant documents, int32 [Q, P], padded with -1.
+        All their relevant documents, int32 [Q, P], padded with -1.
     own
         The document that each query is itself or has the text of, int32 [Q], -1 where there is none.
     vectors
@@ -69,9 +69,10 @@ class Retrieve:
     that a source found, or a deeper rank that is asked for: nobody reads those, and to count them costs as much as the
     search. Of positives the rank by BM25 is always known.
 
-    No candidate is a positive, the query itself or of the same text as these. What was retrieved comes best by fused
-    rank first, and what was only drawn at random behind it: the first columns, which later stages judge, are the same
-    with and without random documents.
+    Of a query with many positives some are drawn and measured, and the one of the median similarity (by BM25 where no
+    encoder is asked) stands first. No candidate is a positive, the query itself or of the same text as these. What was
+    retrieved comes best by fused rank first, and what was only drawn at random behind it: the first columns, which
+    later stages judge, are the same with and without random documents.
 
     Attributes
     ----------
@@ -89,6 +90,8 @@ class Retrieve:
         Of the run.
     bm25_ranks, dense_ranks
         Down to which rank of each source ranks are known in any case.
+    measured
+        Positives of a query that are measured, at most.
     """
 
     bm25: BM25Index | None
@@ -101,46 +104,54 @@ class Retrieve:
     seed: int
     bm25_ranks: int = 0
     dense_ranks: int = 0
+    measured: int = 8
 
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
         excluded = self.related.same_text(np.concatenate([queries.positives, queries.own[:, None]], axis=1))
+        known_positives = queries.positives
+        some = pool.some_of(self.seed, queries.query_ids, queries.positives, self.measured)
+        queries = queries._replace(positives=some)
         drawn = pool.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
-        found = self._find(queries, excluded, np.concatenate([drawn, queries.positives], axis=1))
+        found = self._find(queries, excluded, np.concatenate([drawn, some, known_positives], axis=1))
         nearest, lexical = pool.without(found.nearest, excluded), pool.without(found.lexical, excluded)
         known = {
             "bm25_rank": pool.known_from(found.lexical_scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
             "dense_rank": pool.known_from(found.nearest_scores, nearest >= 0, self.dense_depth, self.dense_ranks),
         }
-        random_values, own_values = np.split(found.given, [drawn.shape[1]], axis=1)
+        random_values, own_values, given = np.split(found.given, np.cumsum([drawn.shape[1], some.shape[1]]), axis=1)
         documents, source, values = pool.merged(
             (*_first(self.bm25_depth, lexical, found.lexical_scores), "bm25"),
             (*_first(self.dense_depth, nearest, found.nearest_lexical), "dense"),
             (drawn, random_values, "random"),
         )
-        cosines, higher = self._look(queries, documents, own_values, found)
-        columns, own = dict[str, NDArray[np.float32]](), dict[str, NDArray[np.float32]]()
+        best = np.fmax.reduce(given, axis=1, keepdims=True)
+        cosines, higher = self._look(queries, documents, np.concatenate([own_values, best], axis=1), found)
+        columns, own, of_query = (dict[str, NDArray[np.float32]]() for _ in range(3))
         if self.bm25 is not None:
             columns["bm25"], own["bm25"] = values, own_values
             columns["bm25_rank"] = pool.listed_ranks(values, found.lexical_scores, known["bm25_rank"])
-            own["bm25_rank"] = higher
+            own["bm25_rank"] = higher[:, :-1]
+            of_query = {"best_bm25": best[:, 0], "best_bm25_rank": higher[:, -1]}
         if self.vectors is not None:
             ranks = pool.listed_ranks(cosines, found.nearest_scores, known["dense_rank"])
             for name, said in (("dense", cosines), ("dense_rank", ranks)):
                 columns[name], own[name] = said[:, : documents.shape[1]], said[:, documents.shape[1] :]
         lists = [columns[name] for name in known if name in columns]
         columns["fused"] = pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)
-        columns["related"] = np.where(documents < 0, np.nan, self.related.kinds(queries.positives, documents)).astype(
+        columns["related"] = np.where(documents < 0, np.nan, self.related.kinds(known_positives, documents)).astype(
             np.float32
         )
+        first = pool.median_first(some, own.get("dense", own.get("bm25", np.zeros(some.shape, np.float32))))
         order = np.lexsort((documents, -columns["fused"], source == SOURCES["random"], documents < 0), axis=1)
         return Candidates(
             query_ids=np.array(queries.query_ids, dtype=np.str_),
-            positives=queries.positives,
+            positives=np.take_along_axis(some, first, axis=1),
             documents=np.take_along_axis(documents, order, axis=1),
             source=np.take_along_axis(source, order, axis=1),
             columns={name: np.take_along_axis(values, order, axis=1) for name, values in columns.items()},
-            positive_columns=own,
+            positive_columns={name: np.take_along_axis(values, first, axis=1) for name, values in own.items()},
+            query_columns=of_query,
         )
 
     def _find(self, queries: Queries, excluded: NDArray[np.int32], given: NDArray[np.int32]) -> Found:
@@ -173,9 +184,9 @@ class Retrieve:
     def _look(
         self, queries: Queries, documents: NDArray[np.int32], own: NDArray[np.float32], found: Found
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return cosines with candidates and positives, [Q, M + P], and ranks of the positives by BM25, [Q, P].
+        """Return cosines with candidates and positives, [Q, M + P], and the ranks that scores by BM25 have, [Q, G].
 
-        Ranks follow from the list; only those of positives below its end have to be counted.
+        Ranks follow from the list; only those of scores below its end have to be counted.
         """
         end = found.lexical_scores[:, -1:] if found.lexical.shape[1] else np.full((len(own), 1), np.inf, np.float32)
         ranks = pool.listed_ranks(own, found.lexical_scores, end)

@@ -20,18 +20,8 @@ def rated(
     judgments: ColumnShards,
     ratings: ColumnShards,
 ) -> CandidateShards:
-    """Return the candidates with the columns of all stages, one row per (query, positive).
-
-    Parameters
-    ----------
-    candidates
-        Of retrieval.
-    consistency, evidence, judgments
-        Columns that were added to them.
-    ratings
-        Columns that were added to their rows per (query, positive).
-    """
-    return candidates.joined(consistency, evidence, judgments).by_positive().joined(ratings)
+    """Return the candidates of retrieval with the columns that the stages added to them."""
+    return candidates.joined(consistency, evidence, judgments, ratings)
 
 
 def believed(block: Candidates) -> Candidates:

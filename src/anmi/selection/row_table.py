@@ -24,7 +24,6 @@ JOINED: Final[dict[str, str | None]] = {
     "positive_id": "positive",
     "positive_ids": None,
     "negative_ids": "negatives",
-    "uncertain_ids": "uncertain",
     "excluded_ids": None,
 }
 # Above the texts of any group: else the writer gives up the dictionary, and repeats the texts.

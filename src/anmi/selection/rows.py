@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.texts import values_by_id
 from anmi.engine.threads import ahead
-from anmi.retrieval.pool import compacted, without
+from anmi.retrieval.pool import Positives, compacted, without
 from anmi.retrieval.related import RelatedDocuments
 from anmi.selection.row_table import TrainingRows, listed
 
@@ -24,8 +24,7 @@ _READ: Final = (*_SCORES, "choice", "weight")
 _SOURCE_NAMES: Final = pa.array(
     ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)], pa.string()
 )
-# As many as a row has other documents to be compared with.
-_UNCERTAIN: Final = 8
+_OF_FIRST: Final = ("elo", "elo_se")
 
 
 def training_rows(
@@ -36,19 +35,20 @@ def training_rows(
     related: RelatedDocuments | None = None,
     own: Mapping[str, int] | None = None,
     splits: Mapping[str, str] | None = None,
+    labels: Positives | None = None,
 ) -> TrainingRows:
-    """Return one row per kept (query, positive), its negatives as lists of equal length, best first.
+    """Return one row per kept query and measured positive, its negatives as lists of equal length, best first.
 
     Without a query there are no rows, and yet all columns, those of every score among them.
 
     A promoted candidate makes a further row: it is the positive, with the query's weight times its probability of
-    relevance, and the negatives are those of one of the query's rows. No negative has the text of a promoted document:
+    relevance. The negatives of all rows of a query are the same. No negative has the text of a promoted document:
     which documents these are is known only when all are chosen.
 
     Parameters
     ----------
     shards
-        After selection, one row per (query, positive).
+        After selection.
     document_ids, document_texts
         By document index.
     query_texts
@@ -59,19 +59,20 @@ def training_rows(
         By query id, the document that the query is itself or has the text of, where there is one.
     splits
         By query id; without it the rows do not say.
+    labels
+        All known positives of the queries; without it those that were measured are all.
 
     Returns
     -------
     TrainingRows
         ``query_id, query, query_weight, split, origin`` (``qrels`` or ``promoted``)``, positive_id, positive,
         positive_ids, negative_ids, negatives, weights, sources``, for every score the lists ``negative_<score>`` beside
-        the number ``positive_<score>``; ``uncertain_ids, uncertain, uncertain_p``: the likeliest few that are fit for
-        distillation only; and ``excluded_ids``: documents of other rows that must not become negatives of this one
-        inside a batch, because they are copies, near-duplicates or siblings of a positive, or their relevance here
-        was judged uncertain or likely; and in any case the query itself, which training may draw from the corpus.
+        the number ``positive_<score>``; and ``excluded_ids``: documents of other rows that must not become negatives of
+        this one inside a batch, because they are copies, near-duplicates or siblings of a positive, or their relevance
+        here was judged uncertain or likely; and in any case the query itself, which training may draw from the corpus.
     """
     count = len(document_ids)
-    maker = _RowMaker(count, query_texts, related or RelatedDocuments.of_none(count), own or {}, splits)
+    maker = _RowMaker(count, query_texts, related or RelatedDocuments.of_none(count), own or {}, splits, labels)
     tables = [maker(block) for block in ahead(shards.only(*_READ))] or [maker(_of_no_query())]
     # Blocks without rows may have measured less than the others.
     tables = [table for table in tables if len(table)] or tables[:1]
@@ -93,6 +94,7 @@ class _RowMaker:
     related: RelatedDocuments
     own: Mapping[str, int]
     splits: Mapping[str, str] | None
+    labels: Positives | None
     used: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,8 +104,9 @@ class _RowMaker:
         block = block.take(block.query_verdict == OPEN)
         own, promoted = block.positives[:, 0], block.of_kind("promoted")
         (found,) = compacted(np.where(promoted, block.documents, PADDING))
-        positives = np.concatenate([block.positives, found], axis=1)
         queries = block.query_ids.tolist()
+        known = block.positives if self.labels is None else self.labels.of(queries)
+        positives = np.concatenate([known, found], axis=1)
         selves = np.array([self.own.get(query, PADDING) for query in queries], np.int32)[:, None]
         copies = self.related.barred(found[:, :0], found)
         row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
@@ -111,7 +114,8 @@ class _RowMaker:
             order = np.lexsort((block.columns["choice"][row, slot], row))
             row, slot = row[order], slot[order]
         chosen = block.documents[row, slot]
-        self.used[chosen] = self.used[own] = self.used[block.documents[promoted]] = True
+        self.used[chosen] = self.used[block.documents[promoted]] = True
+        self.used[known[known != PADDING]] = True
         itself = self.related.barred(found[:, :0], selves)
         self.used[itself[itself != PADDING]] = True
         lengths = np.bincount(row, minlength=len(block))
@@ -141,8 +145,8 @@ class _RowMaker:
                     table[f"positive_{score}"] = pa.array(block.positive_columns[score][:, 0])
         doubtful = np.where(block.barred_in_batch, block.documents, PADDING)
         others = np.concatenate([doubtful, without(self.related.barred(positives, selves), positives)], axis=1)
-        table |= self._uncertain(block) | {"excluded_ids": _ragged(others)}
-        return self._with_promoted(pa.table(table), block, promoted)
+        table["excluded_ids"] = _ragged(others)
+        return self._by_positive(pa.table(table), block, promoted)
 
     def known(self, table: pa.Table) -> pa.Table:
         """Return the table with those excluded documents alone that some row uses."""
@@ -153,39 +157,31 @@ class _RowMaker:
         place = table.column_names.index("excluded_ids")
         return table.set_column(place, "excluded_ids", listed(column.flatten().filter(pa.array(kept)), lengths))
 
-    def _uncertain(self, block: Candidates) -> dict[str, pa.Array]:
-        probability = block.columns.get("p_relevant", np.zeros(block.documents.shape, np.float32))
-        row, slot = np.nonzero(block.of_kind("uncertain"))
-        order = np.lexsort((block.documents[row, slot], -probability[row, slot], row))
-        row, slot = row[order], slot[order]
-        place = np.arange(len(row)) - np.searchsorted(row, row)
-        row, slot = row[place < _UNCERTAIN], slot[place < _UNCERTAIN]
-        lengths = np.bincount(row, minlength=len(block))
-        return {
-            "uncertain_ids": listed(pa.array(block.documents[row, slot]), lengths),
-            "uncertain_p": listed(pa.array(probability[row, slot]), lengths),
-        }
-
-    def _with_promoted(self, table: pa.Table, block: Candidates, promoted: NDArray[np.bool_]) -> pa.Table:
-        known = np.where(block.positives == PADDING, np.iinfo(np.int32).max, block.positives)
-        # A query with several positives has several rows; what it promotes is to be one row and not several.
-        row, slot = np.nonzero(promoted & (block.positives[:, 0] == known.min(axis=1))[:, None])
-        if not len(row):
-            return table
-        probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))[row, slot]
-        more = table.take(pa.array(row))
+    def _by_positive(self, table: pa.Table, block: Candidates, promoted: NDArray[np.bool_]) -> pa.Table:
+        """Return a row for each measured positive of a query, and for each document that was promoted behind them."""
+        row, place = np.nonzero(block.positives != PADDING)
+        probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))
+        new, slot = np.nonzero(promoted)
+        # In the order of the queries, so that it does not depend on where a block ends.
+        order = np.argsort(np.concatenate([row, new]), kind="stable")
+        made = table.take(pa.array(np.concatenate([row, new])[order]))
+        weight = np.concatenate([np.ones(len(row), np.float32), probability[new, slot]])[order]
         changed: dict[str, Any] = {
-            "origin": pa.array(["promoted"] * len(row), pa.string()),
-            "positive_id": pa.array(block.documents[row, slot]),
-            "query_weight": pa.array(more.column("query_weight").to_numpy() * probability),
+            "origin": pa.array(np.where(order < len(row), "qrels", "promoted"), pa.string()),
+            "positive_id": _both(block.positives[row, place], block.documents[new, slot], order),
+            "query_weight": pa.array((made.column("query_weight").to_numpy() * weight).astype(np.float32)),
         }
         for name in table.column_names:
-            if name.startswith("positive_") and name[9:] in block.columns:
-                changed[name] = pa.array(block.columns[name[9:]][row, slot])
-        more = pa.table({name: changed.get(name, more.column(name)) for name in table.column_names})
-        # Each behind the row it comes from, so that the order does not depend on where a block ends.
-        order = np.argsort(np.concatenate([np.arange(len(table)), row]), kind="stable")
-        return pa.concat_tables([table, more]).take(pa.array(order)).combine_chunks()
+            score = name.removeprefix("positive_")
+            if name.startswith("positive_") and score in block.positive_columns:
+                # Gaps in Elo are to the first positive, beside which the candidates were rated.
+                own = block.positive_columns[score][row, 0 if score in _OF_FIRST else place]
+                changed[name] = _both(own, block.columns[score][new, slot], order)
+        return pa.table({name: changed.get(name, made.column(name)) for name in table.column_names}).combine_chunks()
+
+
+def _both(first: NDArray[Any], second: NDArray[Any], order: NDArray[np.int64]) -> pa.Array:
+    return pa.array(np.concatenate([first, second])[order])
 
 
 def _ragged(documents: NDArray[np.int32]) -> pa.ListArray:

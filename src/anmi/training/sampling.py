@@ -234,6 +234,61 @@ def _placed(row: Row, places: list[int]) -> Row:
     return replace(drawn, judged={**drawn.judged, SLOT: (math.nan, tuple(map(float, places)))})
 
 
+class InTurn:
+    """Shows the positives of queries that have more of them than rows, as many in an epoch as there are rows.
+
+    The positives of a query stand in an order that its own stream draws, and each epoch goes on where the last one
+    ended, so that all have their turn. Rows whose loss reads judgments of the positive keep that which was judged.
+
+    Parameters
+    ----------
+    inner
+        Chooses the negatives of a step.
+    rows
+        All training rows.
+    positives
+        ``query_id, document_id, text`` of such queries, all positives of each.
+    seed
+        Of the training.
+    steps
+        Of an epoch.
+    """
+
+    def __init__(
+        self, inner: NegativeSampler, rows: Sequence[Row], positives: pd.DataFrame, seed: int, steps: int
+    ) -> None:
+        self._inner, self._steps = inner, steps
+        table = positives.sort_values(["query_id", "document_id"])
+        self._turns: dict[str, list[tuple[str, str]]] = {}
+        for query, group in table.groupby("query_id", sort=False):
+            found = list(zip(group.document_id, group.text, strict=True))
+            order = seeds.permutation(seed, "training/positives", str(query), len(found))
+            self._turns[str(query)] = [found[place] for place in order]
+        labelled = {query: {document for document, _ in found} for query, found in self._turns.items()}
+        self._places: dict[str, dict[str, int]] = {query: {} for query in labelled}
+        for row in rows:
+            # What was promoted is no label, and has a row of its own.
+            if row.positive_id in labelled.get(row.query_id, ()):
+                places = self._places[row.query_id]
+                places.setdefault(row.positive_id, len(places))
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the positives and negatives of this step (from 0)."""
+        return [self._turned(row, step // self._steps) for row in self._inner(rows, step)]
+
+    def _turned(self, row: Row, epoch: int) -> Row:
+        places = self._places.get(row.query_id, {})
+        if row.judged or row.positive_id not in places:
+            return row
+        turns = self._turns[row.query_id]
+        document, text = turns[(epoch * len(places) + places[row.positive_id]) % len(turns)]
+        return replace(row, positive_id=document, positive=text)
+
+    def report(self) -> dict[str, float]:
+        """Return the inner sampler's numbers."""
+        return self._inner.report() if hasattr(self._inner, "report") else {}
+
+
 def rated(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the hardness of their queries, unless they have it; every query is looked at once."""
     if not any(math.isnan(row.hardness) for row in rows):

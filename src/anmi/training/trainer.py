@@ -43,7 +43,7 @@ from anmi.training.options import TrainingOptions
 from anmi.training.parts import HansOptions, MixedSources
 from anmi.training.pseudo import Layout, PseudoRows
 from anmi.training.recorder import DevLoss, Recorder
-from anmi.training.sampling import DrawnNegatives, build_sampler, rated
+from anmi.training.sampling import DrawnNegatives, InTurn, build_sampler, rated
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +89,7 @@ def train(
     stock: Stock | None = None,
     dev_loss: DevLoss | None = None,
     pseudo: PseudoRows | None = None,
+    positives: pd.DataFrame | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -119,6 +120,9 @@ def train(
         Measured on a model every so many steps and logged; changes nothing of the training.
     pseudo
         Pseudo-queries to train on beside ``rows``, of which there may then be none; None trains on ``rows`` alone.
+    positives
+        ``query_id, document_id, text``: all positives of queries that have more of them than rows; see
+        :class:`anmi.training.sampling.InTurn`.
 
     Raises
     ------
@@ -127,6 +131,8 @@ def train(
         weight has changed.
     """
     settle_prompts(encoder)
+    # In one order, so that how the rows were written down changes no weight.
+    rows = rows.sort_values(["query_id", "positive_id"], kind="stable", ignore_index=True)
     if options.encoders == "two":
         encoder = two_encoders(encoder)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
@@ -157,6 +163,8 @@ def train(
         )
         stack.callback(recorder.close)
         loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo)
+        if positives is not None and len(positives) and data and stock is None:
+            loop.sampler = InTurn(loop.sampler, data, positives, seed, layout.steps)
         if pseudo is not None:
             loop.add_pseudo_queries(len(data), pseudo, layout)
         start = None if kept is None else newest_checkpoint(kept)

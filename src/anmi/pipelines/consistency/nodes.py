@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards
@@ -26,12 +25,12 @@ def check_consistency(
     params = recipes.get(recipe).settings("consistency", params)
 
     def verdict(block: Candidates) -> Candidates:
-        rank = np.nanmin(block.positive_columns["bm25_rank"], axis=1)
+        rank = block.query_columns["best_bm25_rank"]
         # A document that shares no term is tied with all others that share none, so its rank may look good.
-        matched = np.nanmax(block.positive_columns["bm25"], axis=1) > 0
+        matched = block.query_columns["best_bm25"] > 0
         return block.with_columns(query_columns={"consistent": matched & (rank <= params.top), "positive_rank": rank})
 
-    narrow = candidates.only("bm25", "bm25_rank")
+    narrow = candidates.only("best_bm25", "best_bm25_rank")
     return ColumnShards(lambda: (Columns.added(block, verdict(block)).to_bytes(block) for block in narrow))
 
 

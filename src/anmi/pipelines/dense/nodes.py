@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import PADDING, CandidateShards
+from anmi.candidates import CandidateShards
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.dense.params import DenseParams
@@ -20,6 +21,8 @@ from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
 log: Final = logging.getLogger(__name__)
+# Cells of positives to a query of a shard: one with thousands of them shares its shard with few others.
+_POSITIVES: Final = 64
 
 
 def encode_collection(
@@ -117,15 +120,13 @@ def retrieve(
     rows = np.flatnonzero(encoded.query_id.isin(qrels.query_id))
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
-    positives, own = pool.positives_of(asking.query_id.tolist(), qrels, position), pool.own_documents(asking, position)
+    positives, own = pool.Positives(qrels, position), pool.own_documents(asking, position)
     shards = []
-    for start in range(0, len(rows), bm25.shard):
-        some = slice(start, start + bm25.shard)
-        part, known = asking.iloc[some], positives[some]
-        most = max(int((known != PADDING).sum(axis=1).max()), 1)
+    for some in _shards(positives.counts(asking.query_id.tolist()), bm25.shard):
+        part = asking.iloc[some]
+        asked_ids = part.query_id.tolist()
         shards.append(Queries(
-            part.query_id.tolist(), part.text.tolist(), known[:, :most], own[some],
-            np.asarray(query_embeddings)[rows[some]],
+            asked_ids, part.text.tolist(), positives.of(asked_ids), own[some], np.asarray(query_embeddings)[rows[some]]
         ))  # fmt: skip
     vectors = document_embeddings if dense_index.exact is None else dense_index.exact
     search = Retrieve(
@@ -139,7 +140,20 @@ def retrieve(
         seed=seed,
         bm25_ranks=asked.ranks_of("bm25_rank"),
         dense_ranks=asked.ranks_of("dense_rank"),
+        measured=dense.positives,
     )
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
     marked = Marked.of(marks, ids)
     return found if marked is None else found.map(marked)
+
+
+def _shards(counts: NDArray[np.int64], size: int) -> Iterator[slice]:
+    """Cut queries into shards of at most so many, and of fewer where one has many positives."""
+    start, widest = 0, 1
+    for place, count in enumerate(counts.tolist()):
+        widest = max(widest, count)
+        if place - start == size or (place > start and (place - start + 1) * widest > size * _POSITIVES):
+            yield slice(start, place)
+            start, widest = place, max(count, 1)
+    if len(counts):
+        yield slice(start, len(counts))

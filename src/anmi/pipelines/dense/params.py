@@ -23,6 +23,7 @@ class DenseParams(BaseModel):
     index: Literal["flat", "hnsw", "ivfpq"] = "flat"
     depth: int = Field(100, ge=0, le=100_000)
     random: int = Field(32, ge=0, le=100_000)
+    positives: int = Field(8, ge=1)
 
     @property
     def prompts(self) -> Prompts:

@@ -30,7 +30,7 @@ def rate_candidates(
     seed: int,
     engine: EngineParams = IN_PROCESS,
 ) -> tuple[ColumnShards, dict[str, Any]]:
-    """Rate the candidates of each (query, positive), if the recipe reads Elo; only pairwise judges read the texts."""
+    """Rate candidates beside their query's positive, if the recipe reads Elo; only pairwise judges read texts."""
     if not recipes.get(recipe).requires & OF_ELO:
         log.info("Recipe %s reads no Elo; candidates are not rated", recipe)
         return ColumnShards.none(), {"temperatures": {}}
@@ -51,5 +51,5 @@ def rate_candidates(
     rater.fit(judged.only(*params.judges))
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     where = IN_PROCESS if judges else engine
-    rated = add_columns(where, rater, judged.by_positive(), description="" if judges else "rating")
+    rated = add_columns(where, rater, judged, description="" if judges else "rating")
     return rated, rater.summary | {"options": params.model_dump(mode="json")}

@@ -69,6 +69,7 @@ def make_training_rows(
     selection: CandidateShards,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
+    qrels: pd.DataFrame,
     related_documents: pd.DataFrame,
     recipe: str,
     recipes: RecipeBook,
@@ -83,17 +84,18 @@ def make_training_rows(
     """
     from anmi.corpus.texts import joined_texts
     from anmi.evaluation.diagnostics import Funnel, diagnose
-    from anmi.retrieval.pool import own_documents
+    from anmi.retrieval.pool import Positives, own_documents
     from anmi.retrieval.related import RelatedDocuments
     from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
-    places = own_documents(queries, dict(zip(ids, range(len(ids)), strict=True)))
+    position = dict(zip(ids, range(len(ids)), strict=True))
+    places, labels = own_documents(queries, position), Positives(qrels, position)
     own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
     splits = dict(zip(queries.query_id, queries.split, strict=True))
     related = RelatedDocuments.from_table(related_documents, ids)
-    rows = training_rows(selection, ids, joined_texts(corpus), texts, related, own, splits)
+    rows = training_rows(selection, ids, joined_texts(corpus), texts, related, own, splits, labels)
     asked = bool((queries.split == "train").any())
     if asked and recipes.get(recipe).negatives and not rows.negatives:
         raise AnmiError(
@@ -230,7 +232,8 @@ def summarise_selection(
         _LOG.info("%s", line)
     if said := expected_sentence(found["expected"]):
         _LOG.log(logging.WARNING if found["expected"]["warning"] else logging.INFO, "%s", said)
-    counted = false_negatives(labelled, equivalents, qrels) if len(equivalents) and wanted else None
+    asked = labelled.drop_duplicates("query_id")
+    counted = false_negatives(asked, equivalents, qrels) if len(equivalents) and wanted else None
     return {
         "recipe": recipe,
         "rows": len(rows),

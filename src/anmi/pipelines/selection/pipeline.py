@@ -28,7 +28,7 @@ def create_pipeline() -> Pipeline:
         ),
         Node(
             make_training_rows,
-            inputs=recipe | by_name("selection", "corpus", "queries", "related_documents"),
+            inputs=recipe | by_name("selection", "corpus", "queries", "qrels", "related_documents"),
             outputs="training_rows",
             name="make_training_rows",
         ),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pandas as pd
 
 from anmi.corpus.knowledge import Knowledge
@@ -99,6 +100,9 @@ def train_retriever(
         # What is related to a new document is new as well.
         related = related_documents[related_documents.document_id.isin(old.document_id)]
         stock = Stock.from_tables(old, knowledge, variants, related)
+    positives = positives_in_turn(rows, qrels, old)
+    if len(positives):
+        told.append(positives)
     facts = {"recipe": recipe, "dev documents": str(params.dev_documents), "tables": digest_tables(told)}
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
@@ -111,7 +115,7 @@ def train_retriever(
         result = train(
             rows, encoder=_start(encoder, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock, pseudo=pseudo,
+            stock=stock, pseudo=pseudo, positives=positives,
         )  # fmt: skip
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
         results.append((result, ranking))
@@ -184,6 +188,20 @@ def labels_used(
     place = position(seed, "training/labels", [normalised(text) for text in queries.text])
     kept = queries[(queries.split == "test") | (place < share)]
     return rows[rows.query_id.isin(kept.query_id)].reset_index(drop=True), kept
+
+
+def positives_in_turn(rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+    """Return ``query_id, document_id, text``: the labelled documents of queries that have more of them than rows."""
+    from anmi.corpus.texts import document_texts
+
+    first = rows.drop_duplicates("query_id").set_index("query_id").positive_ids
+    pairs = qrels.loc[qrels.relevance > 0, ["query_id", "document_id"]]
+    pairs = pairs[pairs.query_id.isin(first.index[first.map(len) > rows.query_id.value_counts().reindex(first.index)])]
+    known = {query: set(first[query]) for query in pairs.query_id.unique()}
+    here = [document in known[query] for query, document in pairs.itertuples(index=False)]
+    pairs = pairs[np.array(here, bool)]
+    texts = pd.Series(document_texts(corpus), index=corpus.document_id, dtype=object)
+    return pairs.assign(text=texts.reindex(pairs.document_id).to_numpy()).dropna()
 
 
 def _pseudo_rows(

@@ -20,8 +20,8 @@ _COSINES: Final = ("dense",)
 
 Reference = Literal["own", "lowest"]
 _REFERENCE: Final = (
-    "Positive that is compared with: the row's `own`, as a row teaches one positive; or the `lowest` of the query's "
-    "known ones, as sentence-transformers does, which is stricter."
+    "Positive that is compared with: the query's `own`, the one of the median similarity of those that are measured; "
+    "or the `lowest` of these, as sentence-transformers does, which is stricter."
 )
 
 

@@ -150,18 +150,18 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     The negative bar is the highest that at most ``max_false_negative_rate`` of the held-out known positives stay
     below; with too few of these, or without that rate, the highest at which the mean probability of the negatives that
     a row would take is at most ``max_expected_share``. The positive bar is the lowest from which on the unlabelled
-    candidates are at most ``max_false_promotion_rate`` of these and the positives: among all rows and their positives,
-    and among the rows whose own positive was held out and those positives that reach it. It never lies below the
-    negative bar.
+    candidates are at most ``max_false_promotion_rate`` of these and the positives: among all queries, each with one
+    positive, and among those of which positives were held out, each with the share of these that reach it. It never
+    lies below the negative bar.
     """
     if params.negative is not None and params.positive is not None:
         return Bars(params.negative, params.positive)
     heldout, sample, count = [np.zeros(0, np.float32)], _Sample(context.seed), _HighCount()
     for block in blocks:
-        held = block.positive_columns.get("p_heldout", np.full(block.positives.shape, np.nan))[:, 0]
-        held = np.where(block.query_verdict == OPEN, held, np.nan)
+        held = block.positive_columns.get("p_heldout", np.full(block.positives.shape, np.nan))
+        held = np.where((block.query_verdict == OPEN)[:, None], held, np.nan)
         heldout.append(held[np.isfinite(held)])
-        count.add(block, params.column, np.isfinite(held))
+        count.add(block, params.column, held)
         sample.add(block, params.column)
     positives = np.concatenate(heldout)
     queries, values = sample.rows()
@@ -249,26 +249,28 @@ class _HighCount:
 
     def __init__(self) -> None:
         self._rows = 0
-        self._all = np.zeros(_HIGH_BARS[-1])
-        self._rivals = np.zeros(_HIGH_BARS[-1])
+        self._all, self._rivals, self._found = np.zeros((3, _HIGH_BARS[-1]))
 
-    def add(self, block: Candidates, column: str, held: NDArray[np.bool_]) -> None:
+    def add(self, block: Candidates, column: str, held: NDArray[np.float32]) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
-        values, undecided = block.columns[column], block.undecided
+        values, undecided, known = block.columns[column], block.undecided, np.isfinite(held)
         self._all += _at_least(values[undecided])
-        self._rivals += _at_least(values[undecided & held[:, None]])
+        self._rivals += _at_least(values[undecided & known.any(axis=1, keepdims=True)])
+        share = np.broadcast_to(1 / np.maximum(known.sum(axis=1, keepdims=True), 1), held.shape)
+        self._found += _at_least(held[known], share[known])
 
     def bar(self, positives: NDArray[np.float32], params: Route) -> float:
         """Return the lowest bar that meets the rate of false promotions; infinite where there is none."""
-        found = (positives[:, None] >= _chances(*_HIGH_BARS)).sum(axis=0)
+        # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
+        found = self._found.round(6)
         meets = (found > 0) & (len(positives) >= params.least_positives)
         for promoted, right in ((self._all, self._rows), (self._rivals, found)):
             meets &= promoted <= params.max_false_promotion_rate * (promoted + right)
         return float(_chances(*_HIGH_BARS)[np.argmax(meets)]) if meets.any() else np.inf
 
 
-def _at_least(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    counts: NDArray[np.int64] = np.histogram(values, [*_chances(*_HIGH_BARS), np.inf])[0]
+def _at_least(values: NDArray[np.float32], weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    counts = np.histogram(values, [*_chances(*_HIGH_BARS), np.inf], weights=weights)[0].astype(np.float64)
     return counts[::-1].cumsum()[::-1]
 
 
