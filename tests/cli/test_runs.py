@@ -93,11 +93,17 @@ def test_it_does_not_go_on_under_other_parameters(selecting: Selecting) -> None:
     selecting.do(run(selecting), AT_SELECT="kill")
     parameters = selecting.path / "conf/base/parameters.yml"
     before = parameters.read_text()
-    parameters.write_text("collection: api_docs\nseed: 1\noptions: {depth: 2}\n")
+    parameters.write_text(before.replace("options: {}", "options: {depth: 2}"))
     code, text = selecting.do("anmi resume")
     assert code == 1
     assert 'cannot go on, since the parameter "options.depth" was 3 when it began and is 2 now' in text
     parameters.write_text(before)
+    documents = selecting.path / "collection" / "corpus.jsonl"
+    documents.write_text((before := documents.read_text()) + '{"_id": "d9", "text": "new"}\n')
+    code, text = selecting.do("anmi resume")
+    assert code == 1
+    assert f"the files of {selecting.options} are not those that it began with: put them back" in text
+    documents.write_text(before)
     assert selecting.do("anmi resume")[0] == 0
 
 

@@ -99,7 +99,16 @@ def test_an_audit_from_start_to_gate(
         other.versions("audit", "planted_truth.parquet")[-1], index=False
     )
     rerun = "audit.bm25.build_bm25_index,audit.dense.encode_collection,audit.scoring.audit_recipes"
-    done = in_process(other, "run", "--pipelines", "audit", "--from-nodes", rerun, "--params", SMALL)
+    done = in_process(
+        other,
+        "run",
+        "--pipelines",
+        "audit",
+        "--from-nodes",
+        rerun,
+        "--params",
+        f"collection=beir:{tmp_path}/collection,{SMALL}",
+    )
     assert done.exit_code == 0, done.output
     assert len(other.versions("audit", "evidence")) == 2, "judged again, in a store without judgments"
     assert rated_bytes(other) == rated_bytes(audited)
@@ -114,7 +123,7 @@ def test_an_audit_from_start_to_gate(
     done = in_process(
         audited, "run", "--pipelines", "audit",
         "--from-nodes", "audit.scoring.audit_recipes,audit.scoring.audit_judges",
-        "--params", "audit.max_false_negative_rate=0.001,audit.recipe=naive_top",
+        "--params", f"collection=beir:{tmp_path}/collection,audit.max_false_negative_rate=0.001,audit.recipe=naive_top",
     )  # fmt: skip
     assert done.exit_code == 1
     assert 'recipe "naive_top" has' in done.output

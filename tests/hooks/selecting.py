@@ -34,7 +34,7 @@ REGISTRY = """
     def index(corpus: pd.DataFrame) -> dict:
         return {"fingerprint": f"index-of-{len(corpus)}"}
 
-    def select(corpus: pd.DataFrame, index: dict, options: Options, seed: int) -> tuple:
+    def select(corpus: pd.DataFrame, index: dict, options: Options, seed: int, encoder: str, recipe: str) -> tuple:
         if os.environ.get("AT_SELECT") == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if os.environ.get("AT_SELECT") == "fail":
@@ -52,18 +52,18 @@ REGISTRY = """
         )
         return CandidateShards.of([block]), pd.DataFrame({"query_id": block.query_ids})
 
-    def train(rows: pd.DataFrame, options: Options) -> dict:
+    def train(rows: pd.DataFrame, options: Options, seed: int, encoder: str, recipe: str) -> dict:
         return {"rows": len(rows)}
 
     def tell(summary: dict) -> None:
         print("told", summary)
 
     def register_pipelines():
+        called = ["params:options", "params:seed", "params:encoder", "params:recipe"]
         mine = Pipeline([Node(ingest, "params:collection", "corpus", name="ingest"),
                          Node(index, "corpus", "index", name="index"),
-                         Node(select, ["corpus", "index", "params:options", "params:seed"],
-                              ["selection", "training_rows"], name="select")])
-        after = Pipeline([Node(train, ["training_rows", "params:options"], "summary", name="train"),
+                         Node(select, ["corpus", "index", *called], ["selection", "training_rows"], name="select")])
+        after = Pipeline([Node(train, ["training_rows", *called], "summary", name="train", namespace="training"),
                           Node(tell, "summary", None, name="tell")])
         return {"mine": mine, "after": after, "__default__": mine + after}
 """
@@ -182,7 +182,8 @@ def write_selecting(path: Path, driver: Driver) -> Selecting:
         "conf/base/catalog.yml": entries,
         "conf/base/mlflow.yml": "enabled: false\n",
         "conf/test/parameters.yml": "{}\n",
-        "conf/base/parameters.yml": "collection: api_docs\nseed: 1\noptions: {}\n",
+        "conf/base/parameters.yml": "collection: api_docs\nencoder: minilm\nrecipe: plain\n"
+        "recipes: {plain: {}, hard: {}}\nseed: 1\noptions: {}\n",
         "src/miniature/pipeline_registry.py": REGISTRY,
         "collection/corpus.jsonl": "".join(f'{{"_id": "d{i}", "text": "t{i}"}}\n' for i in range(3)),
     }

@@ -192,25 +192,79 @@ def test_a_run_that_another_overtakes_ends_as_if_alone(tmp_path: Path, drivers: 
     }
 
 
-def test_of_two_runs_in_one_millisecond_one_is_refused(tmp_path: Path, drivers: tuple[Driver, Driver]) -> None:
+def test_runs_go_by_sequence_whatever_the_clock_says(tmp_path: Path, drivers: tuple[Driver, Driver]) -> None:
+    """Two that begin at once have two ids, and a run stamped by a clock that went ahead hides none after it."""
     project = write_selecting(tmp_path, drivers[0])
     settings = tmp_path / "src" / "miniature" / "settings.py"
-    moment = "2026-01-01T00.00.00.000Z"
-    settings.write_text(
-        f"{settings.read_text()}\n"
-        "import kedro.framework.session.session as session\n"
-        f"session.generate_timestamp = lambda: '{moment}'\n"
-    )
+    text, ahead = settings.read_text(), "2199-01-01T00.00.00.000Z"
+    stamp = f"import kedro.framework.session.session as session\nsession.generate_timestamp = lambda: '{ahead}'\n"
+    settings.write_text(f"{text}\n{stamp}")
     with ThreadPoolExecutor(1) as pool:
-        going = begin(project, pool, f"run --params {project.options}")
-        code, text = Selecting(tmp_path, drivers[1]).do(f"run --params {project.options}")
-        (record,) = project.records()
+        going = begin(project, pool, f"run --params {project.options},options.rows=5")
+        second = Selecting(tmp_path, drivers[1]).do(f"run --params {project.options},options.rows=6")
         (tmp_path / "waiting").unlink()
-        assert going.result()[0] == 0
+        assert going.result()[0] == second[0] == 0, second[1]
+    settings.write_text(text)
+    assert project.do(f"run --params {project.options},options.rows=7")[0] == 0
+    first, second, third = project.records()
+    assert first["run_id"] == ahead < second["run_id"] < third["run_id"]
+    assert [each["parameters"]["options"]["rows"] for each in (first, second, third)] == [5, 6, 7]
+    assert project.versions()["summary.json"] == [each["run_id"] for each in (first, second, third)]
+    assert "told {'rows': 7}" in project.do(f"run --nodes tell --params {project.options}")[1]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, drivers: tuple[Driver, Driver]) -> Selecting:
+    project = write_selecting(tmp_path_factory.mktemp("trained"), drivers[0])
+    (project.path / "model").mkdir()
+    (project.path / "model" / "weights").write_text("as trained")
+    code, text = project.do(f"run --params {project.options},encoder=model,recipe=hard")
+    assert code == 0, text
+    return project
+
+
+AS_MADE = {"encoder": "model", "recipe": "hard"}
+
+
+@pytest.mark.parametrize(
+    ("part", "other", "right"),
+    [
+        ("--pipelines=after", {"recipe": "plain"}, "recipe=hard"),
+        ("--nodes=tell", {"recipe": "plain"}, "recipe=hard"),
+        ("--nodes=tell", {"encoder": "minilm"}, "encoder=model"),
+        ("--nodes=tell", {"seed": "2"}, "seed=1"),
+        ("--nodes=select", {"collection": "api_docs"}, "collection=beir:"),
+        ("--nodes=tell", {"collection": "api_docs"}, "collection=beir:"),
+    ],
+)
+def test_what_was_made_from_something_else_is_refused(
+    trained: Selecting, part: str, other: dict[str, str], right: str
+) -> None:
+    asked = {"collection": trained.options.partition("=")[2], **AS_MADE, **other}
+    code, text = trained.do(f"run {part} --params {','.join(map('='.join, asked.items()))}")
     assert code == 1
-    assert text.endswith(f"Error: another run began in the same moment, as {moment}: start this one again")
-    assert record["status"] == "running", "the refused one left the record alone"
-    assert project.records()[0]["status"] == "finished"
+    assert f"this run is asked for {'='.join(*other.items())}: go on with `kedro run {part} --params " in text
+    command = text.partition("go on with `kedro ")[2].partition("`")[0]
+    assert right in command
+    assert trained.do(command)[0] == 0, "the command it names is right"
+
+
+def test_rows_are_trained_on_with_several_seeds_and_both_are_noted(trained: Selecting) -> None:
+    options = f"{trained.options},encoder=model,recipe=hard"
+    assert trained.do(f"run --pipelines=after --params {options},seed=2")[0] == 0
+    assert trained.do(f"run --nodes=tell --params {options},seed=2")[0] == 0
+    *_, training, telling = trained.records()
+    for record in (training, telling):
+        assert (record["made_from"]["seed"], record["made_from"]["mining_seed"]) == (2, 1)
+        assert record["made_from"].keys() >= {"collection", "collection_files", "encoder_files", "recipe"}
+
+
+def test_other_weights_in_the_folder_of_the_encoder_are_noticed(trained: Selecting) -> None:
+    (trained.path / "model" / "weights").write_text("replaced")
+    code, text = trained.do(f"run --pipelines=after --params {trained.options},encoder=model,recipe=hard")
+    (trained.path / "model" / "weights").write_text("as trained")
+    assert code == 1
+    assert "the files of encoder=model are not those that" in text
 
 
 def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -27,9 +26,8 @@ from anmi.cli.common import (
     told_of_interruption,
 )
 from anmi.errors import AnmiError
-from anmi.hooks.record import UNFINISHED, Runs, data_root
+from anmi.hooks.record import UNFINISHED, VERSION, Runs, data_root
 
-_VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
 _DAY: Final = 86_400.0
 
 
@@ -173,7 +171,7 @@ def kept(records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[
         elif record["status"] in UNFINISHED and record is records[-1]:
             reasons.setdefault(name, "can be resumed")
     # The registry may know runs of which there is no record here.
-    reasons |= {name: "its model has an alias" for name in aliased if _VERSION.fullmatch(name) and name not in reasons}
+    reasons |= {name: "its model has an alias" for name in aliased if VERSION.fullmatch(name) and name not in reasons}
     waiting = list(reasons)
     while waiting:
         name = waiting.pop()
@@ -196,7 +194,7 @@ def removals(
     running = {record["run_id"] for record in records if record["status"] == "running"}
     for place in sorted({*places}):
         for version in buckets.names(place):
-            if not _VERSION.fullmatch(version) or version > last or version in running:
+            if not VERSION.fullmatch(version) or version > last or version in running:
                 continue
             if version not in keep:
                 yield f"{place}/{version}"

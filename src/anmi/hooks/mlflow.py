@@ -172,7 +172,7 @@ class MlflowHooks:
         tags = {
             "run_id": record.run_id, "environment": record.environment, "pipelines": ",".join(record.pipelines),
             "git_commit": record.git.get("commit", "unknown"), "git_changed": record.git.get("changed", "unknown"),
-            "mlflow.source.name": "anmi", **{name: given[name] for name in _APART if name in given},
+            "mlflow.source.name": "anmi", **flatten(record.made_from),
         }  # fmt: skip
         shared = os.environ.get("MLFLOW_RUN_ID") or record.tracking_run
         if shared:
@@ -247,7 +247,7 @@ class MlflowHooks:
             return
         with self._forgiving("closing the run"), quiet():
             record = self._record
-            tags = {f"load.{name}": each["version"] for name, each in record.loaded.items()}
+            tags = flatten(record.made_from) | {f"load.{n}": each["version"] for n, each in record.loaded.items()}
             self._log_tags(tags | ({} if error is None else {"error": f"{type(error).__name__}: {error}"}))
             self._client.log_text(self._run_id, record.as_text(), f"runs/{record.run_id}/run.json")
             self._client.set_terminated(self._run_id, status=status)

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
@@ -20,6 +20,8 @@ from anmi.files import is_held, plain
 
 FILE: Final = "run.json"
 LOCK: Final = "lock"
+VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
+_STAMP: Final = "%Y-%m-%dT%H.%M.%S.%fZ"
 UNFINISHED: Final = ("killed", "failed", "interrupted")
 # In a bucket nothing is locked: a run that noted nothing for so long is given up.
 _SILENT: Final = timedelta(days=1)
@@ -42,6 +44,9 @@ class RunRecord:
         and how many values the store was ``asked`` for and how many it ``found``.
     tracking_run
         The MLflow run, where runs are tracked.
+    made_from
+        What its results stand for, see :func:`anmi.hooks.versions.facts`, with the hash and the split of the collection
+        as it was read, and the seed of what it loaded where that is another than its own.
     """
 
     run_id: str = ""
@@ -54,6 +59,7 @@ class RunRecord:
     end: str | None = None
     error: str | None = None
     tracking_run: str | None = None
+    made_from: dict[str, Any] = field(default_factory=dict)
     git: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
@@ -83,7 +89,7 @@ class RunRecord:
         """Add what the same run noted before it stopped."""
         self.start, self.pipelines = before["start"], sorted({*before["pipelines"], *self.pipelines})
         self.nodes, self.loaded, self.saved = list(before["nodes"]), dict(before["loaded"]), dict(before["saved"])
-        self.tracking_run = before["tracking_run"]
+        self.tracking_run, self.made_from = before["tracking_run"], dict(before.get("made_from", {}))
 
     def finish(self, error: BaseException | None = None) -> None:
         """Set the end and how it came; only the first call counts."""
@@ -189,6 +195,25 @@ class Runs:
                 before |= self.versions(version)
             self._known[run_id] = before | own
         return self._known[run_id]
+
+
+def in_sequence(run_id: str, others: Iterable[str]) -> str:
+    """Return the id of a run, later than those of all others, even if a clock that went ahead stamped them.
+
+    Runs that begin at once under such a clock differ as their own times do.
+
+    Examples
+    --------
+    >>> in_sequence("2026-01-01T00.00.00.000Z", [])
+    '2026-01-01T00.00.00.000Z'
+    >>> in_sequence("2026-01-01T00.00.00.007Z", ["2026-01-01T02.00.00.000Z", "notes"])
+    '2026-01-01T02.00.00.008Z'
+    """
+    last = max(filter(VERSION.fullmatch, others), default="")
+    if run_id > last:
+        return run_id
+    later = datetime.strptime(last, _STAMP) + timedelta(milliseconds=1 + int(run_id[-4:-1]))
+    return f"{later.strftime(_STAMP)[:-4]}Z"
 
 
 def now() -> str:

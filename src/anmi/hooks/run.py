@@ -26,7 +26,7 @@ from anmi import buckets
 from anmi.errors import AnmiError
 from anmi.files import disk_errors
 from anmi.hooks import versions
-from anmi.hooks.record import FILE, LOCK, RunRecord, Runs, all_masked, data_root, flatten, now
+from anmi.hooks.record import FILE, LOCK, RunRecord, Runs, all_masked, data_root, flatten, in_sequence, now
 
 logger = logging.getLogger(__name__)
 
@@ -85,19 +85,23 @@ class RunHooks:
         self._catalog, self._runs = catalog, Runs(self._root)
         for noted in (self._started, self._open, self._asked):
             noted.clear()
+        before = self._runs.read(run_params["run_id"]) if run_params.get("only_missing_outputs") else {}
+        resumed = bool(before)
+        # The hooks after this one know the run by this as well.
+        run_params["run_id"] = self._claim(run_params["run_id"], resumed=resumed)
         self._record.begin(run_params, self._parameters, self._project)
-        before = self._runs.read(self._record.run_id)
-        resumed = bool(before) and bool(run_params.get("only_missing_outputs"))
-        self._claim(taken=bool(before) and not resumed)
         log_to(self._root)
+        asked = versions.facts(all_masked(self._record.parameters))
+        asked |= versions.hashes(asked, pipeline.inputs())
         if resumed:
-            self._refuse_changes(before)
+            self._refuse_changes(before, asked)
             self._record.go_on(before)
         elif run_params.get("only_missing_outputs"):
             # Of nodes that lack nothing what is there is read.
             pipeline = Pipeline([n for n in pipeline.nodes if not (n.outputs and all(map(catalog.exists, n.outputs)))])
         loaded = {name: noted["version"] for name, noted in self._record.loaded.items() if noted.get("version")}
-        versions.fix(catalog, pipeline, self._runs, pipelines.values(), loaded)
+        taken = versions.fix(catalog, pipeline, self._runs, pipelines.values(), loaded, self._record.run_id)
+        self._record.made_from |= versions.origin(taken, self._runs, pipelines, pipeline, asked, self._record)
         left = [node for node in pipeline.nodes if not (node.outputs and all(map(catalog.exists, node.outputs)))]
         if resumed:
             for name in {name for node in left for name in node.outputs if catalog.exists(name)}:
@@ -141,6 +145,8 @@ class RunHooks:
         if dataset is not None:
             written = {**getattr(dataset, "written", {})}
             self._record.saved[dataset_name] = {"version": str(dataset.resolve_save_version()), **written}
+        if dataset_name == "collection_info":
+            self._record.made_from |= {"collection_digest": data["fingerprint"], "queries": data["queries"]}
         remaining = self._open.setdefault(node.name, set(node.outputs))
         remaining.discard(dataset_name)
         if not remaining:
@@ -167,36 +173,43 @@ class RunHooks:
             self._try_to_write()
             self._let_go()
 
-    def _claim(self, *, taken: bool) -> None:
-        """Hold the folder of the run: of two that began within a millisecond, and have one id, one must not go on."""
+    def _claim(self, run_id: str, *, resumed: bool) -> str:
+        """Hold the folder of the run, and return its id: later than all there are, and of one run alone."""
         if self._held is not None:
             self._held.release()
-        if "://" not in self._root:
-            folder = Path(self._root, "runs", self._record.run_id)
-            with disk_errors(folder):
-                folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            if not resumed:
+                run_id = in_sequence(run_id, buckets.names(f"{self._root}/runs"))
+            if "://" in self._root:
+                return run_id
+            folder = Path(self._root, "runs", run_id)
+            with disk_errors(folder), suppress(FileExistsError):
+                folder.mkdir(parents=True, exist_ok=resumed)
                 # Others see from it that this process lives.
                 self._held = FileLock(folder / LOCK, thread_local=False)
                 try:
                     self._held.acquire(timeout=0)
                 except Timeout:
-                    self._held, taken = None, True
-        if taken:
-            run_id, self._record.run_id = self._record.run_id, ""
-            raise AnmiError(f"another run began in the same moment, as {run_id}: start this one again")
+                    self._held = None
+                    raise AnmiError(f"run {run_id} is still running: wait for it, or end its process first") from None
+                return run_id
 
-    def _refuse_changes(self, before: Mapping[str, Any]) -> None:
-        """Refuse to go on under other parameters than a run began with; code may have been mended meanwhile."""
-        record = self._record
-        old, new = flatten(before["parameters"]), flatten(all_masked(record.parameters))
-        for name in sorted({*old, *new}):
-            if old.get(name) != new.get(name):
-                run_id, record.run_id = record.run_id, ""
-                self._let_go()
-                raise AnmiError(
-                    f'run {run_id} cannot go on, since the parameter "{name}" was {old.get(name)!r} when it began and '
-                    f"is {new.get(name)!r} now: set it back, or begin another run"
-                )
+    def _refuse_changes(self, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+        """Refuse to go on under other parameters or files than a run began with; its code may have been mended."""
+        record, began = self._record, before.get("made_from", {})
+        files = {name: asked[name] for name in asked.keys() & began.keys() if name.endswith(versions.FILES)}
+        old = flatten(before["parameters"]) | {name: began[name] for name in files}
+        new = flatten(all_masked(record.parameters)) | files
+        for name in sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
+            run_id, record.run_id = record.run_id, ""
+            self._let_go()
+            place = name.removesuffix(versions.FILES)
+            told = (
+                f'the parameter "{name}" was {old.get(name)!r} when it began and is {new.get(name)!r} now: set it back'
+            )
+            if name in files:
+                told = f"the files of {place}={asked.get(place)} are not those that it began with: put them back"
+            raise AnmiError(f"run {run_id} cannot go on, since {told}, or begin another run")
         if before["git"] != record.git:
             logger.warning("The code is another than when run %s began", record.run_id)
 
