@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from anmi.errors import AnmiError
-from anmi.evaluation.buckets import bucket_of, by_bucket, profile, thirds
+from anmi.evaluation.buckets import bucket_of, by_bucket, profile
 from anmi.evaluation.metrics import evaluate, summarise
 
 
@@ -48,13 +48,6 @@ def test_hardness_is_looked_up_by_query_and_not_by_place() -> None:
     table = by_bucket(per_query, shuffled)
     assert table.loc["easy", "rank_mean"] == 1
     assert table.loc["hard", "rank_mean"] == 5
-
-
-def test_thirds_part_the_queries_evenly() -> None:
-    values = np.random.default_rng(0).uniform(0.35, 0.5, 300)
-    names, counts = np.unique(bucket_of(values, *thirds(values)), return_counts=True)
-    assert names.tolist() == ["easy", "hard", "medium"]
-    assert np.ptp(counts) <= 1
 
 
 def test_a_profile_falls_where_hard_queries_fail() -> None:

@@ -43,12 +43,6 @@ def bucket_of(
     return np.select([values < easy_below, values > hard_above], ["easy", "hard"], default="medium")
 
 
-def thirds(hardness: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
-    """Return the borders that give every bucket about a third of the queries."""
-    low, high = np.quantile(np.asarray(hardness, np.float64), [1 / 3, 2 / 3])
-    return float(low), float(high)
-
-
 def by_bucket(
     per_query: pd.DataFrame, hardness: pd.Series[float], borders: tuple[float, float] = (EASY_BELOW, HARD_ABOVE)
 ) -> pd.DataFrame:
