@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +17,8 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from anmi.errors import AnmiError, causes
-from anmi.fingerprint import files_in, hash_file, hash_files, hash_named
+from anmi.fingerprint import files_in, hash_file, hash_named
 
-# A hash costs about a second per gigabyte; what is larger is told by its size.
-_HASHED: Final = 1 << 26
-# What runs are compared by, however large.
-_ALWAYS_HASHED: Final = ("selection", "training_rows.parquet")
 # What libraries say where they keep the system's number to themselves; NumPy only counts what it wrote.
 _TOLD: Final = (
     (
@@ -197,9 +193,9 @@ def disk_errors(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None
 
 
 def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return number and bytes of the files of an artifact, and hashes: of all of it unless it is large, of weights.
+    """Return number and bytes of the files of an artifact, and hashes: of all of it, and of its weights.
 
-    ``known`` holds hashes by name, so that those files are not read.
+    ``known`` holds hashes by name, so that those files are not read; the others take a second per gigabyte.
 
     Examples
     --------
@@ -211,17 +207,9 @@ def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, An
     """
     files = files_in(path) if path.is_dir() else [path]
     found = {file.relative_to(path).as_posix(): file for file in files}
-    known = known or {}
-    sizes = {name: file.stat().st_size for name, file in found.items()}
-    facts = sized(path.name, sizes, lambda name: known.get(name) or hash_file(found[name]))
-    if weights := {name: file for name, file in found.items() if file.suffix == ".safetensors"}:
-        facts["weights"] = hash_files(weights.items())
-    return facts
-
-
-def sized(artifact: str, sizes: Mapping[str, int], hash_of: Callable[[str], str]) -> dict[str, Any]:
-    """Return number and bytes of files by their names, in order, and a hash of all of them unless they are large."""
-    facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes.values())}
-    if facts["bytes"] <= _HASHED or artifact in _ALWAYS_HASHED:
-        facts["digest"] = hash_named((name, hash_of(name)) for name in sizes)
+    hashes = {name: (known or {}).get(name) or hash_file(file) for name, file in found.items()}
+    size = sum(file.stat().st_size for file in files)
+    facts = {"files": len(files), "bytes": size, "digest": hash_named(hashes.items())}
+    if weights := [(name, found) for name, found in hashes.items() if name.endswith(".safetensors")]:
+        facts["weights"] = hash_named(weights)
     return facts

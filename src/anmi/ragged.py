@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from anmi.errors import AnmiError
 
 
 def lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:
@@ -40,10 +44,38 @@ def padded_array(column: pa.ChunkedArray, padding: float, least: int = 0) -> NDA
     return result
 
 
+def read_table(
+    source: bytes | Path, choose: Callable[[list[str]], list[str] | None] | None = None, **options: Any
+) -> pa.Table:
+    """Read a Parquet file, or the bytes of one, and compare its pages with the checksums that we write.
+
+    Parameters
+    ----------
+    source
+        The file or its bytes.
+    choose
+        Returns the columns to read, of all by name.
+    options
+        For :class:`pyarrow.parquet.ParquetFile`.
+
+    Raises
+    ------
+    AnmiError
+        It is damaged.
+    """
+    stored = pa.BufferReader(source) if isinstance(source, bytes) else source
+    try:
+        with pq.ParquetFile(stored, page_checksum_verification=True, **options) as file:
+            return file.read(columns=choose and choose(file.schema_arrow.names))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        place = "a part" if isinstance(source, bytes) else source
+        raise AnmiError(f"{place} is damaged ({str(error)[:200]}): make it again with `kedro run`") from error
+
+
 def table_bytes(table: pa.Table) -> bytes:
     """Return a table of such lists as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
     # Measurements hardly repeat: dictionaries of them take most of the time and some of the space, and lz4 takes less
     # time than zstd to write and to read, for more space.
-    pq.write_table(table, sink, compression="lz4", use_dictionary=False)
+    pq.write_table(table, sink, compression="lz4", use_dictionary=False, write_page_checksum=True)
     return bytes(sink.getvalue())

@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.hooks.conftest import FILES
 
+from anmi.datasets.artifact import record_of
+
 REGISTRY = """
     import os, signal, time
     from pathlib import Path
@@ -157,7 +159,7 @@ class Selecting:
 
     def records(self) -> list[dict[str, Any]]:
         """Return all records, the oldest first."""
-        return [json.loads(path.read_text()) for path in sorted((self.data / "runs").glob("*/run.json"))]
+        return [record_of(str(self.data), path.name) for path in sorted((self.data / "runs").iterdir())]
 
     def versions(self) -> dict[str, list[str]]:
         """Return the versions of each artifact that are there."""

@@ -13,10 +13,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from anmi.ragged import lists, padded_array, table_bytes
+from anmi.ragged import lists, padded_array, read_table, table_bytes
 
 PADDING: Final = -1
 # Columns that stages of mining add, so that a name can be checked before they run; steps say themselves what they make.
@@ -301,7 +300,7 @@ class Candidates:
     @staticmethod
     def from_bytes(data: bytes) -> Candidates:
         """Rebuild a block from :meth:`to_bytes`."""
-        return Candidates.from_table(pq.read_table(pa.BufferReader(data)))
+        return Candidates.from_table(read_table(data))
 
     @staticmethod
     def from_table(table: pa.Table) -> Candidates:

@@ -11,13 +11,12 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates.block import PADDING, Candidates, wanted
 from anmi.candidates.parts import Part, Source, read, write_all
 from anmi.errors import AnmiError
-from anmi.ragged import lists, padded_array, table_bytes
+from anmi.ragged import lists, padded_array, read_table, table_bytes
 
 _OF_KEY: Final = b"anmi.of"
 
@@ -104,7 +103,7 @@ class Columns:
     @staticmethod
     def from_bytes(data: bytes) -> Columns:
         """Rebuild the columns from :meth:`to_bytes`."""
-        return Columns.from_table(pq.read_table(pa.BufferReader(data)))
+        return Columns.from_table(read_table(data))
 
 
 def digest_of(block: Candidates) -> str:
@@ -172,10 +171,8 @@ class ColumnShards:
         return write_all(self.parts(), folder)
 
     def _tables(self) -> Iterator[pa.Table]:
-        stored = self._files or () if self._parts is None else map(pa.BufferReader, self._parts())
-        for source in stored:
-            file = pq.ParquetFile(source)
-            yield file.read(columns=wanted(file.schema_arrow.names, self._names))
+        for source in (self._files or ()) if self._parts is None else self._parts():
+            yield read_table(source, lambda names: wanted(names, self._names))
 
     def __iter__(self) -> Iterator[Columns]:
         return map(Columns.from_table, self._tables())
@@ -230,8 +227,7 @@ class CandidateShards:
 
         def blocks(names: Sequence[str] | None = None) -> Iterator[Candidates]:
             for path in files:
-                file = pq.ParquetFile(path)
-                yield Candidates.from_table(file.read(columns=wanted(file.schema_arrow.names, names)))
+                yield Candidates.from_table(read_table(path, lambda there: wanted(there, names)))
 
         def narrow(names: Sequence[str]) -> CandidateShards:
             return CandidateShards(lambda: blocks(names), files=files)

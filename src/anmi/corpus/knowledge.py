@@ -47,7 +47,8 @@ class Knowledge:
     def save(self, path: Path) -> None:
         """Write the three tables into the folder ``path``."""
         for name in _TABLES:
-            getattr(self, name).to_parquet(path / f"{name}.parquet", index=False, compression="zstd")
+            table = getattr(self, name)
+            table.to_parquet(path / f"{name}.parquet", index=False, compression="zstd", write_page_checksum=True)
 
     @staticmethod
     def load(path: Path) -> Knowledge:

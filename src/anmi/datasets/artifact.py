@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from abc import abstractmethod
@@ -19,7 +20,9 @@ from kedro.io.core import (
 )
 
 from anmi import buckets
+from anmi.errors import AnmiError
 from anmi.files import aside, disk_errors, measured, remove
+from anmi.fingerprint import hash_value
 from anmi.store.room import room
 
 if TYPE_CHECKING:
@@ -32,7 +35,8 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     Remote locations (anything fsspec knows) are written to a local folder first and then uploaded; a folder counts as
     present only when its upload finished. A version never changes, so what was uploaded or downloaded once is kept
-    until Kedro releases the dataset, and not downloaded again.
+    until Kedro releases the dataset, and not downloaded again. Before a version is first read, memory-mapped ones too,
+    all its files are hashed and compared with what the run that saved it noted.
 
     Parameters
     ----------
@@ -62,6 +66,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         self.metadata = metadata
         self._url = filepath
         self._kept: Path | None = None
+        # What is known to be as it was saved.
+        self._sound: PurePosixPath | None = None
+        self._saved: PurePosixPath | None = None
         # Of what was saved last: see measured(), and its rows where it has some.
         self.written: dict[str, Any] = {}
         self.rows: int | None = None
@@ -85,15 +92,15 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     def save(self, data: Any) -> None:
         """Write the artifact; nothing is seen of it before it is complete."""
         target = self._get_save_path()
-        if self._fs is None:
-            with disk_errors(self._filepath), aside(Path(target)) as path:
-                self.written = measured(path, self._write(data, path))
-            return
-        local = self._copy_of(target)
-        with disk_errors(local, "TMPDIR"), aside(local) as path:
+        self._saved = self._sound = None
+        local = Path(target) if self._fs is None else self._copy_of(target)
+        place, setting = (self._filepath, "ANMI_DATA_ROOT") if self._fs is None else (local, "TMPDIR")
+        with disk_errors(place, setting), aside(local) as path:
             self.written = measured(path, self._write(data, path))
-        buckets.upload(self._fs, local, str(target), self._place_of(target))
-        self._fs.invalidate_cache(str(self._filepath))
+        if self._fs is not None:
+            buckets.upload(self._fs, local, str(target), self._place_of(target))
+            self._fs.invalidate_cache(str(self._filepath))
+        self._saved = target
 
     def discard(self) -> None:
         """Remove what lies where ``save`` would write to, so that it can; it counts as absent from the start on."""
@@ -108,8 +115,21 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             self._fs.invalidate_cache(str(self._filepath))
 
     def load(self) -> Any:
-        """Read the artifact, the newest version unless another is asked for."""
-        return self._read(self.local_copy())
+        """Read the artifact, the newest version unless another is asked for.
+
+        Raises
+        ------
+        AnmiError
+            It is damaged.
+        """
+        local = self.local_copy()
+        try:
+            return self._read(local)
+        except (AnmiError, DatasetError, ImportError, MemoryError):
+            raise
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+            raise AnmiError(f"{self.place()} cannot be read ({reason}): {_AGAIN}") from error
 
     def place(self) -> str:
         """Return where the artifact lies that would be loaded: a path, or a URL."""
@@ -126,7 +146,22 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         if self._fs is not None:
             with aside(local) as path:
                 buckets.download(self._fs, str(source), path, self._place_of(source))
+        self._check(source, local)
         return local
+
+    def _check(self, source: PurePosixPath, local: Path) -> None:
+        """Compare a version with what was noted when it was saved, once; of an old one no hash may be known."""
+        if self._version is None or self._sound == source:
+            return
+        version = source.parent.name
+        noted = self.written if self._saved == source else noted_of(self._url, version)
+        if noted:
+            found = measured(local)
+            if any(noted.get(fact, found[fact]) != found[fact] for fact in ("files", "bytes", "digest")):
+                raise AnmiError(
+                    f"{self._place_of(source)} is damaged, since it is not what run {version} saved: {_AGAIN}"
+                )
+        self._sound = source
 
     def _place_of(self, path: PurePosixPath) -> str:
         """Return a path as people write it, with the protocol of the catalog entry."""
@@ -190,7 +225,41 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         return {"filepath": self._filepath, "protocol": self._protocol, "version": self._version}
 
 
+def noted_of(url: str, version: str) -> dict[str, Any]:
+    """Return what a run noted of what it saved there, at ``<data>/<layer>/<dataset>``; empty where nothing is known."""
+    root, _, name = f"./{url}".rsplit("/", 2) if url.count("/") < 2 else url.rsplit("/", 2)
+    saved = record_of(root, version).get("saved", {})
+    noted = saved.get(name) or saved.get(name.rpartition(".")[0], {})
+    return dict(noted) if noted.get("version") == version else {}
+
+
+def record_of(root: str, run_id: str) -> dict[str, Any]:
+    """Return what a run noted in its ``run.json`` under a data root; empty where there is none.
+
+    Raises
+    ------
+    AnmiError
+        It is there and is damaged, or no record of this run.
+    """
+    place = f"{root}/runs/{run_id}/run.json"
+    text = buckets.read_text(place)
+    if text is None:
+        return {}
+    try:
+        found = dict(json.loads(text))
+        whole = found.pop("digest", None) in (None, hash_value(found))
+        noted = [found[kind] for kind in ("loaded", "saved")]
+        noted += [entry for each in noted for entry in each.values()]
+        known = {"start", "status"} <= found.keys() and all(isinstance(entry, dict) for entry in noted)
+        if whole and known and found["run_id"] == run_id:
+            return found
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise AnmiError(f"{place} is no record of run {run_id}, or damaged: put it back from a copy, or remove the folder")
+
+
 _Preview = TypeVar("_Preview", bound=Callable[..., Any])
+_AGAIN: Final = "put it back from a copy, or make it again with `kedro run`"
 # Characters of a cell: a document, or a list of all candidates, would fill the page.
 _LONGEST: Final = 120
 

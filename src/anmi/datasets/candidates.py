@@ -15,6 +15,7 @@ from kedro.io.core import DatasetError
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.candidates.parts import Part, hashed
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
+from anmi.ragged import read_table
 
 if TYPE_CHECKING:
     from kedro_datasets._typing import TablePreview
@@ -114,5 +115,5 @@ class ColumnsDataset(_PartsDataset):
         part = next(self.load().parts(), None)
         if part is None:
             return cast("TablePreview", {})
-        table = pq.read_table(pa.BufferReader(part)).slice(0, 5)
+        table = read_table(part).slice(0, 5)
         return table_preview(table.to_pandas())

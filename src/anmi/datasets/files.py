@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
-from kedro.io.core import Version
 from kedro.utils import load_obj
 
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
@@ -92,7 +91,10 @@ class TableDataset(PlainDataset):
     """One pandas table as a Parquet file; the index is not kept."""
 
     kind = "pandas.ParquetDataset"
-    options: ClassVar = {"save_args": {"index": False, "compression": "zstd"}}
+    options: ClassVar = {
+        "save_args": {"index": False, "compression": "zstd", "write_page_checksum": True},
+        "load_args": {"page_checksum_verification": True},
+    }
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -159,19 +161,8 @@ class NumpyDataset(ArtifactDataset):
         Load a read-only view of the file instead of a copy of it.
     """
 
-    def __init__(
-        self,
-        *,
-        filepath: str,
-        memory_mapped: bool = False,
-        version: Version | None = None,
-        credentials: dict[str, Any] | None = None,
-        fs_args: dict[str, Any] | None = None,
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            filepath=filepath, version=version, credentials=credentials, fs_args=fs_args, metadata=metadata
-        )
+    def __init__(self, *, memory_mapped: bool = False, **given: Any) -> None:
+        super().__init__(**given)
         self._memory_mapped = memory_mapped
 
     def _write(self, data: Any, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 import pandas as pd
-from kedro.io.core import AbstractDataset, DatasetError, Version
+from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 from anmi.errors import AnmiError
@@ -71,19 +71,8 @@ class FolderDataset(ArtifactDataset):
 
     is_folder: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        filepath: str,
-        loader: str | None = None,
-        version: Version | None = None,
-        credentials: dict[str, Any] | None = None,
-        fs_args: dict[str, Any] | None = None,
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            filepath=filepath, version=version, credentials=credentials, fs_args=fs_args, metadata=metadata
-        )
+    def __init__(self, *, loader: str | None = None, **given: Any) -> None:
+        super().__init__(**given)
         self._loader = loader
         self._opened: tuple[Path, Any] | None = None
 
@@ -125,19 +114,8 @@ class JsonLinesChunks(ArtifactDataset):
 
     is_folder: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        filepath: str,
-        rows: int = 100_000,
-        version: Version | None = None,
-        credentials: dict[str, Any] | None = None,
-        fs_args: dict[str, Any] | None = None,
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            filepath=filepath, version=version, credentials=credentials, fs_args=fs_args, metadata=metadata
-        )
+    def __init__(self, *, rows: int = 100_000, **given: Any) -> None:
+        super().__init__(**given)
         self._rows = rows
 
     def _write(self, data: pd.DataFrame, path: Path) -> None:

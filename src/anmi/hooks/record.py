@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from anmi import buckets
+from anmi.datasets.artifact import record_of
 from anmi.errors import AnmiError, holds_address_secret, masked, nearest, secrets_of_environment
 from anmi.files import is_held, plain
+from anmi.fingerprint import hash_value
 
 FILE: Final = "run.json"
 LOCK: Final = "lock"
@@ -99,8 +101,10 @@ class RunRecord:
             self.error = None if error is None else masked(f"{type(error).__name__}: {error}")
 
     def as_text(self) -> str:
-        """Return the record as JSON, without secrets."""
-        return json.dumps(all_masked(asdict(self)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        """Return the record as JSON, without secrets, and with a hash of the rest by which damage is noticed."""
+        text = json.dumps(all_masked(asdict(self)), ensure_ascii=False, allow_nan=False)
+        record = json.loads(text)
+        return json.dumps(record | {"digest": hash_value(record)}, indent=2, ensure_ascii=False) + "\n"
 
 
 class Runs:
@@ -137,17 +141,7 @@ class Runs:
         AnmiError
             It is there and cannot be read.
         """
-        place = f"{self.root}/runs/{run_id}/{FILE}"
-        text = buckets.read_text(place)
-        if text is None:
-            return {}
-        try:
-            found = json.loads(text)
-            if found["run_id"] == run_id and {"start", "status", "loaded", "saved"} <= found.keys():
-                return dict(found)
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise AnmiError(f"{place} is no record of run {run_id}: put it back from a copy, or remove the folder")
+        return record_of(self.root, run_id)
 
     def status(self, record: Mapping[str, Any]) -> str:
         """Return the noted status, or ``killed`` where a run that says it is running has no process any more."""

@@ -290,7 +290,7 @@ class _RankBM25:
         return np.array(full, np.float32).reshape(len(rows), len(self._tokens))
 
     def save(self, path: str) -> None:
-        pd.DataFrame({"tokens": self._tokens}).to_parquet(Path(path) / "tokens.parquet")
+        pd.DataFrame({"tokens": self._tokens}).to_parquet(Path(path) / "tokens.parquet", write_page_checksum=True)
 
     @staticmethod
     def load(path: Path, k1: float, b: float, epsilon: float) -> _RankBM25:

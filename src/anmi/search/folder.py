@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anmi.errors import AnmiError
-from anmi.fingerprint import files_in, hash_file
+from anmi.fingerprint import files_in, hash_file, hash_value
 
 SETTINGS: Final = "hybrid.json"
 README: Final = "README.md"
@@ -17,26 +17,21 @@ FORMAT: Final = 2
 # A second retriever, trained beside that which a run is named after, lies in a folder of this name: within the folder
 # of the first where the run trained it, beside it in a search.
 COMPANION: Final = "companion"
-# Hashing takes about a second per gigabyte; of what is larger and no weights the size tells.
-_HASHED: Final = 64 << 20
-_WEIGHTS: Final = ".safetensors"
 
 
 def seal(folder: Path, settings: dict[str, Any]) -> None:
-    """Write the settings with the size and SHA-256 of every other file: last, so that half a folder has none."""
+    """Write the settings with the size and SHA-256 of every other file: last, so that half a folder has none.
+
+    All are hashed, which takes a second per gigabyte, and the settings themselves as well.
+    """
     files = {
-        path.relative_to(folder).as_posix(): _facts(path)
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": hash_file(path, "sha256")}
         for path in files_in(folder)
         if path.name not in (SETTINGS, README)
     }
-    text = json.dumps({"format": FORMAT, **settings, "files": files}, indent=1, ensure_ascii=False)
+    sealed = json.loads(json.dumps({"format": FORMAT, **settings, "files": files}))
+    text = json.dumps(sealed | {"digest": hash_value(sealed)}, indent=1, ensure_ascii=False)
     (folder / SETTINGS).write_text(text + "\n", encoding="utf-8")
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    size = path.stat().st_size
-    hashed = size <= _HASHED or path.suffix == _WEIGHTS
-    return {"bytes": size} | ({"sha256": hash_file(path, "sha256")} if hashed else {})
 
 
 def opened(folder: Path) -> dict[str, Any]:
@@ -54,6 +49,7 @@ def opened(folder: Path) -> dict[str, Any]:
         raise AnmiError(f"{folder} {half if folder.is_dir() else 'is not there'}: {again}")
     try:
         settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        noted = settings.pop("digest", None)
         files = dict(settings["files"])
     except (ValueError, KeyError, TypeError):
         raise AnmiError(f"{file} is damaged: {again}") from None
@@ -62,6 +58,8 @@ def opened(folder: Path) -> dict[str, Any]:
             f"{file} has the format {settings.get('format')}, and this release of anmi reads {FORMAT}: search with the "
             f"release that wrote it ({settings.get('versions', {}).get('anmi', 'unknown')}), or export it again"
         )
+    if noted not in (None, hash_value(settings)):
+        raise AnmiError(f"{file} is damaged, or was changed by hand: {again}")
     for name, facts in files.items():
         path = folder / name
         if not path.is_file():

@@ -70,7 +70,7 @@ def write(corpus: pd.DataFrame, path: Path) -> None:
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(corpus[list(COLUMNS)].astype(str), preserve_index=False)
-    pq.write_table(table, path, row_group_size=_GROUP)
+    pq.write_table(table, path, row_group_size=_GROUP, write_page_checksum=True)
 
 
 class Documents:
@@ -95,7 +95,10 @@ class Documents:
             wanted.setdefault(row // _GROUP, []).append(row)
         found: dict[int, dict[str, str]] = {}
         for group, members in wanted.items():
-            table = self._file.read_row_group(group)
+            try:
+                table = self._file.read_row_group(group)
+            except OSError as error:
+                raise AnmiError(f"{self.path} is damaged ({error}): export or copy the search again") from error
             found |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in members}
         return found
 
@@ -103,7 +106,7 @@ class Documents:
     def _file(self) -> Any:
         import pyarrow.parquet as pq
 
-        return pq.ParquetFile(self.path, memory_map=True)
+        return pq.ParquetFile(self.path, memory_map=True, page_checksum_verification=True)
 
 
 System = Literal["hybrid", "bm25", "dense", "sparse"]

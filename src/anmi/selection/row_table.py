@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from anmi.ragged import read_table
+
 # Rows of a row group. Its texts are held at once when it is written, and stored once.
 GROUP: Final = 8192
 # Columns of document numbers, and the columns of ids and texts that they become; None for no texts.
@@ -70,7 +72,12 @@ class TrainingRows:
         first = next(blocks)
         # Without Arrow's schema, so that every reader is given plain texts.
         with pq.ParquetWriter(
-            path, first.schema, compression="zstd", store_schema=False, dictionary_pagesize_limit=_PAGE
+            path,
+            first.schema,
+            compression="zstd",
+            store_schema=False,
+            dictionary_pagesize_limit=_PAGE,
+            write_page_checksum=True,
         ) as writer:
             writer.write_table(first)
             for block in blocks:
@@ -116,14 +123,13 @@ def listed(values: pa.Array, lengths: NDArray[Any]) -> pa.ListArray:
 
 def load(path: Path) -> pd.DataFrame:
     """Read a table of training rows, in which equal texts of a block are one object."""
-    schema = pq.read_schema(path)
     # Of plain columns pandas makes columns of its own, which hold no objects.
     texts = [
         f"{field.name}.list.element"
-        for field in schema
+        for field in pq.read_schema(path)
         if pa.types.is_list(field.type) and pa.types.is_string(field.type.value_type)
     ]
-    return frame(pq.read_table(path, read_dictionary=texts))
+    return frame(read_table(path, read_dictionary=texts))
 
 
 def frame(table: pa.Table) -> pd.DataFrame:

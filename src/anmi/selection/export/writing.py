@@ -126,7 +126,7 @@ def _write_parquet(table: pd.DataFrame, path: Path) -> None:
 
     schema = pa.Schema.from_pandas(table.head(_GROUP), preserve_index=False).remove_metadata()
     # In groups, since one group's texts must stay below two gigabytes, and so that memory is bounded by a group.
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
         for part in _slices(table):
             writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
 
