@@ -61,7 +61,7 @@ def read_text(place: str) -> str | None:
     with in_one_sentence(place):
         system, path = fsspec.core.url_to_fs(place)
         try:
-            return str(system.cat_file(path), "utf-8")
+            return str(system.cat_file(path), "utf-8", "replace")
         except (FileNotFoundError, NotADirectoryError) as error:
             if lacks_bucket(error):
                 raise

@@ -138,14 +138,27 @@ def test_prune_keeps_what_is_referred_to(selecting: Selecting) -> None:
     assert not list(selecting.data.rglob("*.tmp"))
 
 
-def test_a_record_that_cannot_be_read_stops_prune(selecting: Selecting) -> None:
+def test_a_record_that_cannot_be_read_or_is_gone_stops_prune(selecting: Selecting) -> None:
     for _ in range(2):
         selecting.do(run(selecting))
     before = selecting.versions()
-    next((selecting.data / "runs").glob("*/run.json")).write_text("{")
-    code, text = selecting.do("anmi prune --keep 1 --yes")
-    assert code == 1 and "is no record of run" in text
-    assert selecting.versions() == before
+    record = next((selecting.data / "runs").glob("*/run.json"))
+    whole = record.read_text()
+    for text in ("{", "", "{}", whole.replace('"finished"', '"finisned"'), None):
+        record.write_text(text) if text is not None else record.unlink()
+        code, told = selecting.do("anmi prune --keep 1 --yes")
+        assert code == 1 and ("is no record of run" if text is not None else "is of a run without") in told
+        assert selecting.versions() == before
+    tracked = json.loads(whole) | {"tracking_run": "m"}
+    record.write_text(json.dumps({name: value for name, value in tracked.items() if name != "digest"}))
+    (selecting.path / "conf/base/mlflow.yml").write_text("enabled: true\nexperiment: miniature\n")
+    for number, content in enumerate((None, b"", b"no database" * 999)):
+        if content is not None:
+            (selecting.data / "tracking").mkdir(exist_ok=True)
+            (selecting.data / "tracking" / "mlflow.db").write_bytes(content)
+        code, told = selecting.do("anmi prune --keep 1 --yes")
+        assert code == 1 and ("is not there or empty" if number < 2 else "cannot be used") in told
+        assert selecting.versions() == before
 
 
 def record(name: str, status: str = "finished", loaded: str | None = None, **more: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def test_a_store_of_another_version_is_one_sentence(folder: Path) -> None:
         transaction.put(b"format", b"anmi-store-1")
     done = prune(3)
     assert done.exit_code == 1
-    assert re.fullmatch(r"Error: .*'anmi-store-1'.*'anmi-store-2': delete .*data\.mdb, .*\n", done.stderr)
+    assert re.fullmatch(r"Error: .*'anmi-store-1'.*'anmi-store-3': delete .*data\.mdb, .*\n", done.stderr)
 
 
 def test_what_is_old_enough_goes(folder: Path) -> None:

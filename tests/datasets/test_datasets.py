@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,13 +16,13 @@ import fsspec
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from kedro.io import DataCatalog
 from kedro.io.core import DatasetError, Version
 from plotly.graph_objects import Figure
+from safetensors.numpy import save_file
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.cli.common import user_error
 from anmi.datasets import (
     CandidateShardsDataset,
     ColumnsDataset,
@@ -34,8 +35,11 @@ from anmi.datasets import (
     TableDataset,
     TextDataset,
 )
+from anmi.datasets.artifact import record_of
 from anmi.datasets.folders import resolve_loader
 from anmi.engine import IN_PROCESS, add_columns
+from anmi.errors import AnmiError
+from anmi.hooks.record import RunRecord
 
 ONE, TWO = "2026-01-01T00.00.00.000Z", "2026-01-02T00.00.00.000Z"
 FIGURE = Figure([{"type": "scatter", "x": [number], "y": [0.5], "name": "é"} for number in range(3)])
@@ -94,6 +98,75 @@ def test_what_is_saved_is_loaded(tmp_path: Path, kind: type, data: Any, options:
     assert dataset.exists()
     assert_same(dataset.load(), data)
     assert kind(filepath=place, version=Version(None, None), **options).resolve_load_version() == ONE
+
+
+class Weights:
+    def save(self, path: Path) -> None:
+        save_file({"weight": np.arange(64, dtype=np.float32)}, path / "model.safetensors")
+        (path / "config.json").write_text('{"size": 64}')
+
+
+def noted(dataset: Any, root: Path) -> None:
+    """Note what a dataset saved, as a run does."""
+    record = RunRecord(run_id=ONE, saved={"x": {"version": ONE, **dataset.written}})
+    (root / "runs" / ONE).mkdir(parents=True)
+    (root / "runs" / ONE / "run.json").write_text(record.as_text())
+
+
+def flipped(place: Path, number: int = 30) -> Iterator[bytes]:
+    """Flip one bit at each of so many places of a file, or of all files of a folder, and put it back."""
+    files = [path for path in sorted([place, *place.rglob("*")]) if path.is_file()]
+    whole = [(path, offset) for path in files for offset in range(path.stat().st_size)]
+    for turn in range(number):
+        path, offset = whole[turn * len(whole) // number]
+        data = path.read_bytes()
+        path.write_bytes(data[:offset] + bytes([data[offset] ^ 1 << turn % 8]) + data[offset + 1 :])
+        yield data
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("kind", "data", "options"), [*CASES, (FolderDataset, Weights(), {})])
+def test_a_flipped_bit_is_noticed_and_so_is_a_file_that_ends_early(
+    tmp_path: Path, kind: type, data: Any, options: dict[str, Any]
+) -> None:
+    def opened() -> Any:
+        return kind(filepath=f"{tmp_path}/layer/x.bin", version=Version(None, ONE), **options)
+
+    (saved := opened()).save(data)
+    noted(saved, tmp_path)
+    opened().load()
+    place = saved.local_copy()
+    for _ in flipped(place):
+        with pytest.raises(DatasetError) as raised:
+            opened().load()
+        assert f"{place} is damaged, since it is not what run {ONE} saved" in str(user_error(raised.value))
+    shutil.rmtree(tmp_path / "runs")
+    # Of an old run nothing is known, and the end of a file must do.
+    file = next(path for path in [place, *sorted(place.rglob("*"))] if path.is_file())
+    file.write_bytes(file.read_bytes()[: len(file.read_bytes()) // 3])
+    if kind not in (TextDataset, FolderDataset):
+        with pytest.raises((AnmiError, DatasetError)) as raised:
+            list(opened().load())
+        assert re.search(r"(cannot be read|is damaged) \(.*make it again", str(user_error(raised.value)))
+
+
+def test_what_is_in_a_record_of_a_run_is_read_or_it_is_refused(tmp_path: Path) -> None:
+    dataset = JsonDataset(filepath=f"{tmp_path}/layer/x.json", version=Version(None, ONE))
+    dataset.save({"a": 1})
+    noted(dataset, tmp_path)
+    before, seen = record_of(str(tmp_path), ONE), 0
+    for _ in flipped(tmp_path / "runs" / ONE / "run.json", 200):
+        try:
+            found = record_of(str(tmp_path), ONE)
+            assert before == {name: found[name] for name in before}
+        except AnmiError as error:
+            assert "is no record of run" in str(error)
+            seen += 1
+    assert seen > 100
+    for text in ("", "{}", "[]", "null", json.dumps(before)[:-9], json.dumps(before | {"saved": [1]})):
+        (tmp_path / "runs" / ONE / "run.json").write_text(text)
+        with pytest.raises(AnmiError, match="is no record of run"):
+            record_of(str(tmp_path), ONE)
 
 
 @pytest.mark.parametrize(("kind", "data", "options"), CASES)
@@ -184,15 +257,6 @@ def test_shards_are_made_one_at_a_time(tmp_path: Path) -> None:
 
     CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(CandidateShards(blocks))
     assert seen == [0, 1, 2, 3]
-
-
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 5))
-@settings(max_examples=20, deadline=None)
-def test_any_blocks_survive(tmp_path_factory: pytest.TempPathFactory, rows: list[int], width: int) -> None:
-    blocks = [block(10 * i, count, width) for i, count in enumerate(rows)]
-    dataset = CandidateShardsDataset(filepath=f"{tmp_path_factory.mktemp('c')}/c")
-    dataset.save(CandidateShards.of(blocks))
-    assert all(same(a, b) for a, b in zip(dataset.load(), blocks, strict=True))
 
 
 def test_candidates_only(tmp_path: Path) -> None:

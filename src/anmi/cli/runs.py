@@ -122,7 +122,7 @@ def prune(keep: int, dry_run: bool, yes: bool, as_json: bool, env: str | None) -
     with project(env, as_json=as_json) as context:
         known = Runs(data_root(context))
         records = known.all()
-        reasons = kept(records, keep, aliased_runs(context, known.root))
+        reasons = kept(records, keep, aliased_runs(context, known.root, records))
         places = [
             str(entry["filepath"]) for entry in context.config_loader["catalog"].values() if entry.get("versioned")
         ]
@@ -189,13 +189,22 @@ def removals(
     """Yield the paths or URLs of what may go: versions and records of runs that are not kept, and leftovers of writes.
 
     What is newer than the last record belongs to a run that just began.
+
+    Raises
+    ------
+    AnmiError
+        Nothing is known of the run that a version is of, so neither is whether it is needed.
     """
     last = records[-1]["run_id"] if records else ""
+    ids = {record["run_id"] for record in records}
     running = {record["run_id"] for record in records if record["status"] == "running"}
     for place in sorted({*places}):
         for version in buckets.names(place):
             if not VERSION.fullmatch(version) or version > last or version in running:
                 continue
+            if version not in keep and version not in ids:
+                record = f"{known.root}/runs/{version}/run.json"
+                raise AnmiError(f"{place}/{version} is of a run without {record}: put that back, or remove the version")
             if version not in keep:
                 yield f"{place}/{version}"
     if "://" not in known.root:
@@ -210,22 +219,32 @@ def leftovers(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def aliased_runs(context: Any, root: str) -> set[str]:
+def aliased_runs(context: Any, root: str, records: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the runs, of Kedro or of MLflow, whose model an alias in the registry stands for.
 
     Raises
     ------
     AnmiError
-        The registry cannot be asked; what it needs might be removed.
+        The registry cannot be asked, or does not know the last run that was tracked; what it needs might be removed.
     """
-    from anmi.datasets.model_registry import ModelRegistry
+    from anmi.datasets.model_registry import ModelRegistry, told
     from anmi.hooks.mlflow import read_settings, tracking_uri
 
     settings = read_settings(context)
+    tracked = [str(record["tracking_run"]) for record in records if record.get("tracking_run")]
     uri = tracking_uri(settings, root) if settings.enabled else ""
-    if not uri or (uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()):
+    if not uri:
+        return set()
+    database = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+    if database is not None and not (database.is_file() and database.stat().st_size):
+        if tracked:
+            raise AnmiError(f"{database} is not there or empty, and runs were tracked in it: put it back from a copy")
         return set()
     registry = ModelRegistry(uri)
+    for run in tracked[-1:]:
+        lost = "set MLFLOW_TRACKING_URI to the store in which the last run was tracked"
+        with told(uri, "the model registry is not that of these runs", lost):
+            registry.client.get_run(run)
     entries = [
         registry.entry(name, version) for name in registry.names() for version in registry.aliases(name).values()
     ]

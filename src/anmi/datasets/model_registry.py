@@ -110,7 +110,8 @@ class ModelRegistry:
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         self.uri, self.run = uri, run
-        self.client = connect(uri)
+        with told(uri):
+            self.client = connect(uri)
 
     def names(self) -> list[str]:
         """Return the names of all registered models."""
@@ -276,10 +277,11 @@ def _entry(found: Any) -> Entry:
 def told(uri: str, what: str = "the model registry cannot be used", hint: str = "") -> Iterator[None]:
     """Turn what MLflow raises into one sentence."""
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
-    except (MlflowException, OSError) as error:
+    except (MlflowException, SQLAlchemyError, OSError) as error:
         first = masked((str(error).strip() or type(error).__name__).splitlines()[0])[:_LONGEST]
         hint = hint or "check MLFLOW_TRACKING_URI and that the server is up"
         raise AnmiError(f"{what} ({masked(uri)}: {first}): {hint}") from None

@@ -2,7 +2,8 @@
 
 A key is a prefix that stands for the fingerprint of whatever computed the value, and a hash of the text: a changed
 model misses, a renamed one does not, and what belongs to one model lies together. LMDB commits atomically and
-serialises writers, so two processes may share a store and a killed writer loses at most its open batch.
+serialises writers, so two processes may share a store and a killed writer loses at most its open batch. Each value has
+a checksum of it and its key; a damaged one is computed again.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
@@ -26,11 +29,16 @@ from tqdm import tqdm
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
 
-FORMAT: Final = b"anmi-store-2"
+logger = logging.getLogger(__name__)
+
+FORMAT: Final = b"anmi-store-3"
+# Values that were written under it have no checksums.
+_BEFORE: Final = b"anmi-store-2"
 Number = Literal["float32", "float16"]
 _SIZES: Final[dict[Number, int]] = {"float32": 4, "float16": 2}
 _PREFIX_SIZE: Final = 8
 _TEXT_SIZE: Final = 16
+_SUM_SIZE: Final = 4
 # Applies a function to items one after the other, as ``map`` does.
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 _REMOVED_AT_ONCE: Final = 100_000
@@ -116,7 +124,7 @@ class Store:
             self._environment.reader_check()
             with self._writing() as transaction:
                 found = transaction.get(b"format")
-                if found is None and transaction.stat()["entries"] == 0:
+                if found == _BEFORE or (found is None and transaction.stat()["entries"] == 0):
                     transaction.put(b"format", found := FORMAT)
             if found != FORMAT:
                 wrote = "by another program" if found is None else f"as {found.decode(errors='replace')!r}"
@@ -189,9 +197,24 @@ class Store:
 
     def _values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
         # In their order, keys that lie together are read together: decisive where the file is not in memory.
-        wanted = sorted(set(keys))
+        wanted, damaged = sorted(set(keys)), []
+        values: dict[bytes, bytes | None] = dict.fromkeys(wanted)
         with self._reading() as transaction:
-            return dict(zip(wanted, map(transaction.get, wanted), strict=True))
+            for prefix, group in groupby(wanted, key=lambda key: key[:_PREFIX_SIZE]):
+                if record := self._record(transaction, prefix):
+                    found, bad = _sound(transaction.cursor().getmulti(list(group)), record)
+                    values |= found
+                    damaged += bad
+        self._drop(damaged)
+        return values
+
+    def _drop(self, damaged: Sequence[bytes]) -> None:
+        """Remove values that are not as they were written, where something can be written, and say so."""
+        if damaged:
+            logger.warning("%d values in the store %s are damaged: they are computed again", len(damaged), self.path)
+            with suppress(AnmiError), self._writing() as transaction:
+                for key in damaged:
+                    transaction.delete(key, db=self._entries)
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes], number: Number = "float32") -> None:
         """Store values; all of them or, when interrupted, none. A value that is there already stays.
@@ -219,27 +242,29 @@ class Store:
 
     def _put(self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number) -> None:
         fingerprint, name = self._known[prefix]
-        record = self._record(transaction, prefix) or {"dimension": 0, "number": number}
-        dimension, stored = record["dimension"] or len(items[0][1]) // _SIZES[number], record["number"]
+        record = self._record(transaction, prefix) or {"dimension": 0, "number": number, "sums": True}
+        record["dimension"] = dimension = record["dimension"] or len(items[0][1]) // _SIZES[number]
         other = next((len(value) for _, value in items if len(value) != _SIZES[number] * dimension), None)
         if other is not None:
             raise AnmiError(
                 f'"{name or fingerprint}" gave {other // _SIZES[number]} numbers for a text and {dimension} '
                 "before: whatever changed must be part of its fingerprint; nothing of this batch was stored"
             )
-        if stored != number:
-            items = [(key, np.frombuffer(value, number).astype(stored).tobytes()) for key, value in items]
+        if record["number"] != number:
+            items = [(key, np.frombuffer(value, number).astype(record["number"]).tobytes()) for key, value in items]
+        if record["sums"]:
+            items = [(key, value + _sum(value, key)) for key, value in items]
         transaction.cursor(self._entries).putmulti(items, overwrite=False)
-        self._note(transaction, prefix, dimension, stored)
+        self._note(transaction, prefix, record)
 
     def _record(self, transaction: Any, prefix: bytes) -> dict[str, Any] | None:
         """Return what is known of a fingerprint: numbers per value, what a number is stored as, when it was used."""
         data = transaction.get(prefix, db=self._registry)
-        return None if data is None else {"number": "float32", "dimension": 0} | json.loads(data)
+        return None if data is None else _unpacked(data)
 
-    def _note(self, transaction: Any, prefix: bytes, dimension: int, number: str) -> None:
-        record = {"dimension": dimension, "number": number, "used": time.time()}
-        transaction.put(prefix, json.dumps(record).encode(), db=self._registry)
+    def _note(self, transaction: Any, prefix: bytes, record: Mapping[str, Any]) -> None:
+        data = json.dumps({**record, "used": time.time()}).encode()
+        transaction.put(prefix, data + b"\n" + _sum(data).hex().encode(), db=self._registry)
         self._used.add(prefix)
 
     def _note_use(self, prefix: bytes) -> None:
@@ -253,7 +278,7 @@ class Store:
         # What is stored can be read where nothing can be written.
         with suppress(AnmiError), self._writing() as transaction:
             if record := self._record(transaction, prefix):
-                self._note(transaction, prefix, record["dimension"], record["number"])
+                self._note(transaction, prefix, record)
 
     def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
         """Return for how many distinct texts there is no value yet."""
@@ -347,17 +372,19 @@ class Store:
             record = self._record(transaction, prefix)
             if record is None or not record["dimension"]:
                 return None, list(first)
-            values, absent = np.empty((texts, record["dimension"]), np.float32), []
+            values, absent, damaged = np.empty((texts, record["dimension"]), np.float32), [], []
             cursor = transaction.cursor()
             # In their order, keys that lie together are read together: decisive where the file is not in memory.
             wanted = sorted(first)
             for start in range(0, len(wanted), _READ_AT_ONCE):
                 some = wanted[start : start + _READ_AT_ONCE]
-                found = dict(cursor.getmulti(some))
+                found, bad = _sound(cursor.getmulti(some), record)
+                damaged += bad
                 read = np.frombuffer(b"".join(found.values()), record["number"]).reshape(-1, record["dimension"])
                 values[[first[key] for key in found]] = read.astype(number, copy=False)
                 if len(found) < len(some):
                     absent += [key for key in some if key not in found]
+        self._drop(damaged)
         return values, absent
 
     def prune(self, older_than_days: float) -> tuple[int, int]:
@@ -370,7 +397,7 @@ class Store:
         """
         oldest = time.time() - older_than_days * _DAY
         with self._reading() as transaction:
-            records = [(bytes(key), json.loads(data)) for key, data in transaction.cursor(self._registry)]
+            records = [(bytes(key), _unpacked(data) or {}) for key, data in transaction.cursor(self._registry)]
         gone = [prefix for prefix, record in records if record.get("used", 0) <= oldest]
         for prefix in gone:
             self._remove(prefix)
@@ -396,6 +423,35 @@ class Store:
                     removed += 1
                 if removed < _REMOVED_AT_ONCE:
                     transaction.delete(prefix, db=self._registry)
+
+
+def _sum(data: bytes, key: bytes = b"") -> bytes:
+    return zlib.crc32(data, zlib.crc32(key)).to_bytes(_SUM_SIZE, "little")
+
+
+def _unpacked(data: bytes) -> dict[str, Any] | None:
+    """Return a record of the registry; None where it is damaged."""
+    text, _, noted = data.partition(b"\n")
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return None
+    if noted and noted != _sum(text).hex().encode():
+        return None
+    return {"number": "float32", "dimension": 0, "sums": False} | record
+
+
+def _sound(stored: Iterable[tuple[bytes, bytes]], record: Mapping[str, Any]) -> tuple[dict[bytes, bytes], list[bytes]]:
+    """Return the stored values that are as they were written, without their checksums, and the keys of the others."""
+    size = _SIZES[record["number"]] * record["dimension"]
+    sound, damaged = {}, []
+    for key, data in stored:
+        value = data[:size]
+        if data[size:] == (_sum(value, key) if record["sums"] else b"") and len(value) == size:
+            sound[key] = value
+        else:
+            damaged.append(key)
+    return sound, damaged
 
 
 def _last_used(folder: Path) -> float:
