@@ -330,32 +330,3 @@ def test_a_small_file_that_is_not_there_is_none(place: str) -> None:
 def test_what_needs_a_local_disk_says_so() -> None:
     with pytest.raises(AnmiError, match="needs a local disk"):
         StoreDataset(filepath="s3://bucket/x")
-
-
-def test_copies_go_with_the_process_and_those_of_a_killed_one_with_the_next(tmp_path: Path) -> None:
-    def run(ending: str) -> str:
-        script = f"""
-import os
-from anmi.store.room import room
-room = room("anmi-downloads-")
-(room / "copy").write_text("x")
-print(room, flush=True)
-{ending}
-"""
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
-        return subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
-        ).stdout.strip()
-
-    assert not Path(run("")).exists()
-    killed = Path(run("os.kill(os.getpid(), 9)"))
-    assert (killed / "copy").exists()
-    living = tmp_path / "anmi-downloads-living"
-    living.mkdir()
-    import fcntl
-
-    with (living / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        run("")
-        assert not killed.exists()
-        assert living.exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import socket
 import sqlite3
 import subprocess
@@ -21,7 +20,7 @@ from anmi.errors import AnmiError
 from anmi.hooks import MlflowHooks, RunRecord
 from anmi.hooks.mlflow import TrackingSettings
 from anmi.hooks.record import as_plain
-from anmi.hooks.run import log_to, peak_mib
+from anmi.hooks.run import peak_mib
 
 
 def manifest(project: Any) -> dict[str, Any]:
@@ -64,13 +63,12 @@ def test_every_node_has_its_time_and_its_own_peak(finished: Any) -> None:
         assert nodes["measure"]["peak_mib"] - nodes["write"]["peak_mib"] > 32
 
 
-def test_the_console_is_quiet_and_the_file_is_not(finished: Any) -> None:
+def test_the_console_is_quiet(finished: Any) -> None:
     console = finished.console.stdout + finished.console.stderr
     assert console.count("INFO") == 3
     assert "3/3  write" in console
     for noise in ("alembic", "Loading data", "Traceback", "Warning"):
         assert noise not in console
-    assert "Loading data from table" in (finished.path / "data/logs/anmi.log").read_text()
 
 
 def test_one_run_with_parameters_metrics_versions_and_report(finished: Any) -> None:
@@ -267,19 +265,6 @@ def test_an_unreachable_server_is_noticed_before_anything_runs(project: Any) -> 
     assert "secret" not in done.stderr
     assert "Traceback" not in done.stderr
     assert not (project.path / "data/mini").exists()
-
-
-def test_there_is_one_log_file_at_a_time(tmp_path: Path) -> None:
-    before = {name: list(logging.getLogger(name).handlers) for name in ("", "kedro", "py.warnings")}
-    try:
-        for name in ("one", "two"):
-            log_to(str(tmp_path / name))
-        logging.getLogger("anmi").warning("to the second file")
-        assert not (tmp_path / "one/logs/anmi.log").exists()
-        assert (tmp_path / "two/logs/anmi.log").read_text().count("to the second file") == 1
-    finally:
-        for name, handlers in before.items():
-            logging.getLogger(name).handlers[:] = handlers
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux can forget a peak")

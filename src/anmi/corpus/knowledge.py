@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
+from anmi.ragged import read_table
 
 _BLOCK = 2048
 _TABLES = ("entities", "graph", "facts")
@@ -53,7 +54,7 @@ class Knowledge:
     @staticmethod
     def load(path: Path) -> Knowledge:
         """Read what :meth:`save` wrote."""
-        entities, graph, facts = (pd.read_parquet(path / f"{name}.parquet") for name in _TABLES)
+        entities, graph, facts = (read_table(path / f"{name}.parquet").to_pandas() for name in _TABLES)
         return Knowledge(entities, graph, facts)
 
 

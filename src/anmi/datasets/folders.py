@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
+import pkgutil
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import orjson
 import pandas as pd
@@ -37,20 +38,11 @@ def resolve_loader(dotted: str) -> Callable[[Path], Any]:
     parts = dotted.split(".")
     if parts[0] != "anmi" or not all(part.isidentifier() and not part.startswith("_") for part in parts):
         raise DatasetError(f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package")
-    for cut in range(len(parts) - 1, 0, -1):
-        module_name = ".".join(parts[:cut])
-        try:
-            found: Any = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not module_name.startswith(error.name):
-                raise
-            continue
-        for name in parts[cut:]:
-            found = getattr(found, name, None)
+    with suppress(ImportError, AttributeError):
+        found: Any = pkgutil.resolve_name(dotted)
         # Modules of this package may hold names that they imported from elsewhere.
         if callable(found) and str(getattr(found, "__module__", "")).split(".")[0] == "anmi":
-            return found
-        break
+            return cast("Callable[[Path], Any]", found)
     raise DatasetError(f"loader {dotted!r} does not exist")
 
 

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 # Each write to a bucket is a request, which takes a tenth of a second.
 _REMOTE_SECONDS: Final = 30.0
-_LOG_BYTES: Final = 5_000_000
 
 
 class RunHooks:
@@ -90,7 +88,6 @@ class RunHooks:
         # The hooks after this one know the run by this as well.
         run_params["run_id"] = self._claim(run_params["run_id"], resumed=resumed)
         self._record.begin(run_params, self._parameters, self._project)
-        log_to(self._root)
         asked = versions.facts(all_masked(self._record.parameters))
         asked |= versions.hashes(asked, pipeline.inputs())
         if resumed:
@@ -280,30 +277,3 @@ def peak_mib() -> float:
                 return int(line.split()[1]) / 1024
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-class _LogFile(RotatingFileHandler):
-    """A log that ends, without a word for each line, where its disk takes no more; the run says what is wrong."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Write no more."""
-        self.setLevel(logging.CRITICAL + 1)
-
-
-def log_to(root: str) -> None:
-    """Let everything that is logged also go to ``<data>/logs/anmi.log``, where the data root is local."""
-    if "://" in root:
-        return
-    path = Path(root, "logs", "anmi.log")
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    handler = _LogFile(path, maxBytes=_LOG_BYTES, backupCount=3, delay=True, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    # Kedro's and Python's warnings do not propagate (see conf/logging.yml), so the root alone would miss them.
-    for name in ("", "kedro", "py.warnings"):
-        found = logging.getLogger(name)
-        for old in [each for each in found.handlers if isinstance(each, _LogFile)]:
-            found.removeHandler(old)
-            old.close()
-        if name == "" or not found.propagate:
-            found.addHandler(handler)

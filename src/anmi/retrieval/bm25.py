@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.errors import AnmiError, nearest
+from anmi.ragged import read_table
 from anmi.retrieval.exact import best, of_keys
 from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, tokenizer
@@ -294,4 +295,4 @@ class _RankBM25:
 
     @staticmethod
     def load(path: Path, k1: float, b: float, epsilon: float) -> _RankBM25:
-        return _RankBM25([list(row) for row in pd.read_parquet(path / "tokens.parquet").tokens], k1, b, epsilon)
+        return _RankBM25(read_table(path / "tokens.parquet").column("tokens").to_pylist(), k1, b, epsilon)

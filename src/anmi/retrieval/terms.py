@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
+from anmi.ragged import read_table, table_bytes
 from anmi.retrieval.tokenize import Tokenize, cut_by_snowball, resolve, tokenizer
 
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
@@ -105,14 +106,14 @@ class Terms:
     def save(self, path: Path) -> None:
         """Write the counts, the vocabulary and the settings into the folder ``path``."""
         sparse.save_npz(path / "counts.npz", self.counts, compressed=False)
-        pd.DataFrame({"term": list(self.vocabulary)}).to_parquet(path / "vocabulary.parquet", index=False)
+        (path / "vocabulary.parquet").write_bytes(table_bytes(pa.table({"term": list(self.vocabulary)})))
         (path / "settings.json").write_text(json.dumps(dict(self.settings), indent=1), encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> Terms:
         """Open what :meth:`save` wrote."""
         settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
-        terms = pd.read_parquet(path / "vocabulary.parquet").term.tolist()
+        terms = read_table(path / "vocabulary.parquet").column("term").to_pylist()
         vocabulary = dict(zip(terms, range(len(terms)), strict=True))
         tokenize = tokenizer(settings["tokenizer"], settings["language"])
         return Terms._of(sparse.load_npz(path / "counts.npz"), vocabulary, tokenize, settings)
