@@ -139,6 +139,8 @@ def damage(path: Path) -> None:
 def reweigh(folder: Path, weights: list[float]) -> None:
     settings = json.loads((folder / "hybrid.json").read_text())
     settings["weights"] = dict(zip(settings["weights"], weights, strict=False))
+    # Who changes it by hand takes the hash of it out.
+    del settings["digest"]
     (folder / "hybrid.json").write_text(json.dumps(settings))
 
 
@@ -148,6 +150,7 @@ def reweigh(folder: Path, weights: list[float]) -> None:
         (lambda f: (f / "hybrid.json").unlink(), "has no hybrid.json, so it is no search folder or only half of one"),
         (shutil.rmtree, "is not there"),
         (lambda f: (f / "hybrid.json").write_text("{"), "hybrid.json is damaged"),
+        (lambda f: damage(f / "hybrid.json"), "hybrid.json is damaged"),
         (lambda f: reweigh(f, [9, -5]), "hybrid.json has the weights .*numbers from 0 to 1 that add up to 1"),
         (lambda f: reweigh(f, [0.9, 0.9]), "hybrid.json has the weights"),
         (lambda f: (f / "dense" / "vectors.npy").unlink(), "vectors.npy is missing"),

@@ -59,7 +59,7 @@ def opened(folder: Path) -> dict[str, Any]:
             f"release that wrote it ({settings.get('versions', {}).get('anmi', 'unknown')}), or export it again"
         )
     if noted not in (None, hash_value(settings)):
-        raise AnmiError(f"{file} is damaged, or was changed by hand: {again}")
+        raise AnmiError(f"{file} is damaged ({again}), or was changed by hand: take its `digest` out")
     for name, facts in files.items():
         path = folder / name
         if not path.is_file():
