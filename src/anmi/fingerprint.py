@@ -102,8 +102,23 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+def hash_files(files: Iterable[tuple[str, Path]], start: str = "", kind: Kind = "blake2b") -> str:
+    """Return a hash over names and contents of files, in the order given, and of a text before them.
+
+    Parameters
+    ----------
+    files
+        Each with the name that counts.
+    start
+        What else counts.
+    kind
+        As for :func:`hash_file`.
+    """
+    return hash_named(((name, hash_file(path, kind)) for name, path in files), start, kind)
+
+
 def hash_named(parts: Iterable[tuple[str, str]], start: str = "", kind: Kind = "blake2b") -> str:
-    """Return a hash over hashes of files, each with its name, in the order given, and of a text before them."""
+    """Return a hash over hashes each with its name, in the order given, and of a text before them."""
     state = _state(kind, start.encode())
     for name, found in parts:
         state.update(name.encode() + b"\0" + bytes.fromhex(found))

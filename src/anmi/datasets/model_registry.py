@@ -23,7 +23,7 @@ from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.errors import AnmiError, masked
 from anmi.files import aside
-from anmi.fingerprint import files_in, hash_file, hash_named
+from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.kinds import is_sparse
 from anmi.search import served
 
@@ -300,8 +300,8 @@ def digest(folder: Path) -> str:
     ...     one == digest(Path(folder))
     False
     """
-    files = {path.relative_to(folder).as_posix(): path for path in files_in(folder) if path.name != _NOT_OURS}
-    return hash_named(((name, hash_file(path, "sha256")) for name, path in files.items()), kind="sha256")
+    files = [path for path in files_in(folder) if path.name != _NOT_OURS]
+    return hash_files(((path.relative_to(folder).as_posix(), path) for path in files), kind="sha256")
 
 
 def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Path:
