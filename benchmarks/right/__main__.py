@@ -23,11 +23,11 @@ RESULT: Final = Path(__file__).parents[1] / "results" / "right.json"
 # Module and the function that returns its rows (``case, value, unit, note``).
 CASES: Final = {
     "new_documents": "new_documents_share",
-    "two_runs": "two_runs_equal_alone",
     "hindi": "hindi_ndcg10",
     "copies": "copies",
     "bad_inputs": "bad_inputs",
     "interval_coverage": "interval_coverage",
+    "bit_flips": "bit_flips_noticed",
 }
 PACKAGES: Final = ("anmi", "kedro", "numpy", "torch", "sentence-transformers", "bm25s", "pytrec-eval-terrier")
 

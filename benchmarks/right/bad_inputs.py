@@ -1,9 +1,6 @@
 """How many of the bad inputs of tests/e2e/bad_inputs.py are refused in one clear sentence before anything is saved.
 
-``python benchmarks/right/bad_inputs.py`` prints the rows. With ``--before SOURCE`` the same table is tried on other
-code as well, the ``src`` of an older checkout with its ``conf`` beside it. There it only counts that an input is
-refused in one sentence, without a traceback and before a node has saved something, whatever the sentence says. That no
-data root is named is not tried there and counts as not refused: such code wrote to the root of the file system.
+``python benchmarks/right/bad_inputs.py`` prints the rows.
 """
 
 from __future__ import annotations
@@ -21,19 +18,8 @@ ROOT: Final = Path(__file__).parents[2]
 _TABLE: Final = "tests/e2e/bad_inputs.py"
 
 
-def bad_inputs(before: Path | None = None) -> list[dict[str, Any]]:
-    """Try the table.
-
-    Parameters
-    ----------
-    before
-        Source folder of other code to be counted as well; None counts this code only.
-
-    Returns
-    -------
-    list of dict
-        Rows ``case, value, unit, note``.
-    """
+def bad_inputs() -> list[dict[str, Any]]:
+    """Try the table; return rows ``case, value, unit, note``."""
     found = _tried(ROOT / "src")
     rows = [
         ("bad_inputs_tried", found["tried"], f"rows of {_TABLE} that are to be refused"),
@@ -42,9 +28,6 @@ def bad_inputs(before: Path | None = None) -> list[dict[str, Any]]:
         ("fine_inputs_tried", found["fine_tried"], "rows of the table that are right or survivable"),
         ("fine_inputs_taken", found["fine_taken"], "not refused"),
     ]
-    if before is not None:
-        note = "the same table on the code before, refused in one sentence, whatever it says"
-        rows.append(("bad_inputs_clear_before", _tried(before)["one_sentence"], note))
     return [{"case": case, "value": value, "unit": "inputs", "note": note} for case, value, note in rows]
 
 
@@ -65,17 +48,11 @@ def _count() -> dict[str, int]:
     if source not in Path(anmi.__file__).resolve().parents:
         raise SystemExit(f"anmi was imported from {anmi.__file__} and not from {source}")
     sys.path.insert(0, str(ROOT))
-    from tests.e2e import bad_inputs as table
     from tests.e2e.bad_inputs import CASES, FINE, try_case, verdict
 
-    # Other code has another configuration.
-    table.ROOT = source.parent  # type: ignore[misc]
     fine = {case.name for case in FINE}
     found = dict.fromkeys(("tried", "clear", "one_sentence", "fine_tried", "fine_taken"), 0)
     for case in CASES:
-        if not case.data.strip() and source != (ROOT / "src").resolve():
-            found["tried"] += 1
-            continue
         with tempfile.TemporaryDirectory() as place:
             outcome = try_case(case, Path(place))
         wrong = verdict(case, outcome)
@@ -94,13 +71,12 @@ def _count() -> dict[str, int]:
 def main() -> None:
     """Print the rows as JSON lines."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--before", type=Path, help="source folder of the code before")
     parser.add_argument("--count", action="store_true", help="count for the code that is imported, and print that only")
     options = parser.parse_args()
     if options.count:
         print(json.dumps(_count()))
         return
-    for row in bad_inputs(options.before):
+    for row in bad_inputs():
         print(json.dumps(row))
 
 

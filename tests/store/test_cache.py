@@ -70,21 +70,6 @@ def test_a_broken_result_is_refused_and_not_stored(tmp_path: Path, bad: object, 
         assert store.missing("v1", ["a", "b"]) == 2
 
 
-def test_batches_before_a_failure_are_kept(tmp_path: Path) -> None:
-    def fails_on_short(texts: list[str]) -> np.ndarray:
-        return np.array([[np.nan if len(text) == 1 else 1.0] for text in texts], np.float32)
-
-    with Store(tmp_path) as store:
-        with pytest.raises(AnmiError):
-            store.vectors("v1", ["a", "bb", "ccc"], fails_on_short, batch=1)
-        assert store.missing("v1", ["a", "bb", "ccc"]) == 1
-
-
-def test_no_texts_give_no_rows(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        assert len(store.vectors("v1", [], Lengths())) == 0
-
-
 def test_a_store_of_another_format_is_refused_with_its_path_and_left_alone(tmp_path: Path) -> None:
     database = lmdb.open(str(tmp_path))
     with database.begin(write=True) as transaction:
@@ -151,14 +136,6 @@ def test_every_text_gets_its_own_value_whatever_it_holds(rounds: list[list[str]]
             found = store.vectors("v1", texts, number, batch)
             assert [row[0] for row in found.tolist()] == [given_out[text] for text in texts]
         assert len(store) == len(given_out)
-
-
-def test_what_belongs_to_one_fingerprint_lies_together(tmp_path: Path) -> None:
-    texts = [str(i) for i in range(50)]
-    with Store(tmp_path) as store:
-        owner = {key: name for name in ("v1", "v2", "v3") for key in store.keys(name, texts)}
-    changes = [owner[a] != owner[b] for a, b in zip(sorted(owner)[:-1], sorted(owner)[1:], strict=True)]
-    assert sum(changes) == 2
 
 
 def test_a_stored_value_stays_what_it_was(tmp_path: Path) -> None:

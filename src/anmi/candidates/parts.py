@@ -16,11 +16,10 @@ Source = bytes | Path
 
 @dataclass(frozen=True)
 class Part:
-    """What was written: the name of a file, its queries, its bytes and their hash (that of :func:`hash_file`)."""
+    """What was written: the name of a file, its queries, and the hash of its bytes (that of :func:`hash_file`)."""
 
     name: str
     rows: int
-    bytes: int
     digest: str
 
 
@@ -39,14 +38,11 @@ def write(data: bytes, folder: Path, number: int) -> Part:
     """Write a part under its number."""
     name = f"part-{number:05d}.parquet"
     (folder / name).write_bytes(data)
-    return Part(name, pq.read_metadata(pa.BufferReader(data)).num_rows, len(data), hashed(data))
+    return Part(
+        name, pq.read_metadata(pa.BufferReader(data)).num_rows, hashlib.blake2b(data, digest_size=16).hexdigest()
+    )
 
 
 def write_all(parts: Iterable[bytes], folder: Path, first: int = 0) -> list[Part]:
     """Write parts as they come, in this process."""
     return [write(data, folder, number) for number, data in enumerate(parts, start=first)]
-
-
-def hashed(data: bytes) -> str:
-    """Return what :func:`anmi.fingerprint.hash_file` returns of a file with these bytes."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

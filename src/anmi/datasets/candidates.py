@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from kedro.io.core import DatasetError
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
-from anmi.candidates.parts import Part, hashed
+from anmi.candidates.parts import Part
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 from anmi.ragged import read_table
 
 if TYPE_CHECKING:
     from kedro_datasets._typing import TablePreview
 
-_MANIFEST: Final = "columns.json"
 _PATTERN: Final = "part-*.parquet"
-_KINDS: Final = {"c": "columns", "p": "positive_columns", "q": "query_columns"}
 
 
 class _PartsDataset(ArtifactDataset):
@@ -90,21 +85,14 @@ class CandidateShardsDataset(_PartsDataset):
 class ColumnsDataset(_PartsDataset):
     """The columns that a stage adds to candidates, one Parquet file per block and nothing of the block itself.
 
-    ``columns.json`` names them. A stage that had nothing to add leaves no part. Loading returns
-    :class:`anmi.candidates.ColumnShards`, which :meth:`anmi.candidates.CandidateShards.joined` takes by position.
+    A stage that had nothing to add leaves no part. Loading returns :class:`anmi.candidates.ColumnShards`, which
+    :meth:`anmi.candidates.CandidateShards.joined` takes by position.
     """
 
     def _save_parts(self, data: ColumnShards, folder: Path) -> list[Part]:
         if not isinstance(data, ColumnShards):
             raise DatasetError(f"expected columns for {self._filepath.name}, got {type(data).__name__}")
-        parts = data.save(folder)
-        manifest: dict[str, Any] = {"parts": len(parts)} | {kind: [] for kind in _KINDS.values()}
-        for first in parts[:1]:
-            for name in pq.read_schema(pa.BufferReader((folder / first.name).read_bytes())).names:
-                manifest[_KINDS[name[0]]].append(name[2:])
-        described = json.dumps(manifest, indent=1).encode("utf-8")
-        (folder / _MANIFEST).write_bytes(described)
-        return [*parts, Part(_MANIFEST, 0, len(described), hashed(described))]
+        return data.save(folder)
 
     def _of_files(self, files: Sequence[Path]) -> ColumnShards:
         return ColumnShards(files=files)
