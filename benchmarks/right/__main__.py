@@ -23,8 +23,8 @@ RESULT: Final = Path(__file__).parents[1] / "results" / "right.json"
 # Module and the function that returns its rows (``case, value, unit, note``).
 CASES: Final = {
     "new_documents": "new_documents_share",
+    "many_positives": "cases",
     "hindi": "hindi_ndcg10",
-    "copies": "copies",
     "bad_inputs": "bad_inputs",
     "interval_coverage": "interval_coverage",
     "bit_flips": "bit_flips_noticed",
