@@ -48,7 +48,9 @@ def write(name: str, rows: list[Mapping[str, Any]]) -> None:
     before = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.exists() else []
     measured = {"from": f"benchmarks/right/{name}.py", "date": datetime.date.today().isoformat()}
     order = [f"benchmarks/right/{case}.py" for case in CASES]
-    kept = [row for row in before if row["from"] != measured["from"]] + [{**row, **measured} for row in rows]
+    # What a module measured that is gone goes with it.
+    kept = [row for row in before if row["from"] in order and row["from"] != measured["from"]]
+    kept += [{**row, **measured} for row in rows]
     document = {
         "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "system": platform.system()},
         "versions": {"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in PACKAGES},
