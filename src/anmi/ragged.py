@@ -66,7 +66,10 @@ def read_table(
     stored = pa.BufferReader(source) if isinstance(source, bytes) else source
     try:
         with pq.ParquetFile(stored, page_checksum_verification=True, **options) as file:
-            return file.read(columns=choose and choose(file.schema_arrow.names))
+            names = choose and choose(file.schema_arrow.names)
+            # One after the other: Arrow cannot read lists of dictionaries from several row groups at once.
+            groups = [file.read_row_group(place, names) for place in range(file.num_row_groups)]
+            return pa.concat_tables(groups) if groups else file.read(names)
     except (OSError, ValueError, pa.ArrowException) as error:
         place = "a part" if isinstance(source, bytes) else source
         raise AnmiError(f"{place} is damaged ({str(error)[:200]}): make it again with `kedro run`") from error

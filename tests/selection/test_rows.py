@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -214,6 +215,14 @@ def test_without_queries_there_are_all_columns_and_no_rows(tmp_path):
     assert read.columns.tolist() == rows.columns.tolist()
     for column in ("query_id", "positive_ids", "negatives", "excluded_ids"):
         assert read[column].dtype.kind == "O", column
+
+
+def test_rows_of_several_groups_are_read_as_they_were_written(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("anmi.selection.row_table.GROUP", 1)
+    rows = training_rows(CandidateShards.of([selected()]), NAMES, [f"text {n}" for n in range(10)], QUERIES)
+    rows.save(tmp_path / "rows.parquet")
+    assert pq.read_metadata(tmp_path / "rows.parquet").num_row_groups == len(rows) > 1
+    assert load(tmp_path / "rows.parquet").map(str).equals(rows.to_pandas().map(str))
 
 
 def test_a_text_of_copies_is_written_once(tmp_path: Path) -> None:
