@@ -24,6 +24,7 @@ RESULT: Final = Path(__file__).parents[1] / "results" / "right.json"
 CASES: Final = {
     "new_documents": "new_documents_share",
     "many_positives": "cases",
+    "wrong_names": "wrong_names_refused",
     "hindi": "hindi_ndcg10",
     "bad_inputs": "bad_inputs",
     "interval_coverage": "interval_coverage",

@@ -13,10 +13,9 @@ from anmi.errors import AnmiError
 from anmi.hooks.checks import (
     check_collection,
     check_encoder,
-    check_mining,
     check_model,
     check_packages,
-    check_recipe,
+    check_recipes,
 )
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.ingestion.params import IngestionParams
@@ -71,21 +70,13 @@ def test_a_missing_branch_is_named() -> None:
         check_model("stage.shape", {"stage": {}}, Inner)
 
 
-def test_recipes() -> None:
-    check_recipe("anmi_2_1", {"anmi_2_1": {}})
-    with pytest.raises(AnmiError, match='no recipe "anmi_21": did you mean "anmi_2_1"'):
-        check_recipe("anmi_21", {"anmi_2_1": {}, "random": {}})
-
-
 def test_what_any_recipe_says_of_mining_is_checked() -> None:
     def stated(**settings: Any) -> dict[str, Any]:
         return {"mine": {"description": "x", "steps": {"random": {}}, "mining": {"bm25": settings}}}
 
-    check_mining(stated(k1=1.5, engine="rank_bm25", epsilon=0.25), {"bm25": BM25Params})
-    with pytest.raises(AnmiError, match=r'recipe "mine", mining: there is no parameter "bm25.k2": did you mean "k1"'):
-        check_mining(stated(k2=1.5), {"bm25": BM25Params})
-    with pytest.raises(AnmiError, match="epsilon is a setting of rank_bm25"):
-        check_mining(stated(epsilon=0.25), {"bm25": BM25Params})
+    check_recipes(stated(k1=1.5, engine="rank_bm25", epsilon=0.25), {"bm25": BM25Params})
+    with pytest.raises(AnmiError, match=r'no parameter "recipes.mine.mining.bm25.k2": did you mean "k1"'):
+        check_recipes(stated(k2=1.5), {"bm25": BM25Params})
 
 
 def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,30 +124,6 @@ def test_a_folder_without_its_kind_is_told_how_to_write_it(tmp_path: Path) -> No
     (tmp_path / "corpus.jsonl").touch()
     with pytest.raises(AnmiError, match=f'write "beir:{tmp_path}"'):
         check_collection(str(tmp_path))
-
-
-@pytest.mark.parametrize(("name", "hint"), [("bier:x", 'did you mean "beir"'), ("beir:", "write it as beir:DIR")])
-def test_collections_that_cannot_be(name: str, hint: str) -> None:
-    with pytest.raises(AnmiError, match=hint):
-        check_collection(name)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ("colection=x", 'no parameter "colection": did you mean "collection"'),
-        ("table.shape.widht=2", 'no parameter "table.shape.widht": did you mean "width"'),
-        ("recipe=naive_tp", 'no recipe "naive_tp": did you mean "naive_top"'),
-        ("encoder=minlm", 'no encoder "minlm": did you mean "minilm"'),
-        ("collection=bier:x", 'no collection "bier:x": did you mean "beir"'),
-    ],
-)
-def test_the_command_line_says_so_in_one_sentence(project: Any, parameters: str, message: str) -> None:
-    done = project.kedro("run", "--params", parameters, code=1)
-    assert done.stderr.startswith("Error: ")
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-    assert not (project.path / "data").exists()
 
 
 def test_a_parameter_that_the_configuration_refers_to_is_known(project: Any) -> None:

@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kedro.io import DataCatalog
-from kedro.pipeline import Pipeline
 
-from anmi.errors import AnmiError
-from anmi.hooks import MlflowHooks, RunRecord
+from anmi.hooks import RunRecord
 from anmi.hooks.mlflow import TrackingSettings
 from anmi.hooks.record import as_plain
 from anmi.hooks.run import peak_mib
@@ -274,13 +271,6 @@ def test_the_peak_can_be_forgotten() -> None:
     del held
     Path("/proc/self/clear_refs").write_text("5")
     assert peak_mib() < high - 100
-
-
-def test_a_store_that_cannot_be_used_is_told_before_the_first_node() -> None:
-    hooks = MlflowHooks(RunRecord(run_id="r"))
-    hooks._settings = TrackingSettings(tracking_uri="sqlite:////dev/null/x.db")
-    with pytest.raises(AnmiError, match=r"the tracking store sqlite:////dev/null/x\.db cannot be used"):
-        hooks.before_pipeline_run(pipeline=Pipeline([]), catalog=DataCatalog())
 
 
 def test_a_record_is_json_without_what_json_does_not_know() -> None:

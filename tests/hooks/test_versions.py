@@ -280,13 +280,3 @@ def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
     assert second["loaded"]["training_rows"]["version"] == first["run_id"]
     assert second["loaded"]["training_rows"]["digest"] == first["saved"]["training_rows"]["digest"]
     assert set(second["saved"]) == {"summary"}
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"run_id": "2"}'])
-def test_a_record_that_cannot_be_read_is_an_error_and_not_nothing(tmp_path: Path, text: str) -> None:
-    runs = data_root(tmp_path, {"1": MINED})
-    place = tmp_path / "runs" / "2" / "run.json"
-    place.parent.mkdir()
-    place.write_text(text)
-    with pytest.raises(AnmiError, match=r"runs/2/run\.json is no record of run 2"):
-        runs.all()

@@ -16,7 +16,7 @@ from tests.selection.conftest import named, with_lists
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.hooks.checks import check_training
+from anmi.hooks.checks import check_recipes
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.selection.recipe import Recipe, Runner, recipe_book
 from anmi.selection.rows import training_rows
@@ -139,9 +139,9 @@ def test_a_mistake_is_named_in_one_line(raw: dict[str, Any], message: str) -> No
     ],
 )
 def test_a_wrong_training_option_is_named_before_anything_runs(training: dict[str, Any], message: str) -> None:
-    check_training(RECIPES)
+    check_recipes(RECIPES, {})
     with pytest.raises(AnmiError, match=message):
-        check_training(recipe_of("random", training=training))
+        check_recipes(recipe_of("random", training=training), {})
 
 
 def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:

@@ -87,8 +87,7 @@ class CheckHooks:
         for name, model in models.items():
             check_model(name, parameters, model)
             if model is RecipeBook:
-                check_training(parameters[name])
-                check_mining(parameters[name], models)
+                check_recipes(parameters[name], models)
             if model is TrainingParams:
                 options = parameters[name].get("options") or {}
                 check_numbers(f"{name}.options", options, TrainingOptions(**{"negatives": 1, **options}))
@@ -234,29 +233,8 @@ def _in_both(asked: Any, stated: Any) -> str:
     return ""
 
 
-def check_training(recipes: Mapping[str, Any]) -> None:
-    """Refuse a recipe with a training option that does not exist or has a wrong value; training would, hours later."""
-    book = RecipeBook.model_validate(recipes)
-    for name in book.names():
-        recipe = book.get(name)
-        try:
-            options = merged_options(recipe, TrainingParams())
-        except AnmiError as error:
-            raise AnmiError(f'recipe "{name}", {error}') from None
-        check_numbers(f"recipes.{name}.training", recipe.training, options)
-        if unmeasured := sorted(recipe.requires - MEASURED):
-            known = nearest(unmeasured[0], MEASURED)
-            raise AnmiError(f'recipe "{name}" reads "{unmeasured[0]}", which no stage measures: {known}')
-        unread = options.reads - recipe.requires
-        if unread:
-            columns = ", ".join(sorted(unread))
-            raise AnmiError(
-                f'recipe "{name}" trains on {columns}, which it does not mine: add `reads: [{columns}]` to it'
-            )
-
-
-def check_mining(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:
-    """Refuse a recipe that states a setting of mining which does not exist or has a wrong value, chosen or not.
+def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:
+    """Refuse a recipe that states what training or mining does not know, chosen or not; they would, hours later.
 
     Parameters
     ----------
@@ -267,12 +245,19 @@ def check_mining(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:
     """
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
-        stated = book.get(name).mining
-        for stage in stated.keys() & models.keys():
-            try:
-                check_model(stage, stated, models[stage])
-            except AnmiError as error:
-                raise AnmiError(f'recipe "{name}", mining: {error}') from None
+        recipe, of = book.get(name), f'recipe "{name}"'
+        for stage in recipe.mining.keys() & models.keys():
+            check_model(f"recipes.{name}.mining.{stage}", {"recipes": {name: recipe.model_dump()}}, models[stage])
+        try:
+            options = merged_options(recipe, TrainingParams())
+        except AnmiError as error:
+            raise AnmiError(f"{of}, {error}") from None
+        check_numbers(f"recipes.{name}.training", recipe.training, options)
+        if unmeasured := sorted(recipe.requires - MEASURED):
+            known = nearest(unmeasured[0], MEASURED)
+            raise AnmiError(f'{of} reads "{unmeasured[0]}", which no stage measures: {known}')
+        if unread := ", ".join(sorted(options.reads - recipe.requires)):
+            raise AnmiError(f"{of} trains on {unread}, which it does not mine: add `reads: [{unread}]` to it")
 
 
 def check_packages(options: TrainingOptions) -> None:
