@@ -17,7 +17,6 @@ import argparse
 import json
 import math
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -46,7 +45,6 @@ UNSET: Final = (
 GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35}
 # For each second of looking at memory and processor, so many without.
 _RESTS: Final = 50
-_NODE: Final = re.compile(r"^(\S+ \S+) INFO +anmi\.hooks\.timing: +\d+/\d+ +(\w+) +([\d.]+) s +(\d+) MiB", re.MULTILINE)
 
 
 def peer(collection: Path, model: Path, written: Path) -> None:
@@ -148,16 +146,16 @@ def mined(
     recipe: str, collection: Path, root: Path, store: Path, limit: float = math.inf, more: str = ""
 ) -> dict[str, Any]:
     """Mine with a recipe, and ``more`` parameters; besides seconds by node and until the first of them."""
-    began = datetime.now()
+    began = datetime.now().astimezone()
     environment = {"ANMI_DATA_ROOT": str(root), "ANMI_STORE": str(store)}
     parameters = f"collection=beir:{collection},encoder=static,recipe={recipe}{more}"
     command = [kedro(), "run", "--pipelines", "mining", "--params", parameters]
     found = measured(command, environment, limit)
-    log = (root / "logs" / "anmi.log").read_text(encoding="utf-8")
-    noted = [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f"), *rest) for at, *rest in _NODE.findall(log)]
-    ends = [(at, node, float(seconds)) for at, node, seconds, _ in noted if at >= began]
-    found["nodes"] = {node: seconds for _, node, seconds in ends}
-    found["node_mib"] = {node: int(mib) for at, node, _, mib in noted if at >= began}
+    noted = json.loads(max((root / "runs").glob("*/run.json")).read_text(encoding="utf-8"))["nodes"]
+    nodes = {each["node"].rpartition(".")[2]: each for each in noted}
+    ends = [(datetime.fromisoformat(each["end"]), name, each["seconds"]) for name, each in nodes.items()]
+    found["nodes"] = {name: each["seconds"] for name, each in nodes.items()}
+    found["node_mib"] = {name: each["peak_mib"] for name, each in nodes.items()}
     # Processor seconds between the ends of two nodes are those of the second.
     at, spent = ([one.timestamp() for one, _ in found["samples"]], [cpu for _, cpu in found["samples"]])
     until = np.interp([end.timestamp() for end, _, _ in ends], at, np.maximum.accumulate(spent))

@@ -42,7 +42,7 @@ class RunRecord:
     loaded, saved
         By dataset: ``version``, and where it is known ``digest``; of what was saved also ``files`` and ``bytes``.
     nodes
-        Each with ``node, stage, seconds, peak_mib``, in the order in which they ended; ``rows`` of the result ``of``;
+        Each with ``node, stage, end, seconds, peak_mib``, in the order of their ends; ``rows`` of the result ``of``;
         and how many values the store was ``asked`` for and how many it ``found``.
     tracking_run
         The MLflow run, where runs are tracked.

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -230,6 +231,7 @@ class RunHooks:
         entry: dict[str, Any] = {
             "node": node.name,
             "stage": node.namespace or "",
+            "end": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "seconds": round(time.perf_counter() - started, 3),
             "peak_mib": round(peak_mib()),
         }
