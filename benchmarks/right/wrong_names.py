@@ -77,7 +77,6 @@ def wrong_names_refused() -> list[dict[str, Any]]:
             resumed = replaced(file, lambda: _told(place, "anmi", "resume"))
             found[f"other files of the {name} in resume"] = resumed()
         refused = {name: "Error: " in text and _refused(text) for name, text in found.items()}
-    print(*(found[name][-800:] for name in found if not refused[name]), sep="\n")
     missed = [name for name, seen in refused.items() if not seen]
     note = f"of {len(found)}: {', '.join(found)}; not refused: {', '.join(missed) or 'none'}"
     return [{"case": "wrong_names_refused", "value": sum(refused.values()), "unit": "", "note": note}]
