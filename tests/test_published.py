@@ -57,9 +57,9 @@ def test_the_table_of_systems_is_that_of_the_result(monkeypatch: pytest.MonkeyPa
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     document = json.loads((RESULTS / "adaptation.json").read_text(encoding="utf-8"))
-    for page, table in (("README.md", module.brief_table), ("docs/results.md", module.whole_table)):
+    for page, cell in (("README.md", module.brief), ("docs/results.md", module.whole)):
         text = (ROOT / page).read_text(encoding="utf-8")
-        assert text.split(module.MARKS[0])[1].split(module.MARKS[1])[0] == table(document)
+        assert text.split(module.MARKS[0])[1].split(module.MARKS[1])[0] == module.table_of(document, cell)
 
 
 def test_the_table_of_recipes_is_that_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
