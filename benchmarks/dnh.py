@@ -4,8 +4,9 @@ Every cell trains the static encoder on all training queries with the options of
 queries: nDCG@10 by completed and by original judgments, entity linking, and how well it tells documents from false
 variants of them (factuality AUC; variants of test documents are seen by no training). Nearly half of the test queries
 are of categories that training does not have, so both halves are measured apart as well. ``steps_to_reference`` is the
-first measured step at which the dev loss is not above the one that ``dnh_random`` ends with, with the same seed. A
-cell is kept once it is done. What is not run again stays as it is in the result. Times are measured apart, the recipes
+last step of the first epoch whose dev nDCG@10 is not below the one that ``dnh_random`` ends with, with the same seed;
+results/dnh.json is of before, when a dev loss stood in its place, measured every 25 steps. A cell is kept once it is
+done. What is not run again stays as it is in the result. Times are measured apart, the recipes
 taking turns with fixed negatives of equal number: ``step_seconds``; ``slower_than_fixed``, by the processor's time,
 which holds that texts are of other lengths and are tokenised anew; and ``sampling_share``, what drawing and taking in
 embeddings take beside all the rest of the same steps. Run from the repository's root:
@@ -39,7 +40,6 @@ from anmi.corpus.texts import document_texts
 from anmi.evaluation.factuality import factuality, factuality_pairs, linking, pair_similarities
 from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import dev_metric, run_table, search
-from anmi.evaluation.validation import dev_loss
 from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.encoders import encode, load_encoder
@@ -48,7 +48,7 @@ from anmi.retrieval.variants.params import VariantParams
 from anmi.selection.recipe import recipe_book
 from anmi.training.mixed import MixedSampler, Stock
 from anmi.training.options import TrainingOptions
-from anmi.training.recorder import DevLoss
+from anmi.training.recorder import DEV_METRIC
 from anmi.training.trainer import train
 from curriculum_step import seconds, timed_steps
 
@@ -68,7 +68,6 @@ REFERENCE = "dnh_random"
 # By text alone: what would be drawn if nobody knew what documents state.
 UNFILTERED = "dnh_linear without the fact filter"
 TIMES = ("step_seconds", "slower_than_fixed", "sampling_share")
-EVERY = 25
 PER_SEED = (
     "seed",
     "ndcg_10_completed",
@@ -135,12 +134,10 @@ def run_cell(world: World, recipe: str, seed: int) -> dict[str, Any]:
     """Train once and measure."""
     corpus, queries, qrels = world.collection.corpus, world.collection.queries, world.collection.qrels
     encoder = load_encoder("static", MODELS)
-    loss = dev_loss(corpus, queries, qrels, world.graph.entailing, 20_000, "float32", seed, most_queries=600)
     metric = dev_metric(corpus, queries, qrels, 20_000, "float32", seed)
-    assert loss is not None
     made = train(
         world.rows(), encoder=encoder, options=options_of(recipe), output=None, evaluate_dev=metric, seed=seed,
-        stock=world.stock, dev_loss=DevLoss(loss, EVERY),
+        stock=world.stock,
     )  # fmt: skip
     asked, own = world.of("test")
     found = search(encoder, asked.text.tolist(), world.texts, 100)
@@ -166,11 +163,11 @@ def run_cell(world: World, recipe: str, seed: int) -> dict[str, Any]:
         apart[f"ndcg_10_completed_{name}"] = float(tables["completed"][chosen].mean())
     log = made.log
     stages = log.loc[log.stage.diff().fillna(0) != 0, ["step", "stage"]] if "stage" in log else pd.DataFrame()
-    curve = log.dropna(subset="dev_loss")
+    curve = log.dropna(subset=DEV_METRIC)
     return {
         "collection": world.name, "recipe": recipe, "seed": seed,
         "false_negative_rate": float((log.false_negative_rate * log.negatives).sum() / log.negatives.sum()),
-        "dev_loss": dict(zip(curve.step.tolist(), curve.dev_loss.tolist(), strict=True)),
+        "dev": dict(zip(curve.step.tolist(), curve[DEV_METRIC].tolist(), strict=True)),
         "best_epoch": made.summary["best_epoch"], "train_seconds": made.summary["seconds"],
         "linking_accuracy": float(linked.accuracy.mean()), "mrr_10": float(linked.mrr_10.mean()),
         **{f"ndcg_10_{name}": float(score) for name, score in scores.items()}, **apart,
@@ -278,17 +275,17 @@ def timing(recipe: str, steps: Times) -> dict[str, float | None]:
 
 def rows_of(cells: list[dict[str, Any]], steps: Times) -> list[dict[str, Any]]:
     """Average over seeds; without cells of the reference nobody knows how many steps it takes to reach it."""
-    reference = {cell["seed"]: list(cell["dev_loss"].values())[-1] for cell in cells if cell["recipe"] == REFERENCE}
+    reference = {cell["seed"]: list(cell["dev"].values())[-1] for cell in cells if cell["recipe"] == REFERENCE}
     rows = []
     for recipe in dict.fromkeys(cell["recipe"] for cell in cells):
         mine = [cell for cell in cells if cell["recipe"] == recipe]
         reached = [
-            next((int(step) for step, loss in cell["dev_loss"].items() if loss <= reference[cell["seed"]]), None)
+            next((int(step) for step, dev in cell["dev"].items() if dev >= reference[cell["seed"]]), None)
             if cell["seed"] in reference
             else None
             for cell in mine
         ]
-        last = [int(list(cell["dev_loss"])[-1]) for cell in mine]
+        last = [int(list(cell["dev"])[-1]) for cell in mine]
 
         def mean(name: str, cells: list[dict[str, Any]] = mine) -> float:
             return round(float(np.mean([cell[name] for cell in cells])), 4)
@@ -299,7 +296,7 @@ def rows_of(cells: list[dict[str, Any]], steps: Times) -> list[dict[str, Any]]:
             "steps": last[0],
             "steps_to_reference": None if None in reached else round(float(np.mean(reached)), 1),
             "share_of_steps": None if None in reached else round(float(np.mean(np.divide(reached, last))), 3),
-            "final_dev_loss": round(float(np.mean([list(cell["dev_loss"].values())[-1] for cell in mine])), 4),
+            "final_dev_ndcg_10": round(float(np.mean([list(cell["dev"].values())[-1] for cell in mine])), 4),
             **{name: mean(name) for name in (
                 "factuality_auc", "factuality_paired", "linking_accuracy", "mrr_10", "ndcg_10_completed",
                 "ndcg_10_original", "ndcg_10_completed_seen", "ndcg_10_completed_unseen", "factuality_auc_seen",
@@ -332,7 +329,7 @@ def main() -> None:
     for seed in range(1, arguments.seeds + 1):
         for recipe in arguments.recipes:
             cells.append(kept(world, recipe, seed, arguments.work))
-            print({k: v for k, v in cells[-1].items() if k not in ("dev_loss", "factuality_by_kind")}, flush=True)
+            print({k: v for k, v in cells[-1].items() if k not in ("dev", "factuality_by_kind")}, flush=True)
         old = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.exists() else []
         before = {(row["collection"], row["recipe"]): row for row in old}
         for row in rows_of(cells, steps):

@@ -128,6 +128,7 @@ def test_dev_chooses_the_epoch_that_is_kept(encoder):
     seen = []
 
     def evaluate(model: SentenceTransformer) -> float:
+        assert not model.training
         seen.append(weights(model))
         return [0.2, 0.9, 0.5][len(seen) - 1]
 

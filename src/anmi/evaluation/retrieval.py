@@ -182,42 +182,16 @@ def vectors(
     return encode(model, texts, store, precision, batch_size, description, role)
 
 
-@dataclass(frozen=True)
-class DevPool:
-    """What is measured during training: dev queries, their labels, and the documents that are searched.
+def dev_metric(
+    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, most_documents: int, precision: str, seed: int
+) -> Callable[[Any], float] | None:
+    """Return a function that gives a model's mean nDCG@10 on the dev queries; None when none has a relevant document.
 
-    Attributes
-    ----------
-    queries, truth
-        Rows of the tables ``queries`` and ``qrels``.
-    documents
-        Rows of the corpus, in its order; those of ``truth`` are among them.
-    """
-
-    queries: pd.DataFrame
-    truth: pd.DataFrame
-    documents: pd.DataFrame
-
-
-def dev_pool(
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    most_documents: int,
-    seed: int,
-    most_queries: int | None = None,
-) -> DevPool | None:
-    """Return what to measure on; None when no dev query has a relevant document.
-
-    A larger corpus is reduced to the dev positives and a random sample, and so are more dev queries, so that measuring
-    stays cheap.
+    A larger corpus is reduced to the dev positives and a random sample, so that measuring stays cheap.
     """
     dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
     if dev.empty:
         return None
-    if most_queries is not None and len(dev) > most_queries:
-        drawn = np.argsort(seeds.stream(seed, "evaluation/dev-queries").random(len(dev)), kind="stable")
-        dev = dev.iloc[np.sort(drawn[:most_queries])]
     truth = qrels[qrels.query_id.isin(dev.query_id)]
     documents = corpus
     if len(corpus) > most_documents:
@@ -226,25 +200,12 @@ def dev_pool(
         draws[needed] = -1.0
         kept = max(most_documents, int(needed.sum()))
         documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:kept])]
-    return DevPool(dev, truth, documents)
-
-
-def dev_metric(
-    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, most_documents: int, precision: str, seed: int
-) -> Callable[[Any], float] | None:
-    """Return a function that gives a model's mean nDCG@10 on the dev queries; None when there are none.
-
-    The pool is that of :func:`dev_pool`.
-    """
-    pool = dev_pool(corpus, queries, qrels, most_documents, seed)
-    if pool is None:
-        return None
-    texts = document_texts(pool.documents)
-    ranking = Ranking.of(pool.queries, pool.truth, pool.documents.document_id.tolist(), 10)
+    texts, asked = document_texts(documents), dev.text.tolist()
+    ranking = Ranking.of(dev, truth, documents.document_id.tolist(), 10)
 
     def measure(model: Any) -> float:
-        found = search(model, pool.queries.text.tolist(), texts, ranking.searched, precision=precision)
-        table = evaluate(pool.truth, ranking.run(*found), (10,), ignore_identical_ids=False)
+        found = search(model, asked, texts, ranking.searched, precision=precision)
+        table = evaluate(truth, ranking.run(*found), (10,), ignore_identical_ids=False)
         return float(table["ndcg@10"].mean())
 
     return measure

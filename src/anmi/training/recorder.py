@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,14 +22,6 @@ from anmi.training.mixed import Observed
 from anmi.training.sampling import DrawnNegatives
 
 DEV_METRIC = "dev_ndcg@10"
-DEV_LOSS = "dev_loss"
-
-
-class DevLoss(NamedTuple):
-    """A loss on the dev queries, and after how many steps each it is measured."""
-
-    measure: Callable[[Any], float]
-    every: int
 
 
 class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -47,8 +39,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         Remember the weights of the epoch with the best dev metric (the first of equals).
     show_progress
         Draw a progress bar.
-    dev_loss
-        Measured every so many steps, smaller is better; None measures none.
     checkpoint_minutes
         Between two checkpoints; None asks for none.
     """
@@ -61,7 +51,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         *,
         keep_best: bool,
         show_progress: bool,
-        dev_loss: DevLoss | None = None,
         checkpoint_minutes: float | None = None,
     ) -> None:
         self._loss = loss
@@ -69,7 +58,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._evaluate_dev = evaluate_dev
         self._keep_best = keep_best
         self._show_progress = show_progress
-        self._dev_loss = dev_loss
         self._checkpoint_seconds = math.inf if checkpoint_minutes is None else 60 * checkpoint_minutes
         self._checkpoint = time.monotonic()
         self._bar: Any = None
@@ -193,7 +181,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
                 **({} if self._curriculum is None else self._curriculum.state.report()),
                 **_report(self.sampler),
                 **_report(self.objective),
-                **({} if self._dev_loss is None else {DEV_LOSS: np.nan}),
                 DEV_METRIC: np.nan,
             }
         )
@@ -208,8 +195,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             self.sampler.observe(state.global_step, self.observed)
             self.observed = None
         self.step_seconds += time.perf_counter() - self._step_began
-        if self._dev_loss is not None and state.global_step % self._dev_loss.every == 0:
-            self._steps[-1][DEV_LOSS] = _measured(self._dev_loss.measure, kwargs["model"])
         self._bar.update()
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
         # At the end of an epoch a checkpoint waits for the dev metric.
@@ -220,7 +205,10 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         """Measure on dev, and remember the weights if they are the best so far."""
         if self._evaluate_dev is not None:
             model = kwargs["model"]
-            value = _measured(self._evaluate_dev, model)
+            was_training = model.training
+            model.eval()
+            value = float(self._evaluate_dev(model))
+            model.train(was_training)
             self._steps[-1][DEV_METRIC] = self._validation = value
             if self.best_dev is None or value > self.best_dev:
                 self.best_dev, self.best_epoch = value, round(state.epoch)
@@ -242,14 +230,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         """Close the progress bar, also when training stopped with an error."""
         if self._bar is not None:
             self._bar.close()
-
-
-def _measured(measure: Callable[[Any], float], model: Any) -> float:
-    was_training = model.training
-    model.eval()
-    value = float(measure(model))
-    model.train(was_training)
-    return value
 
 
 def _report(part: Any) -> dict[str, float]:

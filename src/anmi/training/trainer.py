@@ -42,7 +42,7 @@ from anmi.training.objective import ContrastiveObjective, autocast_type
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import HansOptions, MixedSources
 from anmi.training.pseudo import Layout, PseudoRows
-from anmi.training.recorder import DevLoss, Recorder
+from anmi.training.recorder import Recorder
 from anmi.training.sampling import DrawnNegatives, InTurn, build_sampler, rated
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,6 @@ def train(
     show_progress: bool = True,
     checkpoints: CheckpointPlan | None = None,
     stock: Stock | None = None,
-    dev_loss: DevLoss | None = None,
     pseudo: PseudoRows | None = None,
     positives: pd.DataFrame | None = None,
 ) -> TrainingResult:
@@ -116,8 +115,6 @@ def train(
         none. A training that went on gives the same weights on a CPU as one that was never stopped.
     stock
         What negatives of mixed sources are drawn from; None where the options ask for none.
-    dev_loss
-        Measured on a model every so many steps and logged; changes nothing of the training.
     pseudo
         Pseudo-queries to train on beside ``rows``, of which there may then be none; None trains on ``rows`` alone.
     positives
@@ -158,7 +155,6 @@ def train(
             evaluate_dev,
             keep_best=options.keep_best,
             show_progress=show_progress,
-            dev_loss=dev_loss,
             checkpoint_minutes=None if kept is None else options.checkpoint_minutes,
         )
         stack.callback(recorder.close)

@@ -12,7 +12,6 @@ import torch
 
 from anmi.training.loop import CheckpointPlan
 from anmi.training.options import TrainingOptions
-from anmi.training.recorder import DevLoss
 from anmi.training.trainer import train
 
 WORDS = [f"w{i}" for i in range(60)]
@@ -51,11 +50,10 @@ def table(world):
     )  # fmt: skip
 
 
-def fit(world, plan=None, model=None, **more):
-    changes = {name: more.pop(name) for name in list(more) if name not in ("dev_loss", "evaluate_dev")}
+def fit(world, plan=None, model=None, **changes):
     return train(
         table(world), encoder=model or encoder(), options=TrainingOptions(**OPTIONS | changes), output=None, seed=1,
-        show_progress=False, checkpoints=plan, stock=world.stock, **more,
+        show_progress=False, checkpoints=plan, stock=world.stock,
     )  # fmt: skip
 
 
@@ -92,19 +90,6 @@ def test_killed_and_resumed_equals_undisturbed(made, undisturbed, tmp_path):
     pd.testing.assert_frame_equal(resumed.drawn, expected.drawn)
     assert expected.drawn.groupby("query_id")["count"].sum().eq(6 * 3).all(), "three in each of six epochs"
     assert torch.equal(resumed.model[0].embedding.weight, expected.model[0].embedding.weight)
-
-
-def test_the_dev_loss_is_measured_every_so_many_steps_and_changes_nothing(made, undisturbed):
-    steps = []
-
-    def measure(model):
-        steps.append(model.training)
-        return float(len(steps))
-
-    log = fit(made, dev_loss=DevLoss(measure, 5)).log
-    assert log.dev_loss.dropna().to_dict() == {4: 1.0, 9: 2.0, 14: 3.0}
-    assert not any(steps), "measured in evaluation mode"
-    pd.testing.assert_frame_equal(log.drop(columns="dev_loss"), undisturbed.log, check_exact=True)
 
 
 def killed(folder: Path) -> None:
