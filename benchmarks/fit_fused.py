@@ -10,18 +10,126 @@ import datetime
 import importlib.metadata
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
-from anmi.judging.fused import VECTOR_FEATURES, FusedModel, features, fit_model
+from anmi.errors import AnmiError
+from anmi.judging.calibration import fit_platt
+from anmi.judging.fused import FEATURES, VECTOR_FEATURES, FusedModel, features
 from planted import COLLECTIONS, Planted, planted
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "data" / "benchmarks" / "mining_quality"
 RIDGE = 0.001
 SUPERSET_WEIGHT = 4.0
+
+
+def fit_model(
+    values: NDArray[np.float32],
+    labels: NDArray[Any],
+    groups: NDArray[Any],
+    ridge: float,
+    extra: NDArray[np.float32] | None = None,
+    extra_weight: float = 0.0,
+    without: Sequence[str] = (),
+) -> FusedModel:
+    """Fit the coefficients by weighted maximum likelihood with a ridge, then calibrate at the natural base rate.
+
+    Parameters
+    ----------
+    values
+        Inputs of n candidates, [n, K].
+    labels
+        1 for documents known to be relevant, 0 for the others, [n].
+    groups
+        Collection of each candidate, [n]; every collection weighs the same, and so do both classes within it.
+    ridge
+        Weight of the squared distance of the coefficients from their mean; inputs are standardised by the collections'
+        average mean and deviation.
+    extra
+        Further relevant examples [m, K] that are not calibrated on, such as made-up supersets of positives.
+    extra_weight
+        Their weight, relative to that of all relevant candidates.
+    without
+        Inputs whose coefficient is kept at 0.
+
+    Raises
+    ------
+    AnmiError
+        Only one class.
+    """
+    if len(np.unique(labels)) < 2:
+        raise AnmiError(
+            "the fused judge needs both relevant and other documents to learn from, and found one kind only"
+        )
+    mean, scale = _scaling(values, groups)
+    model = FusedModel(tuple(mean.tolist()), tuple(scale.tolist()), (0.0,) * len(mean), 0.0)
+    weights = np.zeros(len(labels))
+    for group in np.unique(groups):
+        for label in (0, 1):
+            mine = (groups == group) & (labels == label)
+            weights[mine] = 0.5 / max(mine.sum(), 1)
+    inputs, targets = model.standardised(values), np.asarray(labels, np.float64)
+    if extra is not None and len(extra):
+        inputs = np.concatenate([inputs, model.standardised(extra)])
+        targets = np.concatenate([targets, np.ones(len(extra))])
+        share = extra_weight * weights[np.asarray(labels) == 1].sum() / len(extra)
+        fit_weights = np.concatenate([weights, np.full(len(extra), share)])
+    else:
+        fit_weights = weights
+    used = np.array([name not in without for name in FEATURES])
+    coefficients, intercept = _maximise(inputs, targets, fit_weights / fit_weights.sum(), ridge, used)
+    natural = np.zeros(len(labels))
+    for group in np.unique(groups):
+        natural[groups == group] = 1.0 / (groups == group).sum()
+    raw = model.standardised(values) @ coefficients + intercept
+    platt = fit_platt(raw, np.asarray(labels), natural * len(labels))
+    slope = max(platt.slope, 1e-6)
+    return replace(
+        model, coefficients=tuple((slope * coefficients).tolist()), intercept=slope * intercept + platt.intercept
+    )
+
+
+def _scaling(values: NDArray[np.float32], groups: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and deviation of each input, averaged over the collections; inputs unknown everywhere get (0, 1)."""
+    with np.errstate(invalid="ignore"):
+        parts = [values[groups == group].astype(np.float64) for group in np.unique(groups)]
+        known = [np.isfinite(part).any(axis=0) for part in parts]
+        means = [np.where(k, np.nanmean(np.where(k, p, 0), axis=0), np.nan) for p, k in zip(parts, known, strict=True)]
+        spread = [np.where(k, np.nanstd(np.where(k, p, 0), axis=0), np.nan) for p, k in zip(parts, known, strict=True)]
+    count = np.maximum(np.sum(known, axis=0), 1)
+    mean, scale = np.nansum(means, axis=0) / count, np.nansum(spread, axis=0) / count
+    return mean, np.where(scale > 1e-6, scale, 1.0)
+
+
+def _maximise(
+    inputs: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    ridge: float,
+    used: NDArray[np.bool_],
+) -> tuple[NDArray[np.float64], float]:
+    """Coefficients ≥ 0 and intercept of the penalised likelihood."""
+    width = inputs.shape[1]
+
+    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        slopes, score = point[:width], inputs @ point[:width] + point[width]
+        off = np.where(used, slopes - slopes[used].mean(), 0)
+        error = weights * (expit(score) - targets)
+        loss = float((weights * (np.logaddexp(0, score) - targets * score)).sum() + ridge * (off**2).sum())
+        return loss, np.append(inputs.T @ error + 2 * ridge * off, error.sum())
+
+    start = np.append(np.where(used, 0.3, 0.0), -1.0)
+    bounds = [(0.0, None if each else 0.0) for each in used] + [(None, None)]
+    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500})
+    return found.x[:width], float(found.x[width])
 
 
 def fitted(collections: Sequence[Planted], without: Sequence[str] = ()) -> FusedModel:

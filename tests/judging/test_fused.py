@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,14 @@ from anmi.judging.fused import (
     base_rate,
     combined,
     features,
-    fit_model,
     shipped,
     transferred,
 )
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from fit_fused import fit_model
+
+sys.path.pop()
 K = len(FEATURES)
 NAMES = list(FEATURES)
 

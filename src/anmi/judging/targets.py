@@ -32,8 +32,6 @@ class Target:
         for independent; several positives of one query are less than that.
     positives
         Relevant documents it was measured on.
-    kept_share
-        Share of the other documents below the threshold, 0 to 1: what is left to draw negatives from.
     """
 
     threshold: float
@@ -41,7 +39,6 @@ class Target:
     low: float
     high: float
     positives: int
-    kept_share: float
 
 
 def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_negative_rate: float) -> Target:
@@ -63,8 +60,8 @@ def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_n
     Examples
     --------
     >>> target = threshold_for(np.array([0.1, 0.6, 0.8, 0.9, 0.2, 0.7]), np.array([1, 1, 1, 1, 0, 0]), 0.25)
-    >>> target.threshold, target.rate, target.kept_share
-    (0.6, 0.25, 0.5)
+    >>> target.threshold, target.rate
+    (0.6, 0.25)
     """
     from scipy.stats import binomtest
 
@@ -79,5 +76,4 @@ def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_n
     best = int(np.flatnonzero(below / positives <= max_false_negative_rate)[-1])
     threshold, passed = float(values[best]), int(below[best])
     interval = binomtest(passed, positives).proportion_ci()
-    kept = float((probability[~relevant] < threshold).mean())
-    return Target(threshold, passed / positives, float(interval.low), float(interval.high), positives, kept)
+    return Target(threshold, passed / positives, float(interval.low), float(interval.high), positives)
