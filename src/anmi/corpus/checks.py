@@ -389,10 +389,7 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
         parts.append(sparse.csr_matrix(found, shared.shape))
     stating = (membership @ sparse.vstack(parts)).tocsr()
     stating.sort_indices()
-    pairs = {
-        "query_id": np.repeat(names, np.diff(stating.indptr)),
-        "document_id": document_ids[stating.indices],
-    }
+    pairs = {"query_id": np.repeat(names, np.diff(stating.indptr)), "document_id": document_ids[stating.indices]}
     return _without_labelled(pd.DataFrame(pairs, dtype="str"), qrels)
 
 

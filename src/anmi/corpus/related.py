@@ -115,9 +115,7 @@ def near_forms(
     return i, j, found
 
 
-def _words(
-    forms: pa.LargeStringArray,
-) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+def _words(forms: pa.LargeStringArray) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """Return the vocabulary [V], the words of all texts as numbers of it, where each text starts [N + 1], and df.
 
     The last is the number of texts that each word stands in, [V].

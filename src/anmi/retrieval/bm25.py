@@ -70,11 +70,7 @@ class BM25Index:
 
     @staticmethod
     def of_terms(
-        terms: Terms,
-        engine: str = "bm25s",
-        k1: float = 0.9,
-        b: float = 0.4,
-        epsilon: float = 0.0,
+        terms: Terms, engine: str = "bm25s", k1: float = 0.9, b: float = 0.4, epsilon: float = 0.0
     ) -> BM25Index:
         """Index documents that are cut into terms; see the class for the parameters."""
         if engine not in ENGINES:

@@ -258,11 +258,7 @@ _SMALL: Final = 16
 
 
 def draw(
-    seed: int,
-    query_ids: Sequence[str] | NDArray[np.str_],
-    excluded: NDArray[np.int32],
-    documents: int,
-    count: int,
+    seed: int, query_ids: Sequence[str] | NDArray[np.str_], excluded: NDArray[np.int32], documents: int, count: int
 ) -> NDArray[np.int32]:
     """Draw documents uniformly without replacement for every query.
 

@@ -40,11 +40,7 @@ class RelatedDocuments:
     """
 
     def __init__(
-        self,
-        group: NDArray[np.int32],
-        starts: NDArray[np.int64],
-        others: NDArray[np.int32],
-        family: NDArray[np.int32],
+        self, group: NDArray[np.int32], starts: NDArray[np.int64], others: NDArray[np.int32], family: NDArray[np.int32]
     ) -> None:
         self._group, self._starts, self._others, self._family = group, starts, others, family
         self._members, self._first_member = _listed(group)
