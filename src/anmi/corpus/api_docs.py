@@ -6,7 +6,6 @@ same summary (``DataFrame.std``, ``Series.std``): known false negatives, kept as
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
 import io
@@ -15,7 +14,9 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any, Final
 
@@ -26,9 +27,7 @@ from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.types import ENTITY_COLUMNS
 
 # Parts of a package that are importable yet not meant for its users.
-_INTERNAL: Final = frozenset(
-    {"conftest", "distutils", "experimental", "externals", "f2py", "setup", "testing", "tests"}
-)
+_INTERNAL: Final = {"conftest", "distutils", "experimental", "externals", "f2py", "setup", "testing", "tests"}
 # pandas keeps its implementation in modules without an underscore; what is public is in the top module.
 _TOP_ONLY: Final = frozenset({"pandas"})
 
@@ -59,10 +58,6 @@ class PublicObject:
     kind: str
     package: str
     docstring: str
-
-    def with_aliases(self, aliases: tuple[str, ...]) -> PublicObject:
-        """Return a copy with other aliases."""
-        return replace(self, aliases=tuple(sorted(set(aliases), key=publicness)))
 
 
 def publicness(name: str) -> tuple[int, int, str]:
@@ -95,12 +90,7 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     """
     # The object itself is kept, so that its id cannot be given to another one.
     seen: dict[int, tuple[Any, str, str, dict[str, str]]] = {}
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         for package in packages:
             for module in _modules(package):
                 for name, item, kind in _members(module, package):
@@ -126,7 +116,7 @@ def _modules(package: str) -> Iterator[ModuleType]:
         if info.name.startswith("_") or info.name in _INTERNAL:
             continue
         # Optional parts raise whatever they like when what they need is absent.
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             yield importlib.import_module(f"{package}.{info.name}")
 
 
@@ -232,17 +222,11 @@ def see_also(rest: str) -> list[str]:
     ['mean', 'var', 'numpy.sum']
     """
     match = _SEE_ALSO.search(rest)
-    if match is None:
-        return []
     # Descriptions are indented; only lines at the margin name objects.
-    lines = [line for line in match.group(1).splitlines() if line and not line[0].isspace()]
-    names: list[str] = []
-    for line in lines:
-        for part in re.split(r"\s:(?:\s|$)", _ROLE.sub(r"\1", line))[0].split(","):
-            name = part.strip().strip("`").removesuffix("()").lstrip("~")
-            if _NAME.fullmatch(name):
-                names.append(name)
-    return names
+    lines = [line for line in match[1].splitlines() if line and not line[0].isspace()] if match else []
+    parts = [part for line in lines for part in re.split(r"\s:(?:\s|$)", _ROLE.sub(r"\1", line))[0].split(",")]
+    names = (part.strip().strip("`").removesuffix("()").lstrip("~") for part in parts)
+    return [name for name in names if _NAME.fullmatch(name)]
 
 
 def read_api_docs(location: str, options: Options) -> RawCollection:
@@ -256,10 +240,7 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     del location, options
     entries = _entries(public_objects(PACKAGES))
     identifiers = [entry.found.name for entry in entries]
-    metadata = [
-        to_json({"module": entry.found.module, "kind": entry.found.kind, "package": entry.found.package})
-        for entry in entries
-    ]
+    metadata = [to_json({key: getattr(entry.found, key) for key in ("module", "kind", "package")}) for entry in entries]
     packages = [entry.found.package for entry in entries]
 
     def table(**columns: Any) -> pd.DataFrame:
@@ -272,15 +253,9 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
         table(query_id=identifiers, document_id=identifiers, relevance="1", split="train"),
         _graph(entries),
         same_text_is_equivalent=True,
-        notes={"packages": _versions()},
+        notes={"packages": {name: version("scikit-learn" if name == "sklearn" else name) for name in PACKAGES}},
         entities=_entities(entries),
     )
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version("scikit-learn" if name == "sklearn" else name) for name in PACKAGES}
 
 
 def _entries(found: list[PublicObject]) -> list[Entry]:
@@ -298,10 +273,10 @@ def _entries(found: list[PublicObject]) -> list[Entry]:
         text = "\n".join(parts)
         entries.setdefault(text, Entry(item, *parts))
         aliases[text] += item.aliases
-    merged = [
-        Entry(item.found.with_aliases(tuple(aliases[text])), item.summary, item.rest) for text, item in entries.items()
-    ]
-    return sorted(merged, key=lambda entry: entry.found.name)
+    for text, entry in entries.items():
+        names = tuple(sorted(set(aliases[text]), key=publicness))
+        entries[text] = replace(entry, found=replace(entry.found, aliases=names))
+    return sorted(entries.values(), key=lambda entry: entry.found.name)
 
 
 def _entities(entries: list[Entry]) -> pd.DataFrame:
@@ -310,13 +285,9 @@ def _entities(entries: list[Entry]) -> pd.DataFrame:
     What may stand for an object in a sentence is one of its kind in its module: ``numpy.linalg.det`` for
     ``numpy.linalg.norm``, one method of pandas for another. A kind alone would let any of 1,800 functions stand there.
     """
-    rows = [
-        (item.name, item.name.rpartition(".")[2], to_json([f"{item.kind}:{item.module}"]), "")
-        for item in (entry.found for entry in entries)
-    ]
-    known = {entry.found.name for entry in entries}
-    modules = dict.fromkeys(entry.found.module for entry in entries if entry.found.module not in known)
-    rows += [(name, name.rpartition(".")[2], to_json(["module"]), "") for name in modules]
+    kinds = {entry.found.name: f"{entry.found.kind}:{entry.found.module}" for entry in entries}
+    kinds |= {entry.found.module: "module" for entry in entries if entry.found.module not in kinds}
+    rows = [(name, name.rpartition(".")[2], to_json([kind]), "") for name, kind in kinds.items()]
     return pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
 
 
@@ -341,7 +312,5 @@ def _resolve(written: str, name: str, found: PublicObject, known: dict[str, str]
     candidates = [f"{prefix}.{written}" for prefix in [*scopes, found.module]] + [written]
     # Authors write "np" for numpy and "pd" for pandas.
     head, _, tail = written.partition(".")
-    short: dict[str, Any] = {"np": "numpy", "pd": "pandas", "sp": "scipy"}
-    if head in short:
-        candidates.append(f"{short[head]}.{tail}")
+    candidates.append(f"{ {'np': 'numpy', 'pd': 'pandas', 'sp': 'scipy'}.get(head, head) }.{tail}")
     return next((known[item] for item in candidates if item in known), None)

@@ -55,9 +55,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     quarantine = Quarantine()
     notes: dict[str, Any] = dict(raw.notes)
     documents = _documents(raw.documents, quarantine, options)
-    queries = quarantine.set_aside(
-        "query", raw.queries, raw.queries["text"].str.strip() == "", "the text is empty", damage=True
-    )
+    blank = raw.queries["text"].str.strip() == ""
+    queries = quarantine.set_aside("query", raw.queries, blank, "the text is empty", damage=True)
     _no_shared_queries(raw.qrels)
     qrels, absent = _qrels(raw, documents, queries, quarantine, options)
     labelled = "train" in {*absent["split"], *qrels.loc[qrels["relevance"] > 0, "split"]}
@@ -87,6 +86,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         notes["judged"] = f"{len(judged):,} labels of 0 are judged negatives"
     texts = joined_texts(corpus)
     forms = normalised_forms(texts)
+    facts = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
     equivalents = same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels)
     return Collection(
         name=name,
@@ -98,12 +98,12 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         qrels=qrels[["query_id", "document_id", "relevance", "split"]].reset_index(drop=True),
         equivalents=equivalents,
         judged=judged[["query_id", "document_id"]].reset_index(drop=True),
-        graph=_graph(raw.graph),
+        graph=raw.graph[["head", "relation", "tail"]].reset_index(drop=True),
         duplicates=find_duplicates(corpus["document_id"], texts, forms),
         quarantine=pd.concat([quarantine.table(), raw.set_aside], ignore_index=True),
         notes=notes,
         entities=raw.entities.reset_index(drop=True),
-        facts=_facts(raw, corpus),
+        facts=facts[among(facts["document_id"], corpus["document_id"])].reset_index(drop=True),
         forms=forms,
     )
 
@@ -267,8 +267,7 @@ def _with_absent(
 
 def _with_split(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options) -> tuple[pd.DataFrame, list[str]]:
     split = queries["query_id"].map(qrels.drop_duplicates("query_id").set_index("query_id")["split"])
-    present = set(split)
-    missing = [name for name in ("dev", "test") if name not in present]
+    missing = [name for name in ("dev", "test") if name not in set(split)]
     queries = queries.assign(split=split)
     if not missing:
         return queries, missing
@@ -279,8 +278,7 @@ def _with_split(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options) ->
     shares = {f"{name}_share": getattr(options, f"{name}_share") for name in missing}
     result = split.to_numpy(dtype=object, copy=True)
     result[train] = cut(queries.loc[train, "normalised"].tolist(), options.seed, **shares)
-    queries = queries.assign(split=pd.Series(result, index=queries.index, dtype="str"))
-    return queries, missing
+    return queries.assign(split=pd.Series(result, index=queries.index, dtype="str")), missing
 
 
 def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
@@ -321,15 +319,6 @@ def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> p
     kept = ~train
     kept[train] = choose(queries.loc[train, "normalised"].tolist(), options.subset, options.seed)
     return queries[kept]
-
-
-def _facts(raw: RawCollection, corpus: pd.DataFrame) -> pd.DataFrame:
-    found = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
-    return found[among(found["document_id"], corpus["document_id"])].reset_index(drop=True)
-
-
-def _graph(graph: pd.DataFrame) -> pd.DataFrame:
-    return graph[["head", "relation", "tail"]].reset_index(drop=True)
 
 
 _BLOCK = 2048

@@ -69,7 +69,7 @@ def rows_of(path: Path, fields: FieldNames) -> Iterator[Row]:
     AnmiError
         If the file is damaged or lacks a column, naming the line and the columns found.
     """
-    read = _objects if path.suffix.lower() in (".jsonl", ".ndjson") else _table
+    read = read_objects if path.suffix.lower() in (".jsonl", ".ndjson") else _table
     for line, values in read(path):
         yield _row(path, line, values, fields)
 
@@ -110,13 +110,9 @@ def _column(path: Path, line: int, what: str, values: Mapping[str, Any], given: 
     )
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    return read_objects(path)
-
-
 def _table(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     text = _text(path)
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(text.partition("\n")[0])
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: Sequence[str] | None = None
     limit = csv.field_size_limit(_LONGEST_FIELD)
@@ -154,10 +150,6 @@ def _text(path: Path) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise AnmiError(f"{path} line {line} holds a zero byte, so it is no table of texts")
     return text
-
-
-def _delimiter(header: str) -> str:
-    return max(",;\t", key=header.count)
 
 
 _BAR_FROM_FILES: Final = 200
@@ -234,11 +226,7 @@ def files_of_docs(location: str) -> list[tuple[str, Path]]:
     for pattern in patterns:
         root = root_of(pattern)
         asked = "/." in f"/{pattern.removeprefix(root.as_posix())}"
-        files = [
-            path
-            for path in find_files(pattern)
-            if asked or not any(part.startswith(".") for part in path.relative_to(root).parts)
-        ]
+        files = [path for path in find_files(pattern) if asked or "/." not in f"/{path.relative_to(root).as_posix()}"]
         if not files:
             raise AnmiError(f'no file matches "{pattern}" but hidden ones; name them, or check the path')
         for path in files:

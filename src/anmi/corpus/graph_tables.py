@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -245,13 +245,15 @@ def _read_triples(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return ``head, relation, tail, file, line`` and the lines that are no triples."""
     rows: list[tuple[str, str, str, int]] = []
     bad: list[tuple[str, str, str, int, str]] = []
-    header = False
-    for number, line in read_lines(path):
-        fields = [clean(value).strip() for value in line.split("\t")]
-        if not header:
-            _check_header(path, number, fields)
-            header = True
-        elif len(fields) not in (3, 4):
+    lines = ((number, [clean(value).strip() for value in line.split("\t")]) for number, line in read_lines(path))
+    first, header = next(lines)
+    if tuple(header) not in (_HEADER, (*_HEADER, "split")):
+        raise AnmiError(
+            f"{path} line {first} is not the header; put head<TAB>relation<TAB>tail, and maybe <TAB>split, in the "
+            "first line"
+        )
+    for number, fields in lines:
+        if len(fields) not in (3, 4):
             reason = f"{len(fields)} columns where head, relation, tail and maybe split were expected"
             bad.append(("triple", fields[0], str(path), number, reason))
         elif not all(fields[:3]):
@@ -262,14 +264,6 @@ def _read_triples(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         raise AnmiError(f"{path} has a header and no rows; at least one triple was expected")
     table = pd.DataFrame(rows, columns=[*_HEADER, "line"]).astype(dict.fromkeys(_HEADER, "str") | {"line": "int64"})
     return table.assign(file=str(path)), table_of(bad)
-
-
-def _check_header(path: Path, number: int, fields: Sequence[str]) -> None:
-    if tuple(fields) not in (_HEADER, (*_HEADER, "split")):
-        raise AnmiError(
-            f"{path} line {number} is not the header; put head<TAB>relation<TAB>tail, and maybe <TAB>split, in the "
-            "first line"
-        )
 
 
 def triples_of(metadata: str) -> tuple[list[Triple], bool]:
@@ -294,9 +288,8 @@ def triples_of(metadata: str) -> tuple[list[Triple], bool]:
 
 
 def _is_triple(item: object) -> bool:
-    if not isinstance(item, list) or len(item) != 3:
-        return False
-    return all(isinstance(part, (str, int, float)) and str(part).strip() for part in item)
+    parts = item if isinstance(item, list) else []
+    return len(parts) == 3 and all(isinstance(part, (str, int, float)) and str(part).strip() for part in parts)
 
 
 def stated_facts(

@@ -59,11 +59,8 @@ def read_beir(location: str, options: Options) -> RawCollection:
             f"{folder / 'qrels'} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv"
         )
     asked = folder / "queries.jsonl"
-    queries = (
-        read_texts(inside(asked, folder), "query_id").drop(columns="title")
-        if labelled or asked.exists()
-        else no_queries()
-    )
+    given = labelled or asked.exists()
+    queries = read_texts(inside(asked, folder), "query_id").drop(columns="title") if given else no_queries()
     qrels = pd.concat(labelled, ignore_index=True) if labelled else no_labels()
     return RawCollection(documents, queries, qrels, empty("head", "relation", "tail"), notes=notes)
 
@@ -81,23 +78,18 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
     AnmiError
         If the header is missing or a line has not three columns.
     """
-    rows: list[tuple[str, str, str]] = []
-    numbers: list[int] = []
-    header = False
-    for number, line in read_lines(path) if split != "dev" or path.read_bytes().strip() else ():
-        fields = [clean(value).strip() for value in line.split("\t")]
-        if not header:
-            _check_header(path, number, fields)
-            header = True
-            continue
+    lines = read_lines(path) if split != "dev" or path.read_bytes().strip() else ()
+    rows = [(number, [clean(value).strip() for value in line.split("\t")]) for number, line in lines]
+    if rows:
+        _check_header(path, *rows.pop(0))
+    for number, fields in rows:
         if len(fields) != 3:
             raise AnmiError(f"{path} line {number} has {len(fields)} columns; three separated by tabs were expected")
-        rows.append((fields[0], fields[1], fields[2]))
-        numbers.append(number)
     if not rows and split != "dev":
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
-    frame = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"], dtype="str")
-    return frame.assign(split=split, file=str(path), line=numbers)
+    labels = [fields for _, fields in rows]
+    frame = pd.DataFrame(labels, columns=["query_id", "document_id", "relevance"], dtype="str")
+    return frame.assign(split=split, file=str(path), line=[number for number, _ in rows])
 
 
 def _check_header(path: Path, number: int, fields: list[str]) -> None:
@@ -243,10 +235,8 @@ def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> tuple[pd.DataFra
     tails = graph[graph["tail"].isin(entities.loc[bare, "uri"])].drop_duplicates(["relation", "tail"])
     ranges = ("range:" + tails["relation"]).groupby(tails["tail"], sort=False).agg(lambda names: to_json(list(names)))
     types = entities["types"].mask(bare, entities["uri"].map(ranges).fillna("[]")).astype("str")
-    counts = {
-        "entities without a type": int(bare.sum()),
-        "entities without a type or a range": int((types == "[]").sum()),
-    }
+    without = int((types == "[]").sum())
+    counts = {"entities without a type": int(bare.sum()), "entities without a type or a range": without}
     return entities.assign(types=types), counts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -107,7 +108,8 @@ def files_of_patterns(location: str) -> list[tuple[str, float, list[Path]]]:
         If a pattern matches none.
     """
     patterns = [part.strip() for part in location.split(";") if part.strip()]
-    return [(pattern, cap, find_files(name)) for pattern in patterns for name, cap in [_cap(pattern)]]
+    capped = ((pattern, _CAP.fullmatch(pattern)) for pattern in patterns)
+    return [(of, int(cap[2]) if cap else math.inf, find_files(cap[1] if cap else of)) for of, cap in capped]
 
 
 def find_files(pattern: str) -> list[Path]:
@@ -145,11 +147,6 @@ def root_of(pattern: str) -> Path:
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
     return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _DIGITS.split(path.as_posix()) if part]
-
-
-def _cap(pattern: str) -> tuple[str, float]:
-    match = _CAP.fullmatch(pattern)
-    return (match.group(1), int(match.group(2))) if match else (pattern, float("inf"))
 
 
 def _typed(value: dict[str, Any], key: str, shared: dict[str, Any]) -> dict[str, Any]:

@@ -29,22 +29,12 @@ _BELOW: Final = re.compile(rf"(\w+) ≥ the (lowest )?positive's − {_NUMBER}")
 _GAP: Final = re.compile(rf"gap < {_NUMBER} Elo")
 _CHANCE: Final = re.compile(rf"P\(gap < {_NUMBER} Elo\) > {_NUMBER}")
 _GAPS: Final = re.compile(rf"gap not in {_NUMBER}…{_NUMBER} Elo")
-STYLES: Final = {
-    "negative": "bold",
-    "promoted": "green",
-    "uncertain": "yellow",
-    "unsafe": "red",
-    "unwanted": "dim",
-    "rejected": "dim",
-    "query dropped": "dim",
-}
+STYLES = {"negative": "bold", "promoted": "green", "uncertain": "yellow", "unsafe": "red"}
+STYLES |= dict.fromkeys(("unwanted", "rejected", "query dropped"), "dim")
 # Shown below the value they belong to.
 _UNDER: Final = {
-    "bm25": ("#", "bm25_rank"),
-    "dense": ("#", "dense_rank"),
-    "elo": ("±", "elo_se"),
-    "gap": ("±", "gap_se"),
-}
+    "bm25": ("#", "bm25_rank"), "dense": ("#", "dense_rank"), "elo": ("±", "elo_se"), "gap": ("±", "gap_se"),
+}  # fmt: skip
 _FIRST: Final = ("dense", "bm25", "p_relevant", "elo", "gap", "cross")
 # What a student is trained towards is no judgment of its own, and the order of fused ranks is that of the rows.
 _HIDDEN: Final = {"soft_label", "fused", "preferred", "related", *(name for _, name in _UNDER.values())}
@@ -389,11 +379,8 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
             add(name, number(value), number(own["scores"].get(name)))
     table.add_section()
     for name, part in evidence.items():
-        add(
-            name,
-            f"{number(candidate['scores'].get(name))} ({part or 0:+.2f} log-odds)",
-            number(own["scores"].get(name)),
-        )
+        told = f"{number(candidate['scores'].get(name))} ({part or 0:+.2f} log-odds)"
+        add(name, told, number(own["scores"].get(name)))
     return table
 
 

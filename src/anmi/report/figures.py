@@ -39,12 +39,9 @@ SYMBOLS: Final = ("square", "diamond", "circle", "triangle-up", "x", "star")
 _NOTE_WIDTH: Final = 100
 DASHES: Final = ("dash", "dashdot", "longdash", "longdashdot", "dot")
 SCORES: Final = {
-    "dense": "cosine similarity",
-    "bm25": "BM25 score",
-    "p_relevant": "calibrated probability of relevance",
-    "p_evidence": "probability of relevance by the evidence",
-    "elo": "Elo (points)",
-}
+    "dense": "cosine similarity", "bm25": "BM25 score", "p_relevant": "calibrated probability of relevance",
+    "p_evidence": "probability of relevance by the evidence", "elo": "Elo (points)",
+}  # fmt: skip
 
 _TAKEN: Final = "rejected"
 _NOT_DRAWN: Final = "not drawn"
@@ -85,12 +82,8 @@ class Figure:
         layout, lines = self.spec["layout"], textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH)
         top, bottom = 85 + 18 * len(lines), 60
         room = {"margin": {"l": 60, "r": 20, "t": top, "b": bottom}, "height": layout["height"] + top + bottom}
-        title = {
-            "text": html.escape(self.title, quote=False),
-            "subtitle": {"text": "<br>".join(lines)},
-            "yref": "container",
-        }
-        place = {"y": 1 - 20 / room["height"], "yanchor": "top"}
+        title = {"text": html.escape(self.title, quote=False), "subtitle": {"text": "<br>".join(lines)}}
+        place = {"y": 1 - 20 / room["height"], "yanchor": "top", "yref": "container"}
         return go.Figure({"data": self.spec["data"], "layout": layout | room | {"title": title | place}})
 
 
@@ -154,16 +147,11 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
             groups = groups[:3]
         traces = [
             scatter(
-                f"{name} ({int(np.sum(counts)):,})",
-                entry["edges"],
-                _shares(counts),
-                line=line | {"shape": "hv"},
-                visible=True if shown else "legendonly",
-                hovertemplate="%{y:.1f} %",
+                f"{name} ({int(np.sum(counts)):,})", entry["edges"], _shares(counts), line=line | {"shape": "hv"},
+                visible=True if shown else "legendonly", hovertemplate="%{y:.1f} %",
             )
-            for name, counts, line, shown in groups
-            if np.sum(counts)
-        ]
+            for name, counts, line, shown in groups if np.sum(counts)
+        ]  # fmt: skip
         if traces:
             layout = plot_layout(460, SCORES.get(column, column), "share of the group (%)")
             title = f"{SCORES.get(column, column)[0].upper()}{SCORES.get(column, column)[1:]}: who was kept"
@@ -178,32 +166,16 @@ def training(log: pd.DataFrame) -> Figure | None:
     """Loss, temperature and dev metric over the steps, one above the other."""
     if log.empty:
         return None
-    smooth = _moving_mean(log)
-    panels: list[tuple[str, list[dict[str, Any]]]] = [
-        (
-            "loss (nats)",
-            [
-                {
-                    "name": "loss, each step",
-                    "y": plain(log["loss"]),
-                    "line": {"color": TRAINED_COLOURS[0], "width": 1},
-                    "opacity": 0.5,
-                },
-                {"name": "loss, moving mean", "y": plain(smooth), "line": {"color": TRAINED_COLOURS[0], "width": 2.5}},
-            ],
-        )
-    ]
+    smooth = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
+    line = {"color": TRAINED_COLOURS[0], "width": 2.5}
+    each = {"name": "loss, each step", "y": plain(log["loss"]), "line": line | {"width": 1}, "opacity": 0.5}
+    mean = {"name": "loss, moving mean", "y": plain(smooth), "line": line}
+    panels: list[tuple[str, list[dict[str, Any]]]] = [("loss (nats)", [each, mean])]
     if "temperature" in log and log["temperature"].notna().any():
-        line = {"color": TRAINED_COLOURS[0], "width": 2.5}
         panels.append(("temperature", [{"name": "temperature", "y": plain(log["temperature"]), "line": line}]))
     panels += _dev_panel(log)
     note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
     return Figure("training", "Loss, temperature and dev metric during training", note, over_steps(log, panels))
-
-
-def _moving_mean(log: pd.DataFrame) -> pd.Series[float]:
-    mean: pd.Series[float] = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
-    return mean
 
 
 def curriculum(log: pd.DataFrame) -> Figure | None:
@@ -245,11 +217,8 @@ def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any
     for i, (title, lines) in enumerate(panels):
         axis = "" if i == 0 else str(i + 1)
         top = 1 - i / len(panels)
-        layout[f"yaxis{axis}"] = {
-            "title": {"text": title, "standoff": 8},
-            "domain": [top - 0.86 / len(panels), top],
-            "automargin": True,
-        }
+        place = {"domain": [top - 0.86 / len(panels), top], "automargin": True}
+        layout[f"yaxis{axis}"] = {"title": {"text": title, "standoff": 8}} | place
         traces += [{"type": "scatter", "mode": "lines", "x": step, "yaxis": f"y{axis}"} | line for line in lines]
     layout["xaxis"] |= {"anchor": f"y{len(panels)}" if len(panels) > 1 else "y"}
     layout["showlegend"] = False
@@ -274,16 +243,12 @@ def _reliability(figure: str, title: str, judge: str, reliability: Mapping[str, 
     traces = [
         scatter("perfect", [0, 1], [0, 1], line={"color": NEUTRAL, "dash": "dot"}, hoverinfo="skip"),
         scatter(
-            judge,
-            [entry["predicted"] for entry in bins],
-            [entry["observed"] for entry in bins],
-            "lines+markers",
-            text=[f"{entry['count']:,} pairs" for entry in bins],
+            judge, [entry["predicted"] for entry in bins], [entry["observed"] for entry in bins], "lines+markers",
+            text=[f"{entry['count']:,} pairs" for entry in bins], line={"color": JUDGE, "width": 1.5},
             marker={"color": JUDGE, "size": sizes.tolist(), "opacity": 0.85},
-            line={"color": JUDGE, "width": 1.5},
             hovertemplate="predicted %{x:.2f}, observed %{y:.2f}, %{text}",
         ),
-    ]
+    ]  # fmt: skip
     layout = plot_layout(420, "predicted probability of relevance", "observed share of relevant pairs")
     for axis in ("xaxis", "yaxis"):
         layout[axis] |= {"range": [-0.05, 1.05]}
@@ -300,13 +265,10 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         return None
     edges = np.asarray(gap["edges"], np.float64)
     bars = {
-        "type": "bar",
-        "x": ((edges[1:] + edges[:-1]) / 2).tolist(),
-        "y": list(gap["counts"]),
-        "width": np.diff(edges).tolist(),
-        "marker": {"color": KEPT, "opacity": 0.9},
+        "type": "bar", "x": ((edges[1:] + edges[:-1]) / 2).tolist(), "y": list(gap["counts"]),
+        "width": np.diff(edges).tolist(), "marker": {"color": KEPT, "opacity": 0.9},
         "hovertemplate": "gap %{x:.0f}: %{y:,} negatives",
-    }
+    }  # fmt: skip
     low, high = min(float(edges[0]), 0.0), max(float(edges[-1]), 700.0)
     layout = plot_layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
     layout["xaxis"] |= {"range": [low, high]}
@@ -388,25 +350,19 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
         truth += len(known)
         traces += [
             scatter(
-                f"{name}, as the judge expects",
-                [row["near"] for row in judged],
-                [100 * row["expected"] for row in judged],
-                "lines+markers",
-                text=[f"of {row['judged']:,} judged" for row in judged],
+                f"{name}, as the judge expects", [row["near"] for row in judged],
+                [100 * row["expected"] for row in judged], "lines+markers",
+                text=[f"of {row['judged']:,} judged" for row in judged], hovertemplate="%{y:.2f} % %{text}",
                 marker={"color": colour, "size": 8, "symbol": symbol},
                 line={"color": colour, "width": 2.5, "dash": dash},
-                hovertemplate="%{y:.2f} % %{text}",
             ),
             scatter(
-                f"{name}, known to be relevant",
-                [row["near"] for row in known],
-                [100 * row["relevant"] / row["known"] for row in known],
-                "markers",
-                text=[f"{row['relevant']:,} of {row['known']:,}" for row in known],
+                f"{name}, known to be relevant", [row["near"] for row in known],
+                [100 * row["relevant"] / row["known"] for row in known], "markers",
+                text=[f"{row['relevant']:,} of {row['known']:,}" for row in known], hovertemplate="%{y:.2f} %, %{text}",
                 marker={"color": colour, "size": 11, "symbol": f"{symbol}-open", "line": {"width": 2}},
-                hovertemplate="%{y:.2f} %, %{text}",
             ),
-        ]
+        ]  # fmt: skip
     traces = [trace for trace in traces if trace["x"]]
     if not traces:
         return None
@@ -449,19 +405,12 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
     traces = []
     for place, system in enumerate(names):
         mine = [row for row in rows if row["system"] == system]
-        traces.append(
-            scatter(
-                system_name(system),
-                [row["hardness"] for row in mine],
-                [row["value"] for row in mine],
-                "lines+markers",
-                error_y=error_bars(mine),
-                text=[f"{row['queries']:,} queries" for row in mine],
-                marker={"color": palette[system], "size": 8, "symbol": SYMBOLS[place % len(SYMBOLS)]},
-                line={"color": palette[system], "width": 2},
-                hovertemplate="hardness %{x:.2f}: %{y:.3f}, %{text}",
-            )
-        )
+        traces.append(scatter(
+            system_name(system), [row["hardness"] for row in mine], [row["value"] for row in mine], "lines+markers",
+            error_y=error_bars(mine), text=[f"{row['queries']:,} queries" for row in mine],
+            marker={"color": palette[system], "size": 8, "symbol": SYMBOLS[place % len(SYMBOLS)]},
+            line={"color": palette[system], "width": 2}, hovertemplate="hardness %{x:.2f}: %{y:.3f}, %{text}",
+        ))  # fmt: skip
     layout = plot_layout(420, "hardness of the query (0 to 1)", f"mean {metric_name(metric)}")
     note = "Each dot is a group of about equally many queries, bars are 95 % intervals. Further right is harder."
     return Figure("hardness", "Retrieval quality by the hardness of queries", note, {"data": traces, "layout": layout})

@@ -21,10 +21,8 @@ _METHODS: Final = {"platt": "Platt scaling", "isotonic": "isotonic regression"}
 # Rows of a funnel that are no step's.
 _COUNTS: Final = ("total", "undecided", "negative", "complete")
 _ROUTES: Final = {
-    "negative": "negatives",
-    "uncertain": "uncertain, for distillation only",
-    "promoted": "promoted to positives",
-}
+    "negative": "negatives", "uncertain": "uncertain, for distillation only", "promoted": "promoted to positives",
+}  # fmt: skip
 _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 
 

@@ -43,12 +43,9 @@ def with_sections(report: str, sections: Sequence[Section]) -> str:
 
 
 def _template(name: str) -> jinja2.Template:
+    loader, strict = jinja2.FileSystemLoader(Path(__file__).parent), jinja2.StrictUndefined
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["embedded"] = embedded
     return environment.get_template(name)
