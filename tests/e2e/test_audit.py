@@ -95,9 +95,11 @@ def test_an_audit_from_start_to_gate(
     other = new_place(tmp_path / "other")
     shutil.copytree(audited.data, other.data)
     answers = truth.document_id.to_numpy()[::-1]
-    truth.assign(document_id=answers).drop_duplicates().to_parquet(
-        other.versions("audit", "planted_truth.parquet")[-1], index=False
-    )
+    # A version of its own: what is changed in place no longer is what its run saved.
+    saved = other.versions("audit", "planted_truth.parquet")[-1]
+    planted = saved.parent.with_name(f"{saved.parent.name[:-4]}999Z") / saved.name
+    planted.parent.mkdir()
+    truth.assign(document_id=answers).drop_duplicates().to_parquet(planted, index=False)
     rerun = "audit.bm25.build_bm25_index,audit.dense.encode_collection,audit.scoring.audit_recipes"
     done = in_process(
         other,
@@ -108,6 +110,8 @@ def test_an_audit_from_start_to_gate(
         rerun,
         "--params",
         f"collection=beir:{tmp_path}/collection,{SMALL}",
+        "--load-versions",
+        f"planted_truth:{planted.parent.name}",
     )
     assert done.exit_code == 0, done.output
     assert len(other.versions("audit", "evidence")) == 2, "judged again, in a store without judgments"

@@ -137,7 +137,7 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
     """Train on rows as the selection writes them for a recipe without judges, without mining them."""
     import pandas as pd
 
-    done = run(f"beir:{collection.path}", "ingestion,adaptation")
+    done = run(f"beir:{collection.path}", "ingestion,adaptation", recipe="naive_top")
     assert done.exit_code == 0, done.output
     queries, corpus = (
         {json.loads(line)["_id"]: json.loads(line)["text"] for line in collection.lines(f"{name}.jsonl")}

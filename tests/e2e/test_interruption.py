@@ -100,7 +100,7 @@ def test_on_a_full_disk_a_run_says_so_and_goes_on_when_there_is_room(
                 assert content == whole.newest()[name], "what can be seen is whole"
             ballast.unlink()
             ended.add(told.split(" could not")[0].rpartition("/")[2])
-            if selecting.records():
+            if any(selecting.records()):
                 code, text = selecting.do("anmi resume")
                 assert code == 0, text
                 assert selecting.newest() == whole.newest()
