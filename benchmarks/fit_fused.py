@@ -22,13 +22,14 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.errors import AnmiError
 from anmi.judging.calibration import fit_platt
-from anmi.judging.fused import FEATURES, VECTOR_FEATURES, FusedModel, features
+from anmi.judging.fused import FEATURES, FusedModel, features
 from planted import COLLECTIONS, Planted, planted
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "data" / "benchmarks" / "mining_quality"
 RIDGE = 0.001
 SUPERSET_WEIGHT = 4.0
+VECTOR_FEATURES = tuple(n for n, feature in FEATURES.items() if feature.evidence in ("dense", "likeness"))
 
 
 def fit_model(

@@ -28,7 +28,7 @@ import yaml
 from anmi import seeds
 from anmi.corpus.hardness import hardness
 from anmi.corpus.splits import choose
-from anmi.evaluation.buckets import by_bucket, thirds
+from anmi.evaluation.buckets import by_bucket
 from anmi.evaluation.metrics import evaluate, summarise
 from anmi.evaluation.retrieval import run_table, search
 from anmi.evaluation.significance import compare
@@ -175,7 +175,7 @@ def collection_rows(collection: str) -> list[dict[str, Any]]:
                 "metrics": {str(k): round(float(v), 4) for k, v in summary.items()},
                 f"{METRIC}_by_seed": [round(score, 4) for score in scores],
                 "buckets": rounded(by_bucket(together, value)),
-                "thirds": rounded(by_bucket(together, value, thirds(value))),
+                "thirds": rounded(by_bucket(together, value, tuple(np.quantile(value, [1 / 3, 2 / 3])))),
                 "negatives_per_row": round(float(last["negatives"].mean()), 3) if "negatives" in last else
                 round(float(rows.negative_ids.map(len).clip(upper=settings["negatives"]).mean()), 3),
                 "hardness_error": round(float(last["hardness_error"].mean()), 5) if "hardness_error" in last else None,

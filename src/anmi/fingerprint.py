@@ -102,28 +102,26 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def hash_files(files: Iterable[tuple[str, Path]], start: str = "", kind: Kind = "blake2b") -> str:
-    """Return a hash over names and contents of files, in the order given, and of a text before them.
+def hash_files(files: Iterable[tuple[str, Path]], kind: Kind = "blake2b") -> str:
+    """Return a hash over names and contents of files, in the order given.
 
     Parameters
     ----------
     files
         Each with the name that counts.
-    start
-        What else counts.
     kind
         As for :func:`hash_file`.
     """
-    return hash_named(((name, hash_file(path, kind)) for name, path in files), start, kind)
+    return hash_named(((name, hash_file(path, kind)) for name, path in files), kind)
 
 
-def hash_named(parts: Iterable[tuple[str, str]], start: str = "", kind: Kind = "blake2b") -> str:
-    """Return a hash over hashes each with its name, in the order given, and of a text before them."""
-    state = _state(kind, start.encode())
+def hash_named(parts: Iterable[tuple[str, str]], kind: Kind = "blake2b") -> str:
+    """Return a hash over hashes each with its name, in the order given."""
+    state = _state(kind)
     for name, found in parts:
         state.update(name.encode() + b"\0" + bytes.fromhex(found))
     return state.hexdigest()
 
 
-def _state(kind: Kind, start: bytes = b"") -> Any:
-    return hashlib.sha256(start) if kind == "sha256" else hashlib.blake2b(start, digest_size=16)
+def _state(kind: Kind) -> Any:
+    return hashlib.sha256() if kind == "sha256" else hashlib.blake2b(digest_size=16)

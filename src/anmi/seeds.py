@@ -10,15 +10,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 # What every library that is seeded takes; larger ones would be cut or refused by some.
 LIMIT: Final = 2**32
-Seed = Annotated[int, Field(strict=True, ge=0, lt=LIMIT)]
 
 # Multipliers and Weyl constants of Philox4x64-10 (Salmon et al., SC 2011, table 2).
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))

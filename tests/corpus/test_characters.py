@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anmi.adaptation.kinds import crop
 from anmi.adaptation.kinds.keyphrase import keyphrase
 from anmi.adaptation.views import Document, Material
-from anmi.corpus.duplicates import normalised
+from anmi.corpus.duplicates import normalised, normalised_forms
 from anmi.corpus.hardness import hardness, read_characters, split_words
 from anmi.corpus.jsonl import clean, to_json
 from anmi.corpus.language import detect_language
@@ -82,7 +82,7 @@ BOMBS: dict[str, tuple[int, Callable[[str], Any]]] = {
     "json": (1_000_000, lambda text: to_json({"text": clean(text)})),
     "language": (1_000_000, lambda text: detect_language([text])),
     "code mixing": (200_000, lambda text: hardness([text])),
-    "duplicates": (1_000_000, lambda text: near_duplicates([text, f"{text} x"], least_words=1)),
+    "duplicates": (1_000_000, lambda text: near_duplicates(normalised_forms([text, f"{text} x"]), least_words=1)),
     "markdown": (100_000, lambda text: of_markdown(text.encode())),
     "html": (1_000_000, lambda text: of_html(text.encode())),
     "keyphrase": (1_000_000, lambda text: keyphrase(Material([Document("d", "", text, "en")], "en"))),

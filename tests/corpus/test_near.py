@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus import related as near
-from anmi.corpus.duplicates import normalised
-from anmi.corpus.related import near_duplicates
+from anmi.corpus.duplicates import normalised, normalised_forms
 
 FILLER = [f"w{chr(97 + i)}" for i in range(26)]
+
+
+def near_duplicates(texts: list[str], *given: float, **named: float):
+    return near.near_duplicates(normalised_forms(texts), *given, **named)
 
 
 def essay(seed: int, length: int = 80) -> list[str]:

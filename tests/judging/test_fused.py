@@ -21,7 +21,6 @@ from anmi.errors import AnmiError
 from anmi.judging.fused import (
     EVIDENCE,
     FEATURES,
-    VECTOR_FEATURES,
     FusedModel,
     base_rate,
     combined,
@@ -31,7 +30,7 @@ from anmi.judging.fused import (
 )
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from fit_fused import fit_model
+from fit_fused import VECTOR_FEATURES, fit_model
 
 sys.path.pop()
 K = len(FEATURES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import METHODS, Ranked, aligned, fuse
+from anmi.retrieval.fusion import Method, Ranked, aligned, fuse
 
 PADDING = -1
 # Distinct, or the order would be that of ties; whole, so that sums are exact.
@@ -58,7 +58,8 @@ def reference(
 
 @given(
     st.lists(st.tuples(lists(), lists(), lists(), st.sampled_from([0.0, 0.5, 2.0])), min_size=1, max_size=4),
-    st.sampled_from(METHODS), st.sampled_from([(1.0, 0.0), (0.75, 0.25), (0.5, 0.5), (0.0, 1.0), (0.25, 0.5, 0.25)]),
+    st.sampled_from(get_args(Method)),
+    st.sampled_from([(1.0, 0.0), (0.75, 0.25), (0.5, 0.5), (0.0, 1.0), (0.25, 0.5, 0.25)]),
     st.integers(1, 18),
 )  # fmt: skip
 def test_it_is_what_the_slow_reference_says(rows: Any, method: Any, given_weights: Any, k: int) -> None:
@@ -120,7 +121,7 @@ def test_a_part_without_weight_changes_no_score(rows: Any) -> None:
 
 def test_nothing_is_found_where_neither_part_finds_anything() -> None:
     nothing = Ranked(np.full((2, 3), PADDING, np.int32), np.zeros((2, 3), np.float32))
-    for method in METHODS:
+    for method in get_args(Method):
         found = fuse(dict.fromkeys(PARTS, nothing), 5, {"bm25": np.zeros(2)}, method)  # type: ignore[arg-type]
         assert found.documents.shape == (2, 0)
     assert aligned({"bm25": nothing}).documents.shape == (2, 0)

@@ -43,6 +43,6 @@ def write(data: bytes, folder: Path, number: int) -> Part:
     )
 
 
-def write_all(parts: Iterable[bytes], folder: Path, first: int = 0) -> list[Part]:
+def write_all(parts: Iterable[bytes], folder: Path) -> list[Part]:
     """Write parts as they come, in this process."""
-    return [write(data, folder, number) for number, data in enumerate(parts, start=first)]
+    return [write(data, folder, number) for number, data in enumerate(parts)]

@@ -18,7 +18,6 @@ from scipy.sparse import csr_array
 
 from anmi import seeds
 from anmi.corpus.columns import Texts, among, arrow, column, containing, taken
-from anmi.corpus.duplicates import normalised_forms
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -45,7 +44,7 @@ _LEAST_COMMON: Final = 10
 
 
 def near_duplicates(
-    texts: Sequence[str], similarity: float = 0.9, name_share: float = 0.01, least_words: int = 50
+    forms: pa.LargeStringArray, similarity: float = 0.9, name_share: float = 0.01, least_words: int = 50
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
     """Find texts that say the same in almost the same words.
 
@@ -62,8 +61,8 @@ def near_duplicates(
 
     Parameters
     ----------
-    texts
-        N texts.
+    forms
+        N texts, normalised.
     similarity
         In (0, 1].
     name_share
@@ -79,18 +78,11 @@ def near_duplicates(
 
     Examples
     --------
-    >>> [found.tolist() for found in near_duplicates(["a b c a b", "x y z", "c a b c a b"], least_words=1)]
+    >>> [found.tolist() for found in near_duplicates(arrow(["a b c a b", "x", "c a b c a b"]), least_words=1)]
     [[], [], []]
-    >>> [found.tolist() for found in near_duplicates(["a b c a b c", "x y z", "b c a b c a"], least_words=1)]
+    >>> [found.tolist() for found in near_duplicates(arrow(["a b c a b c", "x", "b c a b c a"]), least_words=1)]
     [[0], [2], [1.0]]
     """
-    return near_forms(normalised_forms(texts), similarity, name_share, least_words)
-
-
-def near_forms(
-    forms: pa.LargeStringArray, similarity: float, name_share: float, least_words: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Find near-duplicates by normalised texts; see :func:`near_duplicates`."""
     vocabulary, words, starts, frequency = _words(forms)
     telling = _telling(vocabulary, frequency, len(forms), name_share)
     names, rows = _names(words, starts, telling), np.flatnonzero(np.diff(starts) >= max(least_words, 1))
@@ -360,7 +352,7 @@ def find_related(
     """
     ids = arrow(corpus["document_id"])
     rows = np.flatnonzero(~among(ids, duplicates["document_id"]))
-    first, second, measured = near_forms(arrow(forms).take(pa.array(rows)), similarity, name_share, least_words)
+    first, second, measured = near_duplicates(arrow(forms).take(pa.array(rows)), similarity, name_share, least_words)
     one, other = siblings(parents_of(corpus) if parents is None else parents)
     table = pd.DataFrame({
         "i": np.concatenate([rows[first], one]),

@@ -28,8 +28,7 @@ from anmi.selection.recipe import RecipeBook, Runner
 log = logging.getLogger(__name__)
 SHOWN_LOST: Final = 20
 # Ranks order like the scores they come from, errors and errors of gaps are no judgments.
-_NO_JUDGMENT: Final = ("_rank", "_se")
-_NO_JUDGMENTS: Final = ("fused", "choice")
+_NO_JUDGMENT: Final = ("fused", "_rank", "_se")
 
 
 @dataclass
@@ -195,7 +194,7 @@ def audit_judges(shards: Iterable[Candidates], planted: PlantedTruth, *, depth: 
         near = block.filled & (block.columns["dense_rank"] <= depth)
         labels.append(planted.mask(block)[near])
         queries.append(np.broadcast_to(block.query_ids[:, None], near.shape)[near])
-        for name in filter(_is_judgment, block.columns):
+        for name in (name for name in block.columns if not name.endswith(_NO_JUDGMENT)):
             values.setdefault(name, []).append(block.columns[name][near])
     truth, query = np.concatenate(labels), np.unique(np.concatenate(queries), return_inverse=True)[1]
     rows = []
@@ -209,10 +208,6 @@ def audit_judges(shards: Iterable[Candidates], planted: PlantedTruth, *, depth: 
         })  # fmt: skip
     columns = ["judge", "auc", "auc_low", "auc_high", "planted", "others", "missing"]
     return pd.DataFrame(rows, columns=columns).sort_values("auc", ascending=False, kind="stable", ignore_index=True)
-
-
-def _is_judgment(name: str) -> bool:
-    return name not in _NO_JUDGMENTS and not name.endswith(_NO_JUDGMENT)
 
 
 def clustered_auc(
@@ -287,16 +282,8 @@ def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
 def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, found: float) -> dict[str, Any]:
     """Return the audit as nested numbers, ready for JSON and for tracking; ``found`` is from :func:`found_share`."""
     own = recipes[recipes["failed"] == ""].set_index("recipe")
-    numbers = [
-        "false_negative_rate",
-        "false_negative_rate_low",
-        "false_negative_rate_high",
-        "design_effect",
-        "gap",
-        "coverage",
-        "queries_lost",
-        "negatives",
-    ]
+    rates = [f"false_negative_rate{end}" for end in ("", "_low", "_high")]
+    numbers = [*rates, "design_effect", "gap", "coverage", "queries_lost", "negatives"]
     kinds: Mapping[Any, int] = truth.groupby("kind").size().to_dict()
     return {
         "audit": {

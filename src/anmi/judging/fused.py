@@ -68,7 +68,6 @@ FEATURES: Final[dict[str, Feature]] = {
     "contained": Feature("contained", lambda v, own: _closeness(v["contained"])),
 }
 EVIDENCE: Final = tuple(dict.fromkeys(feature.evidence for feature in FEATURES.values()))
-VECTOR_FEATURES: Final = tuple(n for n, feature in FEATURES.items() if feature.evidence in ("dense", "likeness"))
 
 
 def features(block: Candidates) -> NDArray[np.float32]:

@@ -442,13 +442,13 @@ def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict
     return {"type": "scatter", "mode": mode, "name": html.escape(name), "x": x, "y": y, **more}
 
 
-def error_bars(rows: Iterable[Mapping[Any, Any]], value: str = "value", scale: float = 1.0) -> dict[str, Any]:
+def error_bars(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Any]:
     """Return intervals of rows with ``low`` and ``high``, none where an end is missing; as `error_x` or `error_y`."""
 
     def length(low: float | None, high: float | None) -> float:
-        return math.nan if low is None or high is None else scale * max(high - low, 0.0)
+        return math.nan if low is None or high is None else max(high - low, 0.0)
 
-    ends = [(row[value], row["low"], row["high"]) for row in rows]
+    ends = [(row["value"], row["low"], row["high"]) for row in rows]
     return {
         "type": "data", "symmetric": False, "thickness": 1.5, "width": 4,
         "array": plain(length(middle, high) for middle, _, high in ends),

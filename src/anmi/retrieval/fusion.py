@@ -15,7 +15,6 @@ from anmi.candidates import PADDING
 from anmi.retrieval.pool import fused_rank
 
 Method = Literal["convex", "rrf"]
-METHODS: Final = ("convex", "rrf")
 # Deeper lists brought nothing, see benchmarks/results/fusion.json.
 DEPTH: Final = 100
 # A part of this name has scored whatever it does not list; others list all documents that share a term with the query.

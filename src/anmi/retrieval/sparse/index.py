@@ -97,11 +97,6 @@ class SparseIndex:
         """Mean number of terms of a document."""
         return float(self.postings.nnz / self.postings.shape[1])
 
-    def postings_per_query(self, queries: scipy.sparse.csr_matrix) -> float:
-        """Return how many (term, document) pairs a query looks at, on average."""
-        lengths = np.diff(self.postings.indptr)
-        return float(lengths[queries.indices[queries.data > 0]].sum() / max(queries.shape[0], 1))
-
     def search(self, queries: scipy.sparse.csr_matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
 

@@ -38,8 +38,6 @@ class LearnableSimAns(nn.Module):
         Start of the sharpness, above 0; it stays there, being the softplus of a free parameter.
     b
         Start of the peak's distance from the positive's score, or of its multiple of the positive's rank.
-    variance
-        v, that of the gaps; for scores only.
     form
         ``score`` or ``rank``.
 
@@ -52,16 +50,15 @@ class LearnableSimAns(nn.Module):
 
     variance: Tensor
 
-    def __init__(
-        self, a: float = 0.5, b: float = 0.0, variance: float = 1.0, form: Literal["score", "rank"] = "score"
-    ) -> None:
+    def __init__(self, a: float = 0.5, b: float = 0.0, form: Literal["score", "rank"] = "score") -> None:
         super().__init__()
         if not a > 0:
             raise ValueError(f"a must be above 0, not {a}")
         # The inverse of softplus, written so that a large a does not overflow.
         self.free_a = nn.Parameter(torch.tensor(a + math.log(-math.expm1(-a))))
         self.b = nn.Parameter(torch.tensor(b))
-        self.register_buffer("variance", torch.tensor(variance))
+        # v, that of the gaps; for scores only.
+        self.register_buffer("variance", torch.tensor(1.0))
         self.form = form
 
     @property
