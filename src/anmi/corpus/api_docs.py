@@ -312,5 +312,6 @@ def _resolve(written: str, name: str, found: PublicObject, known: dict[str, str]
     candidates = [f"{prefix}.{written}" for prefix in [*scopes, found.module]] + [written]
     # Authors write "np" for numpy and "pd" for pandas.
     head, _, tail = written.partition(".")
-    candidates.append(f"{ {'np': 'numpy', 'pd': 'pandas', 'sp': 'scipy'}.get(head, head) }.{tail}")
+    short = {"np": "numpy", "pd": "pandas", "sp": "scipy"}
+    candidates.append(f"{short.get(head, head)}.{tail}")
     return next((known[item] for item in candidates if item in known), None)

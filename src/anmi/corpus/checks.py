@@ -390,9 +390,7 @@ def _triples(corpus: pd.DataFrame) -> sparse.csr_matrix | None:
     telling = containing(corpus["metadata"], '"triples"')
     for index, text in zip(telling.tolist(), taken(corpus["metadata"], telling), strict=True):
         triples = json.loads(text).get("triples")
-        if not isinstance(triples, list):
-            continue
-        for triple in {json.dumps(item) for item in triples}:
+        for triple in {json.dumps(item) for item in triples} if isinstance(triples, list) else ():
             rows.append(index)
             columns.append(number.setdefault(triple, len(number)))
     if not number:

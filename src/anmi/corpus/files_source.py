@@ -290,10 +290,8 @@ class _Documents:
 
     def _append(self, identifier: str, title: str, text: str, metadata: dict[str, Any], path: Path, line: int) -> None:
         if identifier in self._places:
-            other, at = self._places[identifier]
-            raise AnmiError(
-                f'{path} line {line} repeats the id "{identifier}" of {other} line {at}; ids must be unique'
-            )
+            first = "{} line {}".format(*self._places[identifier])
+            raise AnmiError(f'{path} line {line} repeats the id "{identifier}" of {first}; ids must be unique')
         self._places[identifier] = (path, line)
         self.rows.append((clean(identifier), clean(title), clean(text), to_json(metadata), str(path), line))
 

@@ -183,9 +183,7 @@ def read_tables(entities: Path, triples: Path) -> GraphTables:
     known, notes = read_entities(entities)
     found, aside = _read_triples(triples)
     unknown = ~found["head"].isin(known["uri"])
-    reasons = [
-        "the head is a literal" if is_quoted(head) else "the head is no entity" for head in found["head"][unknown]
-    ]
+    reasons = [f"the head is {'a literal' if is_quoted(head) else 'no entity'}" for head in found["head"][unknown]]
     rows = found[unknown].assign(reason=reasons, kind="triple").rename(columns={"head": "id"})
     aside_all = pd.concat([aside, rows[list(COLUMNS)]], ignore_index=True).sort_values("line", kind="stable")
     graph = found.loc[~unknown, list(_HEADER)].drop_duplicates().reset_index(drop=True)

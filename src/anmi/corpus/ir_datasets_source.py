@@ -114,10 +114,8 @@ def _read(names: dict[str, str], parts: dict[str, Any]) -> RawCollection:
     # Splits may hand out one common list of queries; which split a query is in is for the labels to say.
     every = pd.concat(queries.values(), ignore_index=True).drop_duplicates(["query_id", "text"], ignore_index=True)
     twice = every[every.duplicated("query_id")]
-    if len(twice):
-        raise AnmiError(
-            f'{names["train"]} has several texts for query "{twice["query_id"].iloc[0]}"; ids must be unique'
-        )
+    for again in twice["query_id"]:
+        raise AnmiError(f'{names["train"]} has several texts for query "{again}"; ids must be unique')
     return RawCollection(
         documents,
         every,

@@ -55,9 +55,8 @@ def read_beir(location: str, options: Options) -> RawCollection:
     labelled = [table for table in tables.values() if len(table)]
     if not tables and (others := sorted(path.name for path in (folder / "qrels").glob("*.tsv"))):
         # Labels under another name are a slip: the run would train on pseudo-queries and never say why.
-        raise AnmiError(
-            f"{folder / 'qrels'} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv"
-        )
+        place = folder / "qrels"
+        raise AnmiError(f"{place} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv")
     asked = folder / "queries.jsonl"
     given = labelled or asked.exists()
     queries = read_texts(inside(asked, folder), "query_id").drop(columns="title") if given else no_queries()

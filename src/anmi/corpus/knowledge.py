@@ -15,6 +15,8 @@ from scipy import sparse
 from anmi.candidates import PADDING
 from anmi.ragged import read_table
 
+Numbers = NDArray[np.int64]
+
 _BLOCK = 2048
 _TABLES = ("entities", "graph", "facts")
 
@@ -84,7 +86,7 @@ class KnowledgeGraph:
     labels: tuple[str, ...]
     nodes: tuple[str, ...]
     relations: tuple[str, ...]
-    triples: NDArray[np.int64]
+    triples: Numbers
     types: sparse.csr_array
     stated: sparse.csr_array
     about: NDArray[np.int32]
@@ -139,9 +141,7 @@ class KnowledgeGraph:
             about=_about(row, numbers[len(graph) :, 0], len(document_ids), len(uris)),
         )
 
-    def number(
-        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def number(self, heads: Numbers, relations: Numbers, tails: Numbers) -> Numbers:
         """Return the row of each triple in ``triples``, -1 where it is not known to be true; the shapes broadcast.
 
         What is not in the graph may be given as -1, as an index lookup returns it; nothing of it is true.
@@ -193,14 +193,12 @@ class KnowledgeGraph:
             return sparse.csr_array((0, counted.shape[0]), dtype=np.int32)
         return sparse.csr_array(sparse.vstack(parts))
 
-    def _code(
-        self, heads: NDArray[np.int64], relations: NDArray[np.int64], tails: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        code: NDArray[np.int64] = (heads * len(self.relations) + relations) * len(self.nodes) + tails
+    def _code(self, heads: Numbers, relations: Numbers, tails: Numbers) -> Numbers:
+        code: Numbers = (heads * len(self.relations) + relations) * len(self.nodes) + tails
         return code
 
 
-def _membership(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_array:
+def _membership(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> sparse.csr_array:
     result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
     result.sum_duplicates()
     result.sort_indices()
@@ -218,7 +216,7 @@ def _types(lists: Sequence[str]) -> sparse.csr_array:
     return _membership(rows, columns, (len(lists), len(number)))
 
 
-def _about(row: NDArray[np.int64], head: NDArray[np.int64], documents: int, entities: int) -> NDArray[np.int32]:
+def _about(row: Numbers, head: Numbers, documents: int, entities: int) -> NDArray[np.int32]:
     table = pd.DataFrame({"row": row, "head": head})[head < entities]
     counts = table.groupby(["row", "head"], sort=False).size().reset_index(name="count")
     # Stable, and groups stand in the order of their first fact.

@@ -116,9 +116,8 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
         "read their documents. Values are nDCG@10.",
     )  # fmt: skip
     yield from _mined(inputs)
-    yield Section(
-        "Scores of positives, kept and rejected candidates", figures=figures.distributions(inputs.distributions)
-    )
+    shown = figures.distributions(inputs.distributions)
+    yield Section("Scores of positives, kept and rejected candidates", figures=shown)
     yield Section(
         "Judges", [], ["judge", "AUC", "calibration error", "judged pairs", "calibrated by"],
         [_judge(name, entry) for name, entry in inputs.judges.items()], figures.judges(inputs.judges),

@@ -44,9 +44,8 @@ def with_sections(report: str, sections: Sequence[Section]) -> str:
 
 def _template(name: str) -> jinja2.Template:
     loader, strict = jinja2.FileSystemLoader(Path(__file__).parent), jinja2.StrictUndefined
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=strict)
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters["embedded"] = embedded
     return environment.get_template(name)
 

@@ -73,11 +73,9 @@ def verify(file: Path, sha256: str) -> None:
 
 def check_name(name: str) -> None:
     """Raise an AnmiError unless ``name`` is known, an existing folder, or like ``organisation/model``."""
-    if name in NAMES or is_folder(name) or (name.count("/") == 1 and not name.startswith((".", "/"))):
-        return
-    raise AnmiError(
-        f'unknown encoder "{name}"; {nearest(name, NAMES)}, or the folder or hub name of a sentence-transformers model'
-    )
+    if not (name in NAMES or is_folder(name) or (name.count("/") == 1 and not name.startswith((".", "/")))):
+        others = f"{nearest(name, NAMES)}, or the folder or hub name of a sentence-transformers model"
+        raise AnmiError(f'unknown encoder "{name}"; {others}')
 
 
 def load_encoder(name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN) -> SentenceTransformer:
@@ -109,7 +107,11 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
         place = str(_distilled(models) if name == "static" else minilm_folder()) if name in NAMES else name
         folder = checked_model(place)
         if is_sparse_folder(folder):
-            return _sparse(folder, name)
+            from anmi.retrieval.sparse.document import load_sparse
+
+            sparse: Any = load_sparse(folder, device())
+            _CALLED[sparse] = short_name(name)
+            return sparse
         model = SentenceTransformer(str(folder), device=device(), trust_remote_code=False)
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
@@ -162,14 +164,6 @@ def called(model: Any, prompt: str = "") -> str:
     """Return what a model from :func:`load_encoder` is called in the store, with the start of its prompt if any."""
     name = _CALLED.get(model, "")
     return f'{name} "{textwrap.shorten(prompt, 32, placeholder="…")}"' if name and prompt.strip() else name
-
-
-def _sparse(folder: Path, name: str) -> Any:
-    from anmi.retrieval.sparse.document import load_sparse
-
-    model = load_sparse(folder, device())
-    _CALLED[model] = short_name(name)
-    return model
 
 
 def _distilled(models: Path) -> Path:

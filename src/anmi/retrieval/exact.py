@@ -12,11 +12,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float32]
+
 # Documents of which the best stands for all, when a first threshold is looked for; so many groups per wanted one.
 _GROUPS: Final = 8
 
 
-def best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
     """Return the k best documents with their scores, [Q, k]; padded with -1 and 0 where a score is 0.
 
     Parameters
@@ -42,19 +44,19 @@ def best(full: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[
     return of_keys(np.sort(keys, axis=1)[:, :k])
 
 
-def _keys(documents: NDArray[Any], scores: NDArray[np.float32]) -> NDArray[np.uint64]:
+def _keys(documents: NDArray[Any], scores: Floats) -> NDArray[np.uint64]:
     """Return scores, not below 0, and documents as one number to sort: bits of such floats are in their order."""
     falling = ~np.ascontiguousarray(scores).view(np.uint32)
     return falling.astype(np.uint64) << np.uint64(32) | documents.astype(np.uint32)
 
 
-def of_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def of_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], Floats]:
     """Return documents and scores; of the highest key, and of those with score 0, -1 and 0."""
     documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
     return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
 
 
-def kth_at_least(full: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+def kth_at_least(full: Floats, k: int) -> Floats:
     """Return what the k-th best score of each row is surely worth, float32 [Q], from scores [Q, N].
 
     The columns are put into several times k groups; the best of each is a score, so k scores are as good as the k-th of
@@ -66,7 +68,7 @@ def kth_at_least(full: NDArray[np.float32], k: int) -> NDArray[np.float32]:
         full = full[:, : size * groups].reshape(len(full), size, groups).max(axis=1)
     if not k or full.shape[1] < k:
         return np.full(len(full), -np.inf, np.float32)
-    found: NDArray[np.float32] = np.partition(full, full.shape[1] - k, axis=1)[:, full.shape[1] - k]
+    found: Floats = np.partition(full, full.shape[1] - k, axis=1)[:, full.shape[1] - k]
     return found
 
 
@@ -77,9 +79,7 @@ _BLOCK: Final = 8192
 _KEPT: Final = 4
 
 
-def similarities(
-    queries: NDArray[np.float32], embeddings: NDArray[np.float32], documents: NDArray[np.int32]
-) -> NDArray[np.float32]:
+def similarities(queries: Floats, embeddings: Floats, documents: NDArray[np.int32]) -> Floats:
     """Cosines of each query with its own documents: float32 [Q, M] from vectors [Q, D] and [N, D]; NaN in padding."""
     from anmi.retrieval.sums import dot_products
 
@@ -89,9 +89,7 @@ def similarities(
     return values
 
 
-def nearest(
-    queries: NDArray[np.float32], embeddings: NDArray[np.float32], k: int
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def nearest(queries: Floats, embeddings: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
     """Return the k nearest documents of each query.
 
     Parameters
@@ -127,7 +125,7 @@ def nearest(
     return documents, scores
 
 
-def _among_the_best(queries: NDArray[np.float32], embeddings: NDArray[np.float32], k: int) -> NDArray[np.int32]:
+def _among_the_best(queries: Floats, embeddings: Floats, k: int) -> NDArray[np.int32]:
     """Return all documents that may be among the k best of each query for all that rounding hides, int32 [Q, ≥ k]."""
     count, size = embeddings.shape
     # Both sums of D products are off by D roundings at most, each way.
@@ -161,7 +159,7 @@ class _Kept:
         self.least = np.full((queries, 1), -np.inf, np.float32)
         self._k, self._slack = k, slack
 
-    def add(self, row: NDArray[np.int64], documents: NDArray[np.int32], scores: NDArray[np.float32]) -> None:
+    def add(self, row: NDArray[np.int64], documents: NDArray[np.int32], scores: Floats) -> None:
         """Keep documents, given row by row."""
         counts = np.bincount(row, minlength=len(self.held))
         if (self.held + counts).max(initial=0) > self.documents.shape[1]:

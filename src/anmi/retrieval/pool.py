@@ -246,8 +246,7 @@ def duplicate_groups(document_ids: list[str], related: pd.DataFrame) -> NDArray[
     """
     position = pd.Series(np.arange(len(document_ids), dtype=np.int32), index=document_ids)
     group = np.arange(len(document_ids), dtype=np.int32)
-    same = copies(related)
-    if same:
+    if same := copies(related):
         group[position.loc[list(same)]] = position.loc[list(same.values())].to_numpy()
     return group
 

@@ -139,9 +139,8 @@ class Retrieve:
                 columns[name], own[name] = said[:, : documents.shape[1]], said[:, documents.shape[1] :]
         lists = [columns[name] for name in known if name in columns]
         columns["fused"] = pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)
-        columns["related"] = np.where(documents < 0, np.nan, self.related.kinds(known_positives, documents)).astype(
-            np.float32
-        )
+        kinds = self.related.kinds(known_positives, documents)
+        columns["related"] = np.where(documents < 0, np.nan, kinds).astype(np.float32)
         first = pool.median_first(some, own.get("dense", own.get("bm25", np.zeros(some.shape, np.float32))))
         order = np.lexsort((documents, -columns["fused"], source == SOURCES["random"], documents < 0), axis=1)
         return Candidates(
