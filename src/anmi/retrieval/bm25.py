@@ -19,6 +19,8 @@ from anmi.retrieval.exact import best, of_keys
 from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, tokenizer
 
+Floats = NDArray[np.float32]
+
 ENGINES: Final = ("bm25s", "rank_bm25")
 _SETTINGS: Final = "settings.json"
 _CELLS: Final = 4_000_000
@@ -117,7 +119,7 @@ class BM25Index:
 
         return BM25Index(bm25s.BM25.load(path, mmap=True, show_progress=False), settings, tokenize)
 
-    def search(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def search(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats]:
         """Return the best documents of each query.
 
         Returns
@@ -133,7 +135,7 @@ class BM25Index:
 
     def search_and_look(
         self, queries: Sequence[str], k: int, wanted: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+    ) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1."""
         k = min(k, self.settings["documents"])
         values = np.full(wanted.shape, np.nan, np.float32)
@@ -151,9 +153,7 @@ class BM25Index:
         best_by_postings(firsts, terms, *self._postings, self.settings["documents"], wanted, values, keys)
         return *of_keys(np.sort(~keys, axis=1)), values
 
-    def search_and_spread(
-        self, queries: Sequence[str], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+    def search_and_spread(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return what :meth:`search` does, and the standard deviation of the scores of all documents, float32 [Q]."""
         k = min(k, self.settings["documents"])
         documents, scores = np.full((len(queries), k), -1, np.int32), np.zeros((len(queries), k), np.float32)
@@ -163,9 +163,7 @@ class BM25Index:
             spread[part] = full.std(axis=1)
         return documents, scores, spread
 
-    def scores_and_ranks(
-        self, queries: Sequence[str], documents: NDArray[np.int32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def scores_and_ranks(self, queries: Sequence[str], documents: NDArray[np.int32]) -> tuple[Floats, Floats]:
         """Score given documents and rank them within the whole corpus.
 
         Parameters
@@ -188,7 +186,7 @@ class BM25Index:
             ranks[part] = np.where(documents[part] < 0, np.nan, above(full, scores[part]) + 1)
         return scores, ranks
 
-    def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Floats]]:
         """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next.
 
         Parameters
@@ -224,13 +222,13 @@ class BM25Index:
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
     @property
-    def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], NDArray[np.float32]]:
+    def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Floats]:
         """Where the postings of each term begin, their documents and their weights."""
         starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in ("indptr", "indices", "data"))
         return unsigned(starts), unsigned(documents), weights
 
 
-def above(full: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.int64]:
+def above(full: Floats, scores: Floats) -> NDArray[np.int64]:
     """Return how many of the scores of all documents, [Q, N], are higher than given ones of the same row, [Q, P].
 
     Examples
@@ -282,7 +280,7 @@ class _RankBM25:
         # Terms in more than half of the documents have a negative idf, in place of which epsilon stands.
         self._engine = BM25Okapi(tokens, k1=k1, b=b, epsilon=epsilon)
 
-    def scores(self, rows: list[list[str]]) -> NDArray[np.float32]:
+    def scores(self, rows: list[list[str]]) -> Floats:
         full = [self._engine.get_scores(row) for row in rows]
         return np.array(full, np.float32).reshape(len(rows), len(self._tokens))
 

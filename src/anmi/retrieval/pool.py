@@ -13,6 +13,8 @@ from anmi import seeds
 from anmi.candidates import PADDING, SOURCES
 from anmi.corpus.related import copies
 
+Floats = NDArray[np.float32]
+
 RECIPROCAL_RANK_CONSTANT = 60.0
 # Up to so many documents, comparing with one after the other costs less than sorting.
 _FEW: Final = 16
@@ -71,7 +73,7 @@ def some_of(seed: int, query_ids: list[str], positives: NDArray[np.int32], most:
     return compacted(np.where(drawn, positives, np.int32(PADDING)))[0]
 
 
-def median_first(positives: NDArray[np.int32], values: NDArray[np.float32]) -> NDArray[np.int64]:
+def median_first(positives: NDArray[np.int32], values: Floats) -> NDArray[np.int64]:
     """Return the order that puts the positive of the median value first and leaves the others, int64 [Q, P].
 
     Of an even number it is the lower of the two in the middle, and of equal ones that of the smaller index.
@@ -127,9 +129,7 @@ def compacted(documents: NDArray[np.int32], *others: NDArray[Any]) -> list[NDArr
     return [np.take_along_axis(values, order, axis=1)[:, :width] for values in (documents, *others)]
 
 
-def merged(
-    *lists: tuple[NDArray[np.int32], NDArray[np.float32], str],
-) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.float32]]:
+def merged(*lists: tuple[NDArray[np.int32], Floats, str]) -> tuple[NDArray[np.int32], NDArray[np.uint8], Floats]:
     """Merge the candidates of several sources; a document in some of them carries the bits of all of these.
 
     Parameters
@@ -163,7 +163,7 @@ def merged(
     return documents, bits, values
 
 
-def known_from(scores: NDArray[np.float32], kept: NDArray[np.bool_], depth: int, ranks: int) -> NDArray[np.float32]:
+def known_from(scores: Floats, kept: NDArray[np.bool_], depth: int, ranks: int) -> Floats:
     """Return from which score on the ranks of a query's documents follow from its list, float32 [Q, 1].
 
     That is the score of the last candidate found, or of rank ``ranks`` if it lies deeper. It says nothing of how long
@@ -198,9 +198,7 @@ def known_from(scores: NDArray[np.float32], kept: NDArray[np.bool_], depth: int,
     return np.where(count[:, -1:] < depth, -np.inf, least).astype(np.float32)
 
 
-def listed_ranks(
-    scores: NDArray[np.float32], listed: NDArray[np.float32], least: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def listed_ranks(scores: Floats, listed: Floats, least: Floats) -> Floats:
     """Return 1 + the number of higher scores in each query's list; NaN below ``least`` and where there is no score.
 
     Parameters
@@ -222,7 +220,7 @@ def listed_ranks(
     return np.where(scores >= least, above + 1, np.nan).astype(np.float32)
 
 
-def fused_rank(*ranks: NDArray[np.float32]) -> NDArray[np.float32]:
+def fused_rank(*ranks: Floats) -> Floats:
     """Reciprocal-rank fusion: Σ 1 / (60 + rank) over the sources; an unknown rank counts 0 (Cormack et al. 2009)."""
     shares = [np.nan_to_num(1.0 / (RECIPROCAL_RANK_CONSTANT + rank)) for rank in ranks]
     return np.sum(shares, axis=0).astype(np.float32)

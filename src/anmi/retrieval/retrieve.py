@@ -16,6 +16,8 @@ from anmi.retrieval.bm25 import BM25Index, above
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
 
+Floats = NDArray[np.float32]
+
 
 class Queries(NamedTuple):
     """Queries of one shard.
@@ -36,7 +38,7 @@ class Queries(NamedTuple):
     texts: list[str]
     positives: NDArray[np.int32]
     own: NDArray[np.int32]
-    vectors: NDArray[np.float32]
+    vectors: Floats
 
 
 class Found(NamedTuple):
@@ -53,11 +55,11 @@ class Found(NamedTuple):
     """
 
     lexical: NDArray[np.int32]
-    lexical_scores: NDArray[np.float32]
+    lexical_scores: Floats
     nearest: NDArray[np.int32]
-    nearest_scores: NDArray[np.float32]
-    nearest_lexical: NDArray[np.float32]
-    given: NDArray[np.float32]
+    nearest_scores: Floats
+    nearest_lexical: Floats
+    given: Floats
 
 
 @outside_python
@@ -95,7 +97,7 @@ class Retrieve:
     """
 
     bm25: BM25Index | None
-    vectors: NDArray[np.float32] | None
+    vectors: Floats | None
     approximate: DenseIndex | None
     related: RelatedDocuments
     bm25_depth: int
@@ -127,7 +129,7 @@ class Retrieve:
         )
         best = np.fmax.reduce(given, axis=1, keepdims=True)
         cosines, higher = self._look(queries, documents, np.concatenate([own_values, best], axis=1), found)
-        columns, own, of_query = (dict[str, NDArray[np.float32]]() for _ in range(3))
+        columns, own, of_query = (dict[str, Floats]() for _ in range(3))
         if self.bm25 is not None:
             columns["bm25"], own["bm25"] = values, own_values
             columns["bm25_rank"] = pool.listed_ranks(values, found.lexical_scores, known["bm25_rank"])
@@ -166,7 +168,7 @@ class Retrieve:
         width = given.shape[1]
         return Found(lexical, lexical_scores, nearest, scores, values[:, width:], values[:, :width])
 
-    def _nearest(self, queries: Queries, excluded: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def _nearest(self, queries: Queries, excluded: int) -> tuple[NDArray[np.int32], Floats]:
         depth = max(self.dense_depth + excluded if self.dense_depth else 0, self.dense_ranks)
         depth = min(depth, len(self.related))
         if self.vectors is None or not depth:
@@ -180,9 +182,7 @@ class Retrieve:
         order = np.lexsort((nearest, -scores), axis=1)
         return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
-    def _look(
-        self, queries: Queries, documents: NDArray[np.int32], own: NDArray[np.float32], found: Found
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _look(self, queries: Queries, documents: NDArray[np.int32], own: Floats, found: Found) -> tuple[Floats, Floats]:
         """Return cosines with candidates and positives, [Q, M + P], and the ranks that scores by BM25 have, [Q, G].
 
         Ranks follow from the list; only those of scores below its end have to be counted.
@@ -203,9 +203,7 @@ class Retrieve:
         return exact.similarities(queries.vectors, self.vectors, wanted), ranks
 
 
-def _first(
-    depth: int, documents: NDArray[np.int32], values: NDArray[np.float32]
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def _first(depth: int, documents: NDArray[np.int32], values: Floats) -> tuple[NDArray[np.int32], Floats]:
     """Return the first documents of each list that are candidates, [Q, depth], with their values."""
     documents, values = pool.compacted(documents, values)
     return documents[:, :depth], values[:, :depth]
