@@ -57,7 +57,7 @@ def test_a_profile_outlives_its_run_and_is_compared(tmp_path: Path, caplog: pyte
     saved.save(found)
     decided = {"decision": "kept", "version": 2, "model": "m", "reasons": ["a <b> of reasons"]}
     audited = pd.DataFrame([{
-        "recipe": "anmi", "setting": "", "threshold": np.nan, "default": True, "failed": "", "gap": 0.2,
+        "recipe": "anmi", "setting": "", "threshold": np.nan, "failed": "", "gap": 0.2,
         "false_negative_rate": 0.0125, "false_negative_rate_low": 0.0, "false_negative_rate_high": 0.02,
         "coverage": 1.0, "queries_lost": 3, "negatives": 70,
     }])  # fmt: skip

@@ -41,9 +41,8 @@ from anmi.search.retriever import Encoded
 from anmi.selection.recipe import RecipeBook
 
 AUDITED = pd.DataFrame({
-    "recipe": ["mine", "mine", "other"], "default": [False, True, True], "false_negative_rate": [0.5, 0.01, 0.5],
-    "false_negative_rate_low": [0.4, 0.005, 0.4], "false_negative_rate_high": [0.6, 0.02, 0.6],
-    "false_negatives": [5, 10, 5], "negatives": [10, 1000, 10],
+    "recipe": ["mine", "other"], "false_negative_rate": [0.01, 0.5], "false_negative_rate_low": [0.005, 0.4],
+    "false_negative_rate_high": [0.02, 0.6], "false_negatives": [10, 5], "negatives": [1000, 10],
     "failed": "",
 })  # fmt: skip
 PAIRS = ["query_id", "document_id", "count"]
