@@ -16,10 +16,10 @@ from anmi.report.console import audited, judges_table, recipes_table
 HOSTILE = "</script><img src=https://example.org/x.png onerror=alert(1)>"
 
 
-def recipe(name: str, threshold: float, leak: float, default: bool = False, **more: Any) -> dict[str, Any]:
+def recipe(name: str, threshold: float, leak: float, **more: Any) -> dict[str, Any]:
     return {
         "collection": "mine", "recipe": name, "setting": "" if math.isnan(threshold) else "max_ratio.max_ratio",
-        "threshold": threshold, "default": default, "false_negative_rate": leak, "false_negative_rate_low": leak / 2,
+        "threshold": threshold, "false_negative_rate": leak, "false_negative_rate_low": leak / 2,
         "false_negative_rate_high": leak * 2,
         "false_negatives": 3, "gap": 0.1 - leak, "coverage": 0.875, "queries_lost": 21, "lost": ["q1", HOSTILE],
         "negatives": 1234, "failed": "", **more,
@@ -36,9 +36,8 @@ def recipes() -> pd.DataFrame:
         "negatives": 0,
     }
     return pd.DataFrame([
-        recipe("swept", 0.99, 0.08), recipe("swept", 0.9, 0.02), recipe("swept", 0.95, 0.04, default=True),
-        recipe("swept", 0.8, 0.0) | nothing, recipe("plain", math.nan, 0.0125, default=True),
-        recipe("broken", math.nan, 0.0, default=True, failed="reads [bold]elo, which nobody measured") | nothing,
+        recipe("swept", 0.95, 0.04), recipe("plain", math.nan, 0.0125),
+        recipe("broken", math.nan, 0.0, failed="reads [bold]elo, which nobody measured") | nothing,
     ])  # fmt: skip
 
 

@@ -199,7 +199,8 @@ class FusedJudge:
         mean = float(np.nanmean(np.where(filled & self.clustered, np.fmax(chance, _AS_LIKELY), chance)))
         share = min((count - 1) * reached_share * queries / max(len(values), 1), _MOST)
         self.summary |= {"as_relevant": count, "grouped": grouped, "warning": None}
-        if count < _TOO_MANY or share < 2 * mean:
+        # Where that many are more than are asked, coefficients were learnt from labels that tell nothing.
+        if count < _TOO_MANY or (share < 2 * mean and count <= self.options.depth):
             return
         if self.options.prior == "estimated":
             self.models = [raised(model, values, share)[0] for model in self.models]
