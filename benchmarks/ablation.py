@@ -31,13 +31,11 @@ SHARED: Final = "beir:../shared/data"
 COLLECTIONS: Final = {
     "scifact": f"scifact={SHARED}/scifact", "api_docs": "api_docs=api_docs",
     "kg_webnlg/beir_en": f"kg_webnlg/beir_en={SHARED}/kg_webnlg/beir_en,ingestion.max_queries=3000",
-    "kg_webnlg/graph": "kg_webnlg/graph=kg:../shared/data/kg_webnlg/beir_en,ingestion.max_queries=3000",
     "medquad": f"medquad={SHARED}/medquad,ingestion.max_queries=1500",
     "sae4k_ko": f"sae4k_ko={SHARED}/sae4k_ko,ingestion.max_queries=2000",
     "xquad/es": f"xquad/es={SHARED}/xquad/es", "hinglish_top": f"hinglish_top={SHARED}/hinglish_top",
 }  # fmt: skip
 STATIC: Final = "encoder=static"
-SHARE: Final = "training.options.sources.mixed"
 
 
 class Matrix(NamedTuple):
@@ -47,13 +45,6 @@ class Matrix(NamedTuple):
     collections: list[str]
     seeds: str = "1,2,3"
     params: str = STATIC
-
-
-def dnh(name: str, random: float, graph: float, latent: float, schedule: str = "none") -> str:
-    """Return a system of dynamic negative hardening: the shares of its sources, and the schedule."""
-    shares = {"random": random, "graph": graph, "latent": latent}
-    settings = [f"{SHARE}.{source}={value}" for source, value in shares.items()]
-    return f"{name}=dnh_linear:training.options.curriculum={schedule},{','.join(settings)}"
 
 
 FOUR: Final = ["scifact", "api_docs", "kg_webnlg/beir_en", "medquad"]
@@ -69,14 +60,6 @@ MATRICES: Final = {
     "companion": Matrix(
         ["anmi", "anmi_and_sparse"],
         ["scifact", "api_docs", "medquad", "sae4k_ko", "xquad/es", "kg_webnlg/beir_en"], "1", "encoder=static",
-    ),
-    "dnh": Matrix(
-        [dnh("random", 1, 0, 0), dnh("random_graph", 0.3, 0.7, 0), dnh("random_latent", 0.4, 0, 0.6),
-         "linear=dnh_linear", "step=dnh_linear:training.options.curriculum=step", "triggered=dnh_triggered"],
-        ["kg_webnlg/graph"],
-    ),
-    "hans": Matrix(
-        ["naive_top", "hans", "hans_two=hans:training.options.encoders=two", "hans_as_published"], ["hinglish_top"]
     ),
 }  # fmt: skip
 # Heading, collection and judgments of the page's table.

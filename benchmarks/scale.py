@@ -4,13 +4,11 @@
 mining`` in a data root of its own, and takes seconds and MiB of every node from the run's record. Processor seconds of
 the process and all that it started are sampled and laid to the node that ran, since other work on the machine stretches
 wall time. Memory of a node is the largest resident one of the main process; that of the run is the largest sum of
-proportional set sizes of the tree. A run that is stopped by ``--limit`` leaves the nodes that it came to. `depth` says
-which negatives of a run, and of other recipes applied to its candidates, a shallower BM25 search would not have found.
-Both write to benchmarks/results/scale.json, `run` a line a run to speed.json, and put their tables into docs/scale.md;
+proportional set sizes of the tree. A run that is stopped by ``--limit`` leaves the nodes that it came to. It
+writes to benchmarks/results/scale.json, a line a run to speed.json, and its table into docs/scale.md;
 docs/images/draw.py draws its picture.
 
     python benchmarks/scale.py run 10000 30000 100000 --work build/scale
-    python benchmarks/scale.py depth DATA_ROOT --name medquad_3000 --recipes nv_retriever simans
 """
 
 from __future__ import annotations
@@ -26,16 +24,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import made_collection
 import peer_mining
 import speed
-from anmi.candidates import SOURCES, CandidateShards, ColumnShards
-from anmi.selection.rated import RATED, believed, rated
-from anmi.selection.recipe import RecipeBook, Runner
 
 ROOT: Final = Path(__file__).parents[1]
 RESULT: Final = ROOT / "benchmarks" / "results" / "scale.json"
@@ -48,7 +42,6 @@ GOAL: Final = {"s": 900.0, "MiB": 8192.0}
 _LANGUAGE: Final = ",ingestion.language=en"
 # Below it, what a process needs to begin with hides how a node grows.
 GROWS_FROM: Final = 30_000
-DEPTHS: Final = (500, 200, 100)
 
 
 def mine(documents: int, work: Path, models: Path, recipe: str, limit: float) -> dict[str, Any]:
@@ -102,55 +95,9 @@ def nodes_table(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def by_recipes(root: Path, names: list[str]) -> dict[str, Any]:
-    """Say of the negatives of a run, and of other recipes on its candidates, which a shallower search would miss."""
-    raw = yaml.safe_load((ROOT / "conf" / "base" / "recipes.yml").read_text(encoding="utf-8"))
-    book = RecipeBook(**raw["recipes"])
-
-    def parts(name: str) -> list[Path]:
-        return sorted(max(root.glob(f"*/{name}/*/{name}")).glob("part-*.parquet"))
-
-    found = {"": negatives(CandidateShards.read(parts("selection")))}
-    columns = {name: ColumnShards(files=parts(name)) for name in RATED if name != "candidates"}
-    candidates = rated(CandidateShards.read(parts("candidates")), **columns).map(believed)
-    return found | {name: negatives(Runner(book.get(name), seed=42).run(candidates)) for name in names}
-
-
-def negatives(shards: CandidateShards) -> dict[str, Any]:
-    """Say which selected negatives a shallower BM25 search would not have found."""
-    ranks, others = [], []
-    for block in shards.only("bm25_rank"):
-        chosen = block.negatives & (block.query_verdict == 0)[:, None]
-        ranks.append(block.columns["bm25_rank"][chosen])
-        others.append((block.source[chosen] & (SOURCES["dense"] | SOURCES["random"])) > 0)
-    # Beyond the list there is no rank.
-    rank, other = np.nan_to_num(np.concatenate(ranks), nan=np.inf), np.concatenate(others)
-
-    def share(missed: np.ndarray) -> float:
-        return round(float(missed.mean()), 4) if len(missed) else 0.0
-
-    return {
-        "count": len(rank),
-        "beyond_200": share(rank > 200),
-        "lost_at_depth": {str(depth): share((rank > depth) & ~other) for depth in DEPTHS},
-    }
-
-
-def depth_table(rows: list[dict[str, Any]]) -> str:
-    """Return which share of the negatives a shallower search loses."""
-    heads = " | ".join(f"lost at {depth}" for depth in DEPTHS)
-    lines = [f"| candidates of | recipe | negatives | of BM25 rank > 200 | {heads} |", "|---|" + "---|" * 6]
-    for row in rows:
-        lost = " | ".join(f"{100 * row['lost_at_depth'][str(depth)]:.2f} %" for depth in DEPTHS)
-        lines.append(
-            f"| {row['run']} | {row['recipe']} | {row['count']:,} | {100 * row['beyond_200']:.0f} % | {lost} |"
-        )
-    return "\n".join(lines)
-
-
 def tables(result: dict[str, Any]) -> dict[str, str]:
     """Return the tables of docs/scale.md."""
-    return {"nodes": nodes_table(result["runs"]), "depth": depth_table(result["depth"])}
+    return {"nodes": nodes_table(result["runs"])}
 
 
 def written(document: str, made: dict[str, str]) -> str:
@@ -183,7 +130,7 @@ def save(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run, or look at a run's depth."""
+    """Mine collections of these sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="mine made collections")
@@ -192,20 +139,8 @@ def main() -> None:
     run.add_argument("--models", type=Path, default=ROOT / "data" / "store" / "models", help="of distilled encoders")
     run.add_argument("--recipe", default="anmi")
     run.add_argument("--limit", type=float, default=float("inf"), help="seconds after which a run is stopped")
-    depth = commands.add_parser("depth", help="what a shallower search would lose of a finished run")
-    depth.add_argument("root", type=Path, help="data root of the run")
-    depth.add_argument("--name", required=True)
-    depth.add_argument("--recipes", nargs="*", default=[], help="others, applied to its candidates")
     given = parser.parse_args()
     result = json.loads(RESULT.read_text(encoding="utf-8"))
-    if given.command == "depth":
-        rows = [
-            {"run": given.name, "recipe": name or "its own", **row}
-            for name, row in by_recipes(given.root, given.recipes).items()
-        ]
-        result["depth"] = [row for row in result["depth"] if row["run"] != given.name] + rows
-        save(result)
-        return
     for documents in given.documents:
         found = mine(documents, given.work, given.models, given.recipe, given.limit)
         result["runs"] = [each for each in result["runs"] if each["documents"] != documents] + [found]

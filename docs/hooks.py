@@ -1,24 +1,61 @@
-"""What MkDocs needs beyond its settings: links that leave the documentation, formulas, a search without a server."""
+"""What MkDocs needs beyond its settings: tables of options, links, formulas, a search without a server."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, get_args
 
 from latex2mathml.converter import convert
 from mkdocs.utils import get_relative_url
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from anmi.selection.steps import STEPS
+from anmi.training import parts
 
 # The plugin `offline` takes this from a server; ours lies in the documentation.
 _SHIM = "https://unpkg.com/iframe-worker/shim"
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./(?!reference/)([^)]+)\)")
+# The options of training that name a kind with parameters of its own.
+_KINDS: Final = {
+    "loss": parts.LossOptions, "temperature": parts.TemperatureOptions, "sources": parts.SourceOptions,
+    "draw": parts.DrawOptions, "curriculum": parts.CurriculumOptions, "hardness": parts.HardnessOptions,
+}  # fmt: skip
 _BLOCK = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
 _INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Turn links to files of the repository, which a site has not, into their paths."""
+    """Fill in tables of options, and turn links to files of the repository, which a site has not, into their paths."""
+    steps = ((name, step.apply.__doc__ or "", step.params) for name, step in STEPS.items())
+    kinds = (
+        (f"{option}: {kind.model_fields['kind'].default}", kind.__doc__ or "", kind)
+        for option, union in _KINDS.items()
+        for kind in get_args(get_args(union)[0])
+    )
+    for mark, described in (("<!-- steps -->", steps), ("<!-- kinds of training -->", kinds)):
+        if mark in markdown:
+            markdown = markdown.replace(mark, "\n".join(_table(described)))
     return _OUTSIDE.sub(lambda link: _place(link[1].strip("`"), link[2]), markdown)
+
+
+def _table(described: Iterable[tuple[str, str, type[BaseModel]]]) -> Iterator[str]:
+    """Yield the lines of a table: each name with its meaning, and below it its parameters."""
+    yield from ("| name | parameter | default | meaning |", "|---|---|---|---|")
+    for name, meaning, model in described:
+        yield f"| **`{name}`** | | | {_cell(meaning)} |"
+        for parameter, field in model.model_fields.items():
+            if parameter == "kind":
+                continue
+            default = "" if field.default is PydanticUndefined else f"`{json.dumps(field.default, default=str)}`"
+            yield f"| | `{parameter}` | {default} | {_cell(field.description or '')} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split()).replace("|", r"\|")
 
 
 def _place(name: str, path: str) -> str:

@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[1]
 # What each may have: lower a figure with every change that allows it, and never raise one. The goal is 20,000 lines of
 # code in 230 files, 25 recipes, 22,000 lines of tests, 4,000 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "lines of code": 26_400,
-    "files": 275,
+    "lines of code": 26_393,
+    "files": 273,
     "recipes": 25,
-    "lines of the longest module": 460,
-    "lines of tests": 38_200,
-    "lines of benchmarks": 7_950,
-    "words of docs": 36_700,
+    "lines of the longest module": 438,
+    "lines of tests": 37_972,
+    "lines of benchmarks": 5_017,
+    "words of docs": 27_589,
 }
 
 

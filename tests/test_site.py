@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from anmi.selection.steps import STEPS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -43,6 +45,8 @@ def test_the_reference_has_settings_and_signatures(site: Path) -> None:
     for file in (ROOT / "conf" / "base").glob("parameters*.yml"):
         branch = file.stem.removeprefix("parameters_")
         assert f"{branch}:" in re.sub(r"<[^>]+>", "", settings) or branch == "parameters", file.name
+    assert not [name for name in STEPS if f"<code>{name}</code>" not in settings]
+    assert all(f"<code>{kind}</code>" in settings for kind in ("loss: debiased", "curriculum: tiers", "tau_plus"))
     assert "HybridSearch" in (site / "reference" / "python.html").read_text(encoding="utf-8")
 
 

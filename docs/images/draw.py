@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/methods.md, docs/scale.md and docs/index.md, and write what was measured under each method.
+"""Draw the pictures of docs/methods.md, docs/scale.md and docs/index.md.
 
     python docs/images/draw.py
 
@@ -9,9 +9,7 @@ are of middle lightness on no background, so that they can be read on light and 
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,11 +29,9 @@ from anmi.training.losses.temperature import Temperature
 from anmi.training.parts import Adaptation, LinearOptions, StepOptions
 
 HERE: Final = Path(__file__).parent
-METHODS: Final = HERE.parent / "methods.md"
 RESULTS: Final = HERE.parents[1] / "benchmarks" / "results"
 GREY: Final = "#808080"
 BLUE, ORANGE, GREEN, PINK, VIOLET = "#3b8fd0", "#d9772b", "#2a9d7c", "#c0588f", "#8b76c9"
-COLLECTIONS: Final = {"scifact": "SciFact", "api_docs": "api_docs", "kg_webnlg/beir_en": "WebNLG"}
 STYLE: Final = {
     "svg.hashsalt": "anmi", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
     "axes.spines.right": False,
@@ -221,7 +217,7 @@ def hans() -> Figure:
     figure.supxlabel("hardness h of the query", fontsize=9)
     lines = parts[1].get_lines()
     figure.legend(
-        lines, ["hans (the report's prose)", "hans_formulas"], loc="outside upper center", ncols=2, fontsize=8
+        lines, ["the report's prose", "its formulas"], loc="outside upper center", ncols=2, fontsize=8
     )
     return figure
 
@@ -273,50 +269,13 @@ def _results(file: str) -> Any:
     return json.loads((RESULTS / file).read_text(encoding="utf-8"))
 
 
-MARKS: Final = re.compile(r"(<!-- measured: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def measured(pairs: str) -> str:
-    """Return a table of benchmarks/results/letter.json for pairs such as ``simans over naive_top; …``."""
-    rows = [
-        row for row in _results("letter.json")["rows"]
-        if (row["measure"], row["bucket"]) == ("relative ndcg@10, %", "unlabelled")
-    ]  # fmt: skip
-    heads = " | ".join(COLLECTIONS.values())
-    lines = [f"| measured | over | {heads} |", "|---|---|" + "---|" * len(COLLECTIONS)]
-    for pair in pairs.split("; "):
-        system, over = pair.split(" over ")
-        here = [row for row in rows if (row["system"], row["over"]) == (system, over)]
-        if not here:
-            raise SystemExit(f"letter.json has no {pair}")
-        lines.append(f"| `{system}` | `{over}` | " + " | ".join(_cells(here)) + " |")
-    return "\n" + "\n".join(lines) + "\n\n"
-
-
-def _cells(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """By collection, judgments completed where the collection knows what is relevant."""
-    for collection in COLLECTIONS:
-        found = sorted((r for r in rows if r["collection"] == collection), key=lambda r: r["judgments"])
-        yield (
-            "{measured:+.1f} ({low:+.1f}\u00a0to\u00a0{high:+.1f})".format(**found[0]).replace("-", "−")
-            if found
-            else "–"
-        )
-
-
-def with_measured(text: str) -> str:
-    """Return the page with its tables of what was measured made anew."""
-    return MARKS.sub(lambda found: found[1] + measured(found[2]) + found[3], text)
-
-
 def main(folder: Path = HERE) -> None:
-    """Write all pictures to a folder, and the tables into the page."""
+    """Write all pictures to a folder."""
     with mpl.rc_context(STYLE):
         for picture in PICTURES:
             figure = picture()
             figure.savefig(folder / f"{picture.__name__}.svg", transparent=True, metadata={"Date": None})
             plt.close(figure)
-    METHODS.write_text(with_measured(METHODS.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 Splitting at white-space is enough for few languages: stems and stop words where Snowball has them, morphemes for
 Korean, words for Chinese, and runs of four characters where nothing better is known, which needs neither blanks nor a
-dictionary. ``benchmarks/lexical_languages.py`` compares them. Texts are taken in NFC, so that it does not matter how
-an accent is written.
+dictionary. Texts are taken in NFC, so that it does not matter how an accent is written.
 """
 
 from __future__ import annotations

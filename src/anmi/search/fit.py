@@ -119,7 +119,7 @@ def fit_weights(
     The curve is flat around its maximum, so that its best point moves with every query. The weights are the mean of the
     best points of 1,000 bootstrap samples of the queries (bagging). With few queries these lie all over the grid and
     their mean is drawn to its middle; a further pull towards equal weights cost more than it brought already at five
-    queries on dev queries of four collections, and so did the best point itself (``benchmarks/fusion.py``).
+    queries on dev queries of four collections, and so did the best point itself.
 
     Examples
     --------
