@@ -13,7 +13,6 @@ collection with ``encoder=static``:
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import tempfile
 import time
@@ -29,11 +28,10 @@ import scipy.sparse
 from ablation import METRIC, newest
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate
-from anmi.evaluation.retrieval import Ranking, dev_metric, vectors
+from anmi.evaluation.retrieval import Ranking, dev_metric
 from anmi.evaluation.significance import compare, interval
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
-from anmi.retrieval.exact import best
 from anmi.retrieval.index import SHARE
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.sparse import SparseIndex
@@ -87,8 +85,6 @@ def main() -> None:
     parser.add_argument("--share", type=float, nargs="+", default=[0.0], help="of the largest weight, to prune below")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--hybrid", action="store_true", help="measure hybrids with a dense encoder instead")
-    parser.add_argument("--curve", action="store_true", help="keep the rows as the curve of λ, and draw it")
     parser.add_argument("--companion", type=Path, help="compare the hybrids of the matrix companion, run there")
     parser.add_argument("--page", action="store_true", help="only write the tables of docs/sparse.md")
     asked = parser.parse_args()
@@ -101,10 +97,6 @@ def main() -> None:
         return
     mined, about = Mined(asked.mined), {"collection": asked.collection, "seed": asked.seed}
     bm25 = BM25Index.load(mined.newest("03_primary/bm25_index"))
-    if asked.hybrid:
-        save("hybrids", about, [about | line for line in hybrids(mined, bm25, asked)])
-        return
-    rows = []
     tests = mined.asked("test")
     began = time.perf_counter()
     lexical = bm25.search(tests.text.tolist(), DEPTH)
@@ -119,9 +111,7 @@ def main() -> None:
             known = {"base": "static", "recipe": "sparse", "labels": 1.0, "penalty": weight, "share": share}
             rows.append(known | row(mined, model, base, share))
             print(json.dumps(rows[-1]), flush=True)
-    save("curve" if asked.curve else "rows", about, [about | line for line in rows])
-    if asked.curve:
-        draw(rows, PAGE.parent / "images" / f"sparse_{asked.collection}.svg")
+    save("rows", about, [about | line for line in rows])
 
 
 def save(part: str, about: dict[str, Any], lines: list[dict[str, Any]]) -> None:
@@ -178,13 +168,6 @@ def write_page(result: dict[str, Any]) -> None:
             f"{of.recall_1000:.3f} | {of.terms_per_document:.0f} | {of.postings_per_query:,.0f} | "
             f"{of.milliseconds_per_query:.2f} |"
         )
-    mixtures = pd.DataFrame(result.get("hybrids", []))
-    if not mixtures.empty:
-        lines += ["", "Mixtures, nDCG@10, weights in tenths chosen on dev; both encoders were trained on train alone:"]
-        table = mixtures.pivot_table("ndcg_10", "parts", "collection", sort=False)
-        table["mean"] = table.mean(axis=1)
-        lines += ["", f"| parts | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
-        lines += [f"| {parts} | {' | '.join(f'{value:.3f}' for value in of)} |" for parts, of in table.iterrows()]
     lines += deployed_table(result.get("deployed", []))
     before, rest = PAGE.read_text(encoding="utf-8").split(MARKS[0])
     page = before + MARKS[0] + "\n".join(["", *lines, "", ""]) + MARKS[1] + rest.split(MARKS[1], 1)[1]
@@ -206,33 +189,6 @@ def deployed_table(rows: list[dict[str, Any]]) -> list[str]:
             f"{row['p_value']:.4f} |"
         )
     return lines if rows else []
-
-
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw nDCG@10 over what a query looks at, and over its time, for every λ beside BM25."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    # So that drawing again gives the same bytes.
-    matplotlib.rcParams["svg.hashsalt"] = "anmi"
-    # Middle grey on no background can be read on light and on dark pages.
-    names = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    matplotlib.rcParams.update(dict.fromkeys(names, "#808080") | {"legend.frameon": False, "svg.fonttype": "none"})
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-    base, trained = rows[0], sorted((row for row in rows if "penalty" in row), key=lambda row: row["penalty"])
-    measures = (("postings_per_query", "postings a query looks at"), ("milliseconds_per_query", "milliseconds a query"))
-    for axis, (name, label) in zip(axes, measures, strict=True):
-        axis.plot([row[name] for row in trained], [row["ndcg_10"] for row in trained], "o-", label="sparse, by λ")
-        for row in trained:
-            axis.annotate(f"{row['penalty']:g}", (row[name], row["ndcg_10"]), (4, -10), textcoords="offset points")
-        axis.plot(base[name], base["ndcg_10"], "s", label="BM25")
-        axis.set(xlabel=label, xscale="log")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("nDCG@10")
-    axes[0].legend()
-    figure.savefig(path, metadata={"Date": None}, transparent=True)
 
 
 def kinds_of(mined: Mined) -> list[str]:
@@ -265,65 +221,6 @@ def trained(mined: Mined, changes: dict[str, Any], seed: int) -> Any:
             "pseudo": PseudoRows(pseudo, kinds, related, mined.document_ids) if kinds else None,
         }  # fmt: skip
         return train(rows, encoder=load(), **common).model
-
-
-def hybrids(mined: Mined, bm25: BM25Index, asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure every combination of BM25, a dense and a sparse retriever, both trained on train, weights by dev.
-
-    Scores of all documents are divided by their standard deviation for the query.
-    """
-    models = {
-        "dense": trained(mined, {"epochs": asked.epochs}, asked.seed),
-        "sparse": trained(mined, sparse_options(asked.penalty[0], asked.epochs), asked.seed),
-    }
-    scores = {split: unit_scores(mined, bm25, models, mined.asked(split)) for split in ("dev", "test")}
-    # A tenth is chosen as well by a thousand queries as by all.
-    scores["dev"] = {name: values[:1000] for name, values in scores["dev"].items()}
-    lines = []
-    for parts in (("bm25",), ("dense",), ("sparse",), ("bm25", "dense"), ("bm25", "sparse"), ("dense", "sparse"),
-                  ("bm25", "dense", "sparse")):  # fmt: skip
-        by_weights = {
-            weights: together(mined, scores["dev"], parts, weights, "dev", 10) for weights in mixtures(len(parts))
-        }
-        best = max(by_weights, key=lambda weights: by_weights[weights]["ndcg@10"].mean())
-        found = together(mined, scores["test"], parts, best, "test")
-        if parts == ("bm25", "dense"):
-            base = found
-        mean, low, high = interval(found["ndcg@10"].to_numpy(), seed=1)
-        lines.append({
-            "parts": "+".join(parts), "weights": best, "dev": round(float(by_weights[best]["ndcg@10"].mean()), 4),
-            "ndcg_10": round(mean, 4), "low": round(low, 4), "high": round(high, 4),
-            "recall_1000": round(float(found[f"recall@{DEPTH}"].mean()), 4),
-        })  # fmt: skip
-    against = compare(found["ndcg@10"].to_numpy(), base["ndcg@10"].reindex(found.index).to_numpy(), seed=1)
-    lines[-1] |= {"over_bm25+dense": round(against.difference, 4), "p_value": round(against.p_value, 5)}
-    return lines
-
-
-def mixtures(count: int) -> list[tuple[float, ...]]:
-    """Return the weights of so many parts in steps of a tenth."""
-    tenths = itertools.product(range(1, 11), repeat=count)
-    return [tuple(part / 10 for part in parts) for parts in tenths if sum(parts) == 10]
-
-
-def unit_scores(mined: Mined, bm25: BM25Index, models: dict[str, Any], asked: pd.DataFrame) -> dict[str, Any]:
-    """Return [Q, N] of each system."""
-    texts = asked.text.tolist()
-    found = {"bm25": np.concatenate([scores.copy() for _, scores in bm25.scored(texts, DEPTH)])}
-    for name, model in models.items():
-        product = vectors(model, texts, "query") @ vectors(model, mined.texts, "document").T
-        found[name] = product.toarray() if scipy.sparse.issparse(product) else product
-    # From 0 up, so that none is taken for a document that shares no term.
-    found = {name: values - values.min(axis=1, keepdims=True) for name, values in found.items()}
-    return {name: values / np.maximum(values.std(axis=1, keepdims=True), 1e-9) for name, values in found.items()}
-
-
-def together(
-    mined: Mined, scores: dict[str, Any], parts: Any, weights: Any, split: str, depth: int = DEPTH
-) -> pd.DataFrame:
-    """Return the metrics of a mixture."""
-    mixed = sum(weight * scores[name] for name, weight in zip(parts, weights, strict=True))
-    return measured(mined, mined.asked(split)[: len(mixed)], *best(mixed, depth))
 
 
 def row(mined: Mined, model: Any, base: pd.DataFrame, share: float = 0.0) -> dict[str, Any]:

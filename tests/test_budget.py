@@ -18,8 +18,8 @@ MOST: Final = {
     "recipes": 25,
     "lines of the longest module": 438,
     "lines of tests": 37_972,
-    "lines of benchmarks": 5_017,
-    "words of docs": 27_589,
+    "lines of benchmarks": 4_890,
+    "words of docs": 27_039,
 }
 
 

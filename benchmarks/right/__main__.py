@@ -26,7 +26,7 @@ CASES: Final = {
     "many_positives": "cases",
     "wrong_names": "wrong_names_refused",
     "hindi": "hindi_ndcg10",
-    "bad_inputs": "bad_inputs",
+    "training_noise": "training_noise",
     "interval_coverage": "interval_coverage",
     "bit_flips": "bit_flips_noticed",
 }

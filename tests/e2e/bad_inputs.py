@@ -1,4 +1,4 @@
-"""Bad inputs and what is said of them, one row each; tests and benchmarks/right/bad_inputs.py try the same table."""
+"""Bad inputs and what is said of them, one row each."""
 
 from __future__ import annotations
 
