@@ -16,8 +16,7 @@ from anmi.errors import AnmiError
 from anmi.evaluation.promotion import FalseNegativeRate, PromotionRule, decide
 
 CLEAN = FalseNegativeRate(0.01, 0.005, 0.02, 10, 1000)
-# Of less noise than the margin, which decides then.
-RULE = PromotionRule(training_noise=0.004)
+RULE = PromotionRule(training_noise=0.004)  # So that the margin decides.
 
 
 def scores(values: object) -> pd.Series:
