@@ -19,7 +19,7 @@ MOST: Final = {
     "lines of the longest module": 438,
     "lines of tests": 37_972,
     "lines of benchmarks": 4_890,
-    "words of docs": 27_034,
+    "words of docs": 26_885,
 }
 
 
