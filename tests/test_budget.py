@@ -18,8 +18,8 @@ MOST: Final = {
     "recipes": 25,
     "lines of the longest module": 438,
     "lines of tests": 37_972,
-    "lines of benchmarks": 4_890,
-    "words of docs": 26_885,
+    "lines of benchmarks": 4_732,
+    "words of docs": 26_773,
 }
 
 
