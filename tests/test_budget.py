@@ -19,7 +19,7 @@ MOST: Final = {
     "lines of the longest module": 438,
     "lines of tests": 37_972,
     "lines of benchmarks": 4_732,
-    "words of docs": 26_773,
+    "words of docs": 26_723,
 }
 
 
